@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "exec/cpu/attention_size.hpp"
-#include "exec/cpu/kernels.hpp"
-#include "exec/cpu/matmul.hpp"
+#include "exec/cpu/kernels/attention_size.hpp"
+#include "exec/cpu/kernels/kernels.hpp"
+#include "exec/cpu/kernels/matmul.hpp"
 #include "exec/cpu/workbench.hpp"
 #include "exec/device/backend.hpp"
 #include "exec/rank/block_places.hpp"

@@ -4,10 +4,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/block_attention.hpp"
 
-#include "exec/cpu/fused_attention.hpp"
-#include "exec/cpu/head_norms.hpp"
+#include "exec/cpu/kernels/fused_attention.hpp"
+#include "exec/cpu/kernels/head_norms.hpp"
+#include "exec/cpu/kernels/unfused_attention.hpp"
 #include "exec/cpu/layers.hpp"
-#include "exec/cpu/unfused_attention.hpp"
 
 namespace weir::cpu {
 namespace {

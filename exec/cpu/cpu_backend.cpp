@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "exec/cpu/core.hpp"
+#include "exec/cpu/kernels/map_kernels.hpp"
+#include "exec/cpu/kernels/update.hpp"
 #include "exec/cpu/layers.hpp"
-#include "exec/cpu/map_kernels.hpp"
-#include "exec/cpu/update.hpp"
 #include "exec/device/free_memory.hpp"
 #include "exec/device/host_blocks.hpp"
 #include "plan/words/error.hpp"

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <vector>
 
-#include "exec/cpu/convolution.hpp"
-#include "exec/cpu/kernels.hpp"
+#include "exec/cpu/kernels/convolution.hpp"
+#include "exec/cpu/kernels/kernels.hpp"
+#include "exec/cpu/kernels/map_kernels.hpp"
 #include "exec/cpu/layers.hpp"
-#include "exec/cpu/map_kernels.hpp"
 #include "plan/model/cell_layout.hpp"
 
 namespace weir::cpu {

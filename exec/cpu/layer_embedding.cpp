@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "exec/cpu/divided_vocabulary.hpp"
-#include "exec/cpu/kernels.hpp"
+#include "exec/cpu/kernels/divided_vocabulary.hpp"
+#include "exec/cpu/kernels/kernels.hpp"
 #include "exec/cpu/layers.hpp"
 #include "exec/cpu/patch_embedding.hpp"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "exec/cpu/block.hpp"
-#include "exec/cpu/divided_vocabulary.hpp"
-#include "exec/cpu/kernels.hpp"
+#include "exec/cpu/kernels/divided_vocabulary.hpp"
+#include "exec/cpu/kernels/kernels.hpp"
 #include "exec/cpu/layers.hpp"
 
 namespace weir::cpu {

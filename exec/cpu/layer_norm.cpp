@@ -1,6 +1,6 @@
 // The norm between blocks and head on the CPU.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cpu/kernels.hpp"
+#include "exec/cpu/kernels/kernels.hpp"
 #include "exec/cpu/layers.hpp"
 
 namespace weir::cpu {

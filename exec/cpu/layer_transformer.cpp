@@ -20,7 +20,7 @@
 
 #include "exec/cpu/block.hpp"
 #include "exec/cpu/block_attention.hpp"
-#include "exec/cpu/kernels.hpp"
+#include "exec/cpu/kernels/kernels.hpp"
 #include "exec/cpu/layers.hpp"
 #include "exec/cpu/post_norm_block.hpp"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "exec/cpu/convolution.hpp"
-#include "exec/cpu/kernels.hpp"
+#include "exec/cpu/kernels/convolution.hpp"
+#include "exec/cpu/kernels/kernels.hpp"
 #include "exec/cpu/layers.hpp"
 
 namespace weir::cpu {

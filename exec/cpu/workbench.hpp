@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "exec/cpu/convolution.hpp"
-#include "exec/cpu/matmul.hpp"
-#include "exec/cpu/rotary.hpp"
+#include "exec/cpu/kernels/convolution.hpp"
+#include "exec/cpu/kernels/matmul.hpp"
+#include "exec/cpu/kernels/rotary.hpp"
 #include "exec/device/tensor_group.hpp"
 #include "plan/model/tensor_list.hpp"
 

@@ -2,8 +2,8 @@
 // lanes of a vector. The times are the event engine's own, to the nanosecond.
 //
 // What it gains, in CPU time of whole sweeps on one thread of an Intel Xeon (2026-11-22) against
-// the event engine in its place in sim/search/refine, with the same plans out: `weir sweep
-// gpt2.json --cluster dgx-a100.json -K 1..8` with --global-batch-size 512 --schedule
+// the event engine in its place in sim/search/partitions/refine, with the same plans out: `weir
+// sweep gpt2.json --cluster dgx-a100.json -K 1..8` with --global-batch-size 512 --schedule
 // gpipe,1f1b,zb-h1,zb-h2 1.3x, with --global-batch-size 64 --dp 1,2 --schedule gpipe,1f1b,zb-h1
 // 1.6x; none where memory leaves few partitions to try. tests/bench/compiled_bench times it alone.
 // SPDX-License-Identifier: Apache-2.0

@@ -27,7 +27,7 @@ struct Change {
 //                       where several are the same order
 //   re-materialisation  none, selective, full, stage
 //   sequence parallelism, ZeRO, overlap of the reduction of gradients   where devices share
-//   boundaries          balanced by layer times (sim/search/balance)
+//   boundaries          balanced by layer times (sim/search/partitions/balance)
 //   slots               twice as many receive slots
 //   link                twice the bandwidth between nodes, or within one; not of measured costs,
 //                       which bring their own

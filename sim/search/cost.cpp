@@ -8,8 +8,8 @@
 
 #include "costmodel/memory/stage_memory.hpp"
 #include "plan/job/derive.hpp"
-#include "sim/search/pool_partition.hpp"
-#include "sim/search/refine.hpp"
+#include "sim/search/partitions/pool_partition.hpp"
+#include "sim/search/partitions/refine.hpp"
 
 namespace weir {
 

@@ -13,15 +13,16 @@
 
 namespace weir {
 
-// Candidate plans, their stages balanced by `known`'s costs (sim/search/balance), which are matched
-// here for each of their splits; reasons for those that cannot be are added to `refused`.
+// Candidate plans, their stages balanced by `known`'s costs (sim/search/partitions/balance), which
+// are matched here for each of their splits; reasons for those that cannot be are added to
+// `refused`.
 [[nodiscard]] std::vector<Plan> candidates(const SweepRequest& request, const Model& model,
                                            SplitCosts& known, const Cluster& cluster,
                                            std::vector<std::string>& refused);
 
-// Every candidate, its boundaries refined for the shortest step (sim/search/refine), forecast and
-// ranked. Where only the best are wanted, and there are more than some hundreds, the others are
-// bounded (sim/search/best_first). Choices left open are filled in.
+// Every candidate, its boundaries refined for the shortest step (sim/search/partitions/refine),
+// forecast and ranked. Where only the best are wanted, and there are more than some hundreds, the
+// others are bounded (sim/search/best_first). Choices left open are filled in.
 [[nodiscard]] SweepResult sweep(const SweepRequest& request, const Costs& costs,
                                 const Cluster& cluster);
 

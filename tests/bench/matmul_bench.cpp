@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "exec/cpu/matmul.hpp"
+#include "exec/cpu/kernels/matmul.hpp"
 
 namespace {
 

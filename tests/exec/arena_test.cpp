@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/exec/async_stream.hpp"
+#include "tests/exec/streams/async_stream.hpp"
 
 namespace weir {
 namespace {

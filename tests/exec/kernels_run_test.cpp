@@ -9,7 +9,7 @@
 
 #include "exec/device/kernel_watch.hpp"
 #include "plan/words/error.hpp"
-#include "tests/exec/async_backend.hpp"
+#include "tests/exec/streams/async_backend.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {

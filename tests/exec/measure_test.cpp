@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "plan/words/error.hpp"
-#include "tests/exec/async_backend.hpp"
+#include "tests/exec/streams/async_backend.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {

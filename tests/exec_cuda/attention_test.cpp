@@ -11,7 +11,7 @@
 #include <bit>
 #include <thread>
 
-#include "tests/exec/attention_reference.hpp"
+#include "tests/exec/cpu/attention_reference.hpp"
 #include "tests/exec_cuda/device.hpp"
 
 namespace weir::cuda {

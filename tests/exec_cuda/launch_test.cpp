@@ -1,6 +1,6 @@
 // Streams, events and graphs on a GPU: a step that is launched without waiting, and one that is
 // repeated as a graph, train what ranks that wait would. Whether the launcher's waits are all there
-// is shown without a GPU (tests/exec/step_launcher_test).
+// is shown without a GPU (tests/exec/streams/step_launcher_test).
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

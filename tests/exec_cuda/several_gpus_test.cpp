@@ -5,7 +5,7 @@
 
 #include "exec/cuda/cuda_backend.hpp"
 #include "exec/nccl/nccl_transport.hpp"
-#include "tests/exec/launch_cases.hpp"
+#include "tests/exec/streams/launch_cases.hpp"
 #include "tests/exec/thread_processes.hpp"
 #include "tests/exec_cuda/device.hpp"
 

@@ -10,10 +10,6 @@
 #include <stdexcept>
 
 #include "costmodel/table/builtin.hpp"
-#include "plan/export/export.hpp"
-#include "plan/export/patch.hpp"
-#include "plan/import/megatron.hpp"
-#include "plan/import/torchtitan.hpp"
 #include "plan/model/readers/layer_list.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/program/deadlock.hpp"
@@ -22,6 +18,10 @@
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "sim/forecast.hpp"
+#include "tools/jobs/job/export.hpp"
+#include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/megatron/patch.hpp"
+#include "tools/jobs/torchtitan/import.hpp"
 #include "traces/chrome_json.hpp"
 #include "traces/perfetto.hpp"
 

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <string>
 
-#include "plan/import/job.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
+#include "tools/jobs/job/job.hpp"
 
 namespace weir::fuzz {
 

@@ -9,12 +9,7 @@ import sys
 root = pathlib.Path(sys.argv[1])
 # Flags of programs that are not ours: read from their scripts, written into files for them.
 FOREIGN = {
-    "plan/import/": re.compile(
-        r"--(pipeline-model-parallel-layout|global-batch-size|num-layers|fp16|bf16)\b"),
-    "plan/import/nemo.cpp": re.compile(r"--[\w-]+"),
     "plan/model/readers/foreign_job.cpp": re.compile(r"--[\w-]+"),
-    "plan/import/shell/slurm.cpp": re.compile(r"--[\w-]+"),
-    "plan/export/": re.compile(r"--[\w.-]+"),
 }
 TOKEN = re.compile(
     r'R"(\w*)\((?P<raw>.*?)\)\1"|"(?P<text>(?:\\.|[^"\\\n])*)"|//[^\n]*|/\*.*?\*/', re.S)

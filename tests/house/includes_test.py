@@ -39,7 +39,8 @@ ROOMS = {  # header prefix -> path prefixes that may include it
     "openssl/": ("plan/text/",),
     "zlib.h": ("traces/kineto/gzip_file", "tools/report/pdf"),
     "CLI/": ("tools/weir/",),
-    "toml++/": ("plan/import/",),
+    "toml++/": ("tools/jobs/toml/",),
+    "yaml-cpp/": ("tools/jobs/job/",),
     "pybind11/": ("tools/python/",),
     # Ranks meet and send by MPI and NCCL alone.
     "sys/socket.h": (),

@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "plan/import/gpu_topology.hpp"
+#include "costmodel/links/gpu_topology.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"

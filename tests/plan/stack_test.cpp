@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "plan/import/job.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {

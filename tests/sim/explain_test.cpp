@@ -24,7 +24,7 @@
 #include "sim/explain/gap.hpp"
 #include "sim/explain/waterfall.hpp"
 #include "sim/explain/what_if.hpp"
-#include "sim/search/balance.hpp"
+#include "sim/search/partitions/balance.hpp"
 
 namespace weir {
 namespace {

@@ -12,9 +12,9 @@
 
 #include "costmodel/layers/layer_key.hpp"
 #include "costmodel/table/builtin.hpp"
-#include "plan/import/torchtitan_words.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
+#include "tools/jobs/torchtitan/words.hpp"
 
 namespace weir {
 namespace {

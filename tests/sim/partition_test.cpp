@@ -11,7 +11,7 @@
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/partition/balanced.hpp"
-#include "sim/search/balance.hpp"
+#include "sim/search/partitions/balance.hpp"
 
 namespace weir {
 namespace {

@@ -1,6 +1,6 @@
 // The partition with the shortest step, held to every partition simulated, and what software ships.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/partitioning.hpp"
+#include "sim/search/partitions/partitioning.hpp"
 
 #include <gtest/gtest.h>
 

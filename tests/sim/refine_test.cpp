@@ -1,6 +1,6 @@
 // The descent from one partition to better ones: what it prices anew, and where it ends.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/refine.hpp"
+#include "sim/search/partitions/refine.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/fit/builtin_interval.hpp"
-#include "tests/tools/command.hpp"
+#include "tests/tools/commands/command.hpp"
 
 namespace weir {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <sstream>
 
-#include "tests/tools/command.hpp"
+#include "tests/tools/commands/command.hpp"
 
 namespace weir {
 namespace {

@@ -1,13 +1,13 @@
 // What `weir run --kernels` prints, on a worked example; and where it is refused.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/kernels_json.hpp"
+#include "tools/app/run/kernels_json.hpp"
 
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
-#include "tests/tools/command.hpp"
-#include "tools/weir/kernels_text.hpp"
+#include "tests/tools/commands/command.hpp"
+#include "tools/weir/print/kernels_text.hpp"
 
 namespace weir {
 namespace {

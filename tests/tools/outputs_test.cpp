@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "tests/tools/command.hpp"
+#include "tests/tools/commands/command.hpp"
 
 namespace weir {
 namespace {

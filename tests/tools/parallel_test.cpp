@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/tools/command.hpp"
+#include "tests/tools/commands/command.hpp"
 
 namespace weir {
 namespace {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "tests/tools/command.hpp"
+#include "tests/tools/commands/command.hpp"
 
 namespace weir {
 namespace {

@@ -1,6 +1,6 @@
 // A fit is taken where it forecasts what it has not seen, and nowhere else.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/refit.hpp"
+#include "tools/app/evaluate/refit.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

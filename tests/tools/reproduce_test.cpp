@@ -11,7 +11,7 @@
 
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "tools/app/builtin_accuracy.hpp"
+#include "tools/app/simulate/builtin_accuracy.hpp"
 #include "tools/reproduce/measured/cross_validation.hpp"
 #include "tools/reproduce/measured/judgement.hpp"
 #include "tools/reproduce/measured/primus_timeline.hpp"

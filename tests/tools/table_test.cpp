@@ -1,6 +1,6 @@
 // Tables laid out by hand, and what the command makes of them.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weir/table.hpp"
+#include "tools/weir/print/table.hpp"
 
 #include <gmock/gmock.h>
 
@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "tests/tools/command.hpp"
-#include "tools/weir/terminal_timeline.hpp"
+#include "tests/tools/commands/command.hpp"
+#include "tools/weir/print/terminal_timeline.hpp"
 
 namespace weir {
 namespace {

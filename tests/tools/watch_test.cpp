@@ -2,7 +2,7 @@
 // beside a neighbour that computes without end on the same core. Undisturbed runs are not asserted:
 // nobody knows what else this machine does.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/watch.hpp"
+#include "tools/app/machine/watch.hpp"
 
 #include <gmock/gmock.h>
 #include <sched.h>
@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "exec/device/cores.hpp"
-#include "tests/tools/command.hpp"
-#include "tools/app/fit_doubts.hpp"
+#include "tests/tools/commands/command.hpp"
+#include "tools/app/calibrate/fit_doubts.hpp"
 
 namespace weir {
 namespace {

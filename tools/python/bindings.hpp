@@ -12,9 +12,9 @@
 #include "costmodel/table/costs.hpp"
 #include "plan/job/resolve.hpp"
 #include "plan/schedule/schedule.hpp"
-#include "tools/app/plan_fields.hpp"
-#include "tools/app/schedule_source.hpp"
-#include "tools/app/source.hpp"
+#include "tools/app/schedule/schedule_source.hpp"
+#include "tools/app/shared/plan_fields.hpp"
+#include "tools/app/shared/source.hpp"
 #include "traces/trace.hpp"
 
 namespace weir::python {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/app/watch.hpp"
+#include "tools/app/machine/watch.hpp"
 #include "tools/python/bindings.hpp"
 #include "tools/python/use_cases.hpp"
 

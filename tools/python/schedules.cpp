@@ -12,8 +12,8 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
-#include "tools/app/schedule.hpp"
-#include "tools/app/timed_schedule.hpp"
+#include "tools/app/schedule/schedule.hpp"
+#include "tools/app/schedule/timed_schedule.hpp"
 #include "tools/python/bindings.hpp"
 #include "tools/python/use_cases.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/words/error.hpp"
-#include "tools/app/traced_plan.hpp"
+#include "tools/app/shared/traced_plan.hpp"
 #include "tools/python/bindings.hpp"
 #include "traces/trace.hpp"
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "tools/app/field.hpp"
-#include "tools/app/provenance.hpp"
+#include "tools/app/shared/field.hpp"
+#include "tools/app/shared/provenance.hpp"
 #include "tools/python/bindings.hpp"
 
 namespace weir::python {

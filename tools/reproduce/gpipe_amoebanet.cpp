@@ -12,7 +12,7 @@
 #include "costmodel/table/builtin.hpp"
 #include "plan/model/cnn/network.hpp"
 #include "sim/forecast.hpp"
-#include "sim/search/balance.hpp"
+#include "sim/search/partitions/balance.hpp"
 #include "tools/reproduce/gpipe.hpp"
 #include "tools/reproduce/pipeline.hpp"
 

@@ -1,6 +1,6 @@
 // What people read of `weir calibrate`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/calibrate.hpp"
+#include "tools/app/calibrate/calibrate.hpp"
 
 #include <fmt/core.h>
 
@@ -8,7 +8,7 @@
 
 #include "plan/words/figures.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 namespace {

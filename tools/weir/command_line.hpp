@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "tools/app/field.hpp"
+#include "tools/app/shared/field.hpp"
 #include "tools/weir/completion.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace CLI {
 class App;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tools/weir/command_line.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 

@@ -1,14 +1,14 @@
 // What people read of `weir compare`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/compare.hpp"
+#include "tools/app/compare/compare.hpp"
 
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
-#include "tools/app/measured_figure.hpp"
+#include "tools/app/compare/measured_figure.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 namespace {

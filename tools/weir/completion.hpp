@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/app/field.hpp"
+#include "tools/app/shared/field.hpp"
 
 namespace weir {
 

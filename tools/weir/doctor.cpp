@@ -1,11 +1,11 @@
 // What people read of `weir doctor`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/doctor.hpp"
+#include "tools/app/machine/doctor.hpp"
 
 #include <fmt/format.h>
 
 #include "tools/weir/commands.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 

@@ -1,11 +1,11 @@
 // What people read of `weir evaluate`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/evaluate.hpp"
+#include "tools/app/evaluate/evaluate.hpp"
 
 #include <fmt/core.h>
 
 #include "tools/weir/commands.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 

@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-#include "tools/app/exit_code.hpp"
+#include "tools/app/shared/exit_code.hpp"
 
 namespace weir {
 namespace {

@@ -10,7 +10,7 @@ namespace weir {
 // "Examples:" and the lines of that sub-command.
 [[nodiscard]] std::string examples_of(std::string_view command);
 
-// What the command's exit codes mean (tools/app/exit_code).
+// What the command's exit codes mean (tools/app/shared/exit_code).
 [[nodiscard]] std::string exit_codes_text();
 
 }  // namespace weir

@@ -1,6 +1,6 @@
 // What people read of `weir explain`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/explain.hpp"
+#include "tools/app/compare/explain.hpp"
 
 #include <fmt/core.h>
 
@@ -8,10 +8,10 @@
 #include <array>
 #include <cmath>
 
-#include "tools/app/plan_fields.hpp"
-#include "tools/weir/changes_text.hpp"
+#include "tools/app/shared/plan_fields.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/changes_text.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 namespace {

@@ -1,11 +1,11 @@
 // What people read of `weir export`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/export.hpp"
+#include "tools/app/jobs/export.hpp"
 
 #include <fmt/core.h>
 
 #include "tools/weir/commands.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 namespace {

@@ -1,13 +1,13 @@
 // What people read of `weir model`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/model.hpp"
+#include "tools/app/model/model.hpp"
 
 #include <fmt/core.h>
 
 #include "costmodel/layers/layer_math.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/layout_text.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/layout_text.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 namespace {

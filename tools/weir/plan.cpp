@@ -1,12 +1,12 @@
 // What people read of `weir plan`: the plan itself where no file takes it.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/plan.hpp"
+#include "tools/app/plan/plan.hpp"
 
 #include <fmt/core.h>
 
 #include "plan/words/error.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 

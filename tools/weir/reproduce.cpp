@@ -1,6 +1,6 @@
 // What people read of `weir reproduce`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/reproduce.hpp"
+#include "tools/app/reproduce/reproduce.hpp"
 
 #include <fmt/core.h>
 
@@ -13,7 +13,7 @@
 #include "plan/words/figures.hpp"
 #include "tools/reproduce/measured/reasons.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 namespace {

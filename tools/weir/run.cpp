@@ -1,14 +1,14 @@
 // What people read of `weir run`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/run.hpp"
+#include "tools/app/run/run.hpp"
 
 #include <fmt/core.h>
 
 #include "plan/words/figures.hpp"
-#include "tools/app/plan_fields.hpp"
+#include "tools/app/shared/plan_fields.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/kernels_text.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/kernels_text.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 namespace {

@@ -1,6 +1,6 @@
 // What people read of `weir schedule`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/schedule.hpp"
+#include "tools/app/schedule/schedule.hpp"
 
 #include <fmt/core.h>
 
@@ -11,8 +11,8 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/printout.hpp"
-#include "tools/weir/terminal_timeline.hpp"
+#include "tools/weir/print/printout.hpp"
+#include "tools/weir/print/terminal_timeline.hpp"
 
 namespace weir {
 namespace {

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "exec/processes/started_by.hpp"
-#include "tools/app/exit_code.hpp"
+#include "tools/app/shared/exit_code.hpp"
 
 namespace weir {
 namespace {
@@ -42,8 +42,9 @@ extern "C" void end_with_a_line(int signal) {
 }
 
 // oneDNN writes the code of its kernels to address 0 where it gets no memory for it; who asks
-// before (exec/cpu/library_memory.hpp) can be overtaken by another thread. So a write there is want
-// of memory where even now there is none, and any other a fault, which comes again when we return.
+// before (exec/cpu/kernels/library_memory.hpp) can be overtaken by another thread. So a write there
+// is want of memory where even now there is none, and any other a fault, which comes again when we
+// return.
 extern "C" void end_by_address(int signal, siginfo_t* fault, void* /*context*/) {
   constexpr std::uintptr_t kNearZero = 1 << 16;
   constexpr std::size_t kCode = std::size_t{32} << 20;

@@ -1,16 +1,16 @@
 // What people read of `weir simulate`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/simulate.hpp"
+#include "tools/app/simulate/simulate.hpp"
 
 #include <fmt/core.h>
 
 #include "plan/words/figures.hpp"
-#include "tools/app/builtin_accuracy.hpp"
-#include "tools/app/plan_fields.hpp"
+#include "tools/app/shared/plan_fields.hpp"
+#include "tools/app/simulate/builtin_accuracy.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/fit_text.hpp"
-#include "tools/weir/printout.hpp"
-#include "tools/weir/terminal_timeline.hpp"
+#include "tools/weir/print/fit_text.hpp"
+#include "tools/weir/print/printout.hpp"
+#include "tools/weir/print/terminal_timeline.hpp"
 
 namespace weir {
 namespace {

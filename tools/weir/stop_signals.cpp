@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "tools/app/exit_code.hpp"
+#include "tools/app/shared/exit_code.hpp"
 #include "tools/weir/command_line.hpp"
 
 namespace weir {

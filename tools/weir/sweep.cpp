@@ -1,15 +1,15 @@
 // What people read of `weir sweep`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/sweep.hpp"
+#include "tools/app/sweep/sweep.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 
-#include "tools/weir/changes_text.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/fit_text.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/changes_text.hpp"
+#include "tools/weir/print/fit_text.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 namespace {

@@ -1,11 +1,11 @@
 // What people read of `weir tune`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/app/tune.hpp"
+#include "tools/app/evaluate/tune.hpp"
 
 #include <fmt/core.h>
 
 #include "tools/weir/commands.hpp"
-#include "tools/weir/printout.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir {
 namespace {

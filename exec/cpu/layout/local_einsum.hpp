@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/cpu/matmul.hpp"
+#include "exec/cpu/kernels/matmul.hpp"
 #include "plan/layout/layout.hpp"
 
 namespace weir::cpu {

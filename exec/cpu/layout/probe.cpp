@@ -5,9 +5,9 @@
 
 #include <chrono>
 
+#include "exec/cpu/kernels/matmul.hpp"
 #include "exec/cpu/layout/core_clock.hpp"
 #include "exec/cpu/layout/elementwise.hpp"
-#include "exec/cpu/matmul.hpp"
 
 namespace weir::cpu {
 namespace {

@@ -3,7 +3,7 @@
 #include "exec/cpu/layout/workers.hpp"
 
 #include "exec/cpu/core.hpp"
-#include "exec/cpu/matmul.hpp"
+#include "exec/cpu/kernels/matmul.hpp"
 
 namespace weir::cpu {
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <map>
 
-#include "plan/import/job.hpp"
-#include "plan/import/megatron_layout.hpp"
+#include "tools/jobs/job/job.hpp"
+#include "tools/jobs/megatron/layout.hpp"
 #include "tools/reproduce/measured/measured_run.hpp"
 
 namespace weir {

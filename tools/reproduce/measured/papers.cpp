@@ -12,7 +12,7 @@
 #include <cmath>
 #include <map>
 
-#include "plan/import/job.hpp"
+#include "tools/jobs/job/job.hpp"
 #include "tools/reproduce/measured/measured_run.hpp"
 #include "tools/reproduce/measured/shapes.hpp"
 #include "tools/reproduce/reproduction.hpp"

@@ -4,7 +4,7 @@
 
 #include <cctype>
 
-#include "plan/import/job.hpp"
+#include "tools/jobs/job/job.hpp"
 
 namespace weir {
 

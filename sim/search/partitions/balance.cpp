@@ -1,0 +1,36 @@
+// Finds the layers' times and the messages across each boundary, and asks for the partition.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/partitions/balance.hpp"
+
+#include <variant>
+
+#include "plan/schedule/generators/generators.hpp"
+#include "sim/partition/balanced.hpp"
+#include "sim/search/partitions/layer_times.hpp"
+#include "sim/search/partitions/pool_partition.hpp"
+
+namespace weir {
+
+std::vector<int> Balance::boundaries(const Plan& plan) {
+  if (cluster_.kinds() > 1) {
+    // Which stages stand on the faster nodes is the schedule's to say.
+    const auto made =
+        make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices});
+    const auto* schedule = std::get_if<Schedule>(&made);
+    const ScheduleShape shape =
+        schedule != nullptr ? schedule->shape : looped_shape(plan.pp, plan.vpp, plan.microbatches);
+    return pool_boundaries(pool_problem(plan, known_, cluster_, shape));
+  }
+  auto& times = times_[plan.micro_batch_size];
+  if (times.empty()) times = layer_times(plan, known_, cluster_);
+  const ScheduleShape shape = looped_shape(plan.pp, plan.vpp, plan.microbatches);
+  return best_boundaries(times, plan.stages(), crossing_times(plan, known_, cluster_, shape));
+}
+
+std::vector<int> balanced_boundaries(const Model& model, const Plan& plan, const Costs& costs,
+                                     const Cluster& cluster) {
+  const LayerCosts known(plan, model, costs, cluster.stack);
+  return Balance(known, cluster).boundaries(plan);
+}
+
+}  // namespace weir

@@ -1,0 +1,78 @@
+// Prices every layer as a stage of its own.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/search/partitions/layer_times.hpp"
+
+#include <algorithm>
+
+#include "costmodel/links/parallel.hpp"
+#include "costmodel/table/stage_costs.hpp"
+#include "plan/job/placement.hpp"
+
+namespace weir {
+
+std::vector<std::int64_t> layer_times(const Plan& plan, const LayerCosts& known,
+                                      const Cluster& cluster) {
+  const auto layers = static_cast<int>(known.model().layers.size());
+  Plan single = plan;  // every layer a stage of its own: none is alone on the machine
+  single.pp = layers;
+  single.placement.clear();
+  const StageCosts costs(single, known, cluster.kind(0));
+  std::vector<std::int64_t> times;
+  const auto again = [&](int layer) {
+    return rebuilds(plan.recompute, known.part()->layer(layer), layer);
+  };
+  for (int l = 0; l < layers; ++l) {
+    if (known.like_the_last(l) && again(l) == again(l - 1)) {
+      times.push_back(times.back());
+      continue;
+    }
+    const StageCost cost = costs.of({.layers = {l, l + 1}});
+    times.push_back((cost.f + cost.b).count());
+  }
+  return times;
+}
+
+std::vector<std::vector<std::int64_t>> rank_layer_times(const Plan& plan, const LayerCosts& known,
+                                                        const Cluster& cluster) {
+  if (cluster.kinds() == 1) return {layer_times(plan, known, cluster)};
+  std::vector<std::vector<std::int64_t>> of_kinds;
+  for (int kind = 0; kind < cluster.kinds(); ++kind)
+    of_kinds.push_back(layer_times(plan, known.of_kind(kind), cluster.kind(kind)));
+  const Placement placement(plan, cluster);
+  std::vector<std::vector<std::int64_t>> rows;
+  for (std::int32_t rank = 0; rank < plan.pp; ++rank) {
+    std::vector<std::int64_t>& row = rows.emplace_back(of_kinds.front().size(), 0);
+    for (const int kind : placement.kinds(Rank{rank})) {
+      for (std::size_t l = 0; l < row.size(); ++l) row[l] = std::max(row[l], of_kinds[at(kind)][l]);
+    }
+  }
+  return rows;
+}
+
+CutTimes crossing_times(const Plan& plan, const LayerCosts& known, const Cluster& cluster,
+                        const ScheduleShape& shape) {
+  CutTimes cuts;
+  for (std::int32_t s = 1; s < shape.stages; ++s) {
+    const Rank from = shape.rank_of(Stage{s - 1}), to = shape.rank_of(Stage{s});
+    const Link link = stage_link(known.costs(), plan, cluster, from, to);
+    std::vector<std::int64_t> before;  // each layer; before the first nothing crosses
+    before.reserve(known.part()->layers.size());
+    before.push_back(0);
+    std::int64_t bytes_before = -1;
+    for (std::size_t l = 0; l + 1 < known.part()->layers.size(); ++l) {
+      const std::int64_t bytes = known.part()->layers[l].crossing_bytes * plan.micro_batch_size;
+      // Layers of a model are of few kinds: most send what the one before sent.
+      if (bytes == bytes_before) {
+        before.push_back(before.back());
+        continue;
+      }
+      bytes_before = bytes;
+      const auto message = [&] { return stage_message(Bytes(bytes), plan, link, cluster); };
+      before.push_back(from == to ? 0 : message().occupancy.count());
+    }
+    cuts.push_back(std::move(before));
+  }
+  return cuts;
+}
+
+}  // namespace weir

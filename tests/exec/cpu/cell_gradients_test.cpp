@@ -1,0 +1,146 @@
+// Gradients of cells against differences in double precision: of single operations number by
+// number, of AmoebaNet's cells along random directions.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "plan/model/cnn/cell_builder.hpp"
+#include "plan/model/cnn/network.hpp"
+#include "tests/exec/cpu/cell_stage.hpp"
+
+namespace weir {
+namespace {
+
+// Every operation once or more, values with several readers among them.
+CellShape every_operation(const FeatureMap& input) {
+  cnn::CellBuilder cell(input);
+  const int a = cell.convolution("a", 0, {.count = 6, .groups = 2, .bias = true}, cnn::square(3));
+  const int b = cell.relu("r", cell.batch_norm("n", a));
+  const int c = cell.max_pool("m", b, cnn::square(3, 2));
+  const int d = cell.average_pool("v", b, cnn::square(3, 2));
+  const int e = cell.convolution("e", cell.concat("k", {c, d}), {.count = 6}, cnn::square(1));
+  const int f = cell.upsample("u", cell.add("s", {e, c}), 2);
+  const int g = cell.add("t", {f, b});
+  const int h = cell.convolution("h", 0, {.count = 6}, {.height = 1, .width = 7});
+  const int z = cell.batch_norm("z", cell.add("w", {g, h}));
+  const int row = cell.pack("p", {z, c});
+  const int front = cell.slice("front", row, 10, {6, 4, 4});
+  cell.add("sum", {front, cell.slice("back", row, 24, {6, 4, 4})});
+  return cell.take();
+}
+
+// A device pins the thread that prepares it; here that is the test's own.
+class KeepOwnCores {
+ public:
+  KeepOwnCores() { sched_getaffinity(0, sizeof(set_), &set_); }
+  KeepOwnCores(const KeepOwnCores&) = delete;
+  KeepOwnCores& operator=(const KeepOwnCores&) = delete;
+  ~KeepOwnCores() { sched_setaffinity(0, sizeof(set_), &set_); }
+
+ private:
+  cpu_set_t set_{};
+};
+
+// Each layer of stem, cell, mean and classifier on 4 samples as a stage of its own, I and W apart
+// and twice, against differences of L = sum(output * r) (the classifier's: its loss).
+TEST(CellGradients, OfCellsInputsAndWeights) {
+  const KeepOwnCores cores;
+  constexpr double kStep = 1e-5;
+  // fp32 sums of some hundred products through at most five operations, as
+  // tests/exec/cpu/gradients_test has it; of a bias before a norm, which moves nothing, what is
+  // left is rounding of terms near 1.
+  constexpr double kTolerance = 2e-4;
+  Model model;
+  cnn::CellBuilder stem({3, 4, 4}, true);
+  stem.convolution("conv", 0, {.count = 4}, cnn::square(3));
+  cnn::CellBuilder mean({6, 4, 4});
+  mean.global_pool("mean", 0);
+  model.name = "cells";
+  model.family = "cnn";
+  model.layers = {
+      {"stem", stem.take(), "stem"},
+      {"cell", every_operation({4, 4, 4}), "cell"},
+      {"mean", mean.take(), "pool"},
+      {"fc", HeadShape{.vocabulary = 5, .hidden = 6, .bias = true, .pooled = true}, ""}};
+  const CellModel whole(model, 4, 5);
+  ASSERT_EQ(whole.words, 3 * 16 + 1);
+  std::mt19937 random(6);
+  for (int index = 0; index < 4; ++index) {
+    CellStage stage(whole, index, random);
+    const double loss = stage.run_twice();
+    if (stage.is_head()) {
+      EXPECT_NEAR(loss, stage.objective(), 1e-5);
+    }
+    for (auto& [name, at, gradient] : stage.operands()) {
+      double largest = 0;
+      reference::Matrix slopes;
+      for (double& value : *at) {
+        const double before = value;
+        value = before + kStep;
+        const double up = stage.objective();
+        value = before - kStep;
+        slopes.push_back((up - stage.objective()) / (2 * kStep));
+        value = before;
+        largest = std::max(largest, std::abs(slopes.back()));
+      }
+      ASSERT_EQ(slopes.size(), gradient.size()) << name;
+      for (std::size_t i = 0; i < gradient.size(); ++i)
+        ASSERT_NEAR(slopes[i], gradient[i], kTolerance * std::max(largest, 0.1)) << name << i;
+    }
+  }
+}
+
+// How L changes along a direction of signs is the sum of the gradient's numbers by these signs,
+// which is of the size of the gradient's norm.
+double slope_along(const CellStage& stage, reference::Matrix& at,
+                   const reference::Matrix& direction) {
+  constexpr double kStep = 1e-6;
+  const reference::Matrix before = at;
+  const auto objective_at = [&](double step) {
+    for (std::size_t i = 0; i < at.size(); ++i) at[i] = before[i] + step * direction[i];
+    return stage.objective();
+  };
+  const double up = objective_at(kStep), down = objective_at(-kStep);
+  at = before;
+  return (up - down) / (2 * kStep);
+}
+
+// AmoebaNet-D(3, 8) on 32 x 32 images, its stem, both kinds of cell, and one behind a reduction,
+// whose farther input is halved; 8 samples.
+TEST(CellGradients, OfAmoebaNetsCells) {
+  const KeepOwnCores cores;
+  // fp32 through eight norms and their convolutions, one behind the other.
+  constexpr double kTolerance = 1e-3;
+  Model model = cnn::amoebanet_d_blocks(3, 8, {3, 32}, 5);
+  model.name = "amoebanet";
+  model.family = "cnn";
+  const CellModel whole(model, 8, 5);
+  std::mt19937 random(7);
+  std::bernoulli_distribution heads;
+  for (int index = 0; index < 6; ++index) {
+    CellStage stage(whole, index, random);
+    stage.run_twice();
+    const reference::Matrix got = stage.output(), expected = stage.expected_output();
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], expected[i], kTolerance) << index << " " << i;
+    for (auto& [name, at, gradient] : stage.operands()) {
+      double norm = 0;
+      for (const double value : gradient) norm += value * value;
+      for (int trial = 0; trial < 3; ++trial) {
+        reference::Matrix direction(gradient.size());
+        std::ranges::generate(direction, [&] { return heads(random) ? 1.0 : -1.0; });
+        double sum = 0;
+        for (std::size_t i = 0; i < gradient.size(); ++i) sum += gradient[i] * direction[i];
+        EXPECT_NEAR(slope_along(stage, *at, direction), sum, kTolerance * std::sqrt(norm)) << name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,153 @@
+// One layer of a convolutional network as a stage of its own with random weights: its passes on the
+// CPU, and beside them the same in double precision.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exec/cpu/cpu_backend.hpp"
+#include "exec/rank/stage.hpp"
+#include "exec/training/batches.hpp"
+#include "plan/model/sample.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "tests/exec/cpu/cell_reference.hpp"
+
+namespace weir {
+
+// A model of which every layer is a stage, on one micro-batch of synthetic images.
+struct CellModel {
+  CellModel(Model layers, int batch, int classes) {
+    Plan plan;
+    plan.pp = static_cast<int>(layers.layers.size());
+    for (int boundary = 1; boundary < plan.pp; ++boundary) plan.boundaries.push_back(boundary);
+    plan.microbatches = 1;
+    plan.micro_batch_size = batch;
+    const auto schedule = make_schedule("gpipe", {plan.pp, 1, 1});
+    loaded = derive(plan, std::move(layers), std::get<Schedule>(schedule));
+    const FeatureMap image = *images_of(loaded.model);
+    words = sample_words(loaded.model, 0);
+    samples.resize(static_cast<std::size_t>(batch * words));
+    const Batches data({.vocabulary = classes, .image = image, .seed = 3, .samples = batch});
+    for (int i = 0; i < batch; ++i)
+      data.sample(0, static_cast<std::uint32_t>(i), &samples[static_cast<std::size_t>(i * words)]);
+  }
+  ResolvedPlan loaded;
+  std::int64_t words = 0;  // of a sample
+  std::vector<std::int32_t> samples;
+};
+
+class CellStage {
+ public:
+  using Matrix = reference::Matrix;
+
+  CellStage(const CellModel& of, int index, std::mt19937& random)
+      : of_(of),
+        layer_(of.loaded.model.layers[static_cast<std::size_t>(index)]),
+        backend_(make_cpu_backend({})),
+        arena_(*backend_) {
+    const int batch = of.loaded.plan.micro_batch_size;
+    backend_->prepare(std::span(&layer_, 1), batch, 0);
+    backend_->use_scratch(arena_.allocate(backend_->scratch_bytes()));
+    worker_ = std::make_unique<StageWorker>(of.loaded, Stage{index}, seeded_state(of.loaded),
+                                            *backend_, arena_);
+    std::normal_distribution<float> normal(0, 0.5F);
+    for (Parameter& p : worker_->parameters()) {
+      float* values = p.weight.floats();
+      const std::int64_t n = p.description.elements();
+      for (std::int64_t i = 0; i < n && !p.description.running; ++i) values[i] += normal(random);
+      weights_.emplace_back(values, values + n);
+    }
+    const auto numbers_after = [&](int l) {
+      const std::int64_t bytes = of.loaded.part->layer(l).tensors.output_bytes_per_sample;
+      return static_cast<std::size_t>(batch * bytes / 4);
+    };
+    const auto drawn = [&] { return normal(random); };
+    if (index > 0) {
+      input_.resize(numbers_after(index - 1));
+      std::ranges::generate(input_, drawn);
+    }
+    weighting_.assign(1, 1.0);
+    if (is_head()) return;
+    weighting_.resize(numbers_after(index));
+    std::ranges::generate(weighting_, drawn);
+  }
+
+  [[nodiscard]] bool is_head() const { return std::holds_alternative<HeadShape>(layer_.shape); }
+
+  // F, I and W, twice over: the weights' gradients add up. Returns the loss, of a head.
+  double run_twice() {
+    const std::int32_t* samples = of_.samples.data();
+    double loss = 0;
+    for (int repetition = 0; repetition < 2; ++repetition) {
+      output_ =
+          worker_->forward({0, 0, samples, &loss}, filled(input_), StageWorker::Keep::everything);
+      const Pass back{0, 0, samples, nullptr};
+      const Tensor dx = worker_->backward_input(back, is_head() ? Tensor{} : filled(weighting_));
+      input_gradient_.assign(dx.floats(), dx.floats() + input_.size());
+      worker_->backward_weight(back);
+    }
+    return loss;
+  }
+
+  // What F made, as the CPU did and in double precision; of a head nothing and its mean loss.
+  [[nodiscard]] Matrix output() const {
+    return is_head() ? Matrix{} : Matrix(output_.floats(), output_.floats() + weighting_.size());
+  }
+  [[nodiscard]] Matrix expected_output() const {
+    const reference::Images images{of_.loaded.plan.micro_batch_size, of_.samples.data(), of_.words};
+    return reference::cell_forward(layer_, weights_, input_, images);
+  }
+  // L = sum(output * weighting), of a head its mean loss, in double precision.
+  [[nodiscard]] double objective() const {
+    const Matrix y = expected_output();
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * weighting_[i];
+    return sum;
+  }
+
+  // What L is a function of, with the gradient that the passes gave: the input, unless it is
+  // images, and each learned weight.
+  struct Operand {
+    std::string name;
+    Matrix* at;
+    Matrix gradient;
+  };
+  [[nodiscard]] std::vector<Operand> operands() {
+    std::vector<Operand> all;
+    if (!input_.empty()) all.push_back({layer_.name + " input", &input_, input_gradient_});
+    for (std::size_t p = 0; p < weights_.size(); ++p) {
+      const Parameter& parameter = worker_->parameters()[p];
+      if (parameter.description.running) continue;
+      const float* values = parameter.gradient.floats();
+      Matrix gradient(values, values + weights_[p].size());
+      for (double& value : gradient) value /= 2;
+      all.push_back({layer_.name + " " + parameter.description.name, &weights_[p], gradient});
+    }
+    return all;
+  }
+
+ private:
+  [[nodiscard]] Tensor filled(const Matrix& values) {
+    if (values.empty()) return {};
+    const Tensor tensor = arena_.allocate(static_cast<std::int64_t>(values.size()) * 4);
+    std::ranges::copy(values, tensor.floats());
+    return tensor;
+  }
+
+  const CellModel& of_;
+  Layer layer_;
+  std::unique_ptr<Backend> backend_;
+  Arena arena_;
+  std::unique_ptr<StageWorker> worker_;
+  Tensor output_;
+  Matrix input_, input_gradient_, weighting_;
+  std::vector<Matrix> weights_;
+};
+
+}  // namespace weir

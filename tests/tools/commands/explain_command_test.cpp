@@ -1,0 +1,90 @@
+// `weir explain`: changed plans as files that `weir simulate` forecasts to the same bits, what
+// people read, and measured figures.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/commands/command.hpp"
+
+namespace weir {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+class ExplainCommand : public InFolder {
+ protected:
+  ExplainCommand() {
+    write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":6,"vocab_size":32,)"
+                       R"("n_positions":16})");
+    const CommandResult made =
+        weir("plan tiny.json -K 4 -M 8 -b 2 --tp 2 --dp 2 --dtype bf16 -o plan.json" + cluster_);
+    EXPECT_EQ(made.code, 0) << made.out;
+  }
+  Json of(const std::string& arguments) {
+    const CommandResult result = weir("-q --json " + arguments);
+    EXPECT_EQ(result.code, 0) << result.out;
+    return Json::parse(result.out);
+  }
+  std::string cluster_ = " --cluster " WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json";
+};
+
+TEST_F(ExplainCommand, ChangedPlansAreFilesThatSimulateForecastsAlike) {
+  const Json json = of("explain plan.json --plans changed/here -o why.json" + cluster_);
+  EXPECT_EQ(json, Json::parse(read("why.json")));
+  const double step = json["step_time_s"];
+  for (const char* list : {"waterfall", "critical_path"}) {
+    std::int64_t sum = 0;
+    for (const Json& part : json[list]) sum += part["time_ns"].get<std::int64_t>();
+    EXPECT_DOUBLE_EQ(static_cast<double>(sum) * 1e-9, step) << list;
+  }
+  int forecasts = 0, clusters = 0;
+  for (std::size_t i = 0; i < json["what_if"].size(); ++i) {
+    const Json& row = json["what_if"][i];
+    const std::string name = "changed/here/what-if-" + std::to_string(i + 1);
+    EXPECT_EQ(std::filesystem::exists(folder_ / (name + ".json")), row["refused"].is_null());
+    if (!row["refused"].is_null()) continue;
+    const bool changed = std::filesystem::exists(folder_ / (name + ".cluster.json"));
+    EXPECT_EQ(changed, row["choice"] == "link");
+    const Json its = of("simulate " + name + ".json" +
+                        (changed ? " --cluster " + name + ".cluster.json" : cluster_));
+    EXPECT_EQ(its["step_time_s"], row["step_time_s"]) << row["choice"] << row["to"];
+    std::int64_t peak = 0;
+    for (const Json& rank : its["ranks"])
+      peak = std::max(peak, rank["peak_memory_bytes"].get<std::int64_t>());
+    EXPECT_EQ(peak, row["peak_memory_bytes"]) << row["choice"] << row["to"];
+    EXPECT_EQ(its["fits"], row["fits"]);
+    ++forecasts;
+    clusters += changed ? 1 : 0;
+  }
+  EXPECT_GT(forecasts, 15);
+  EXPECT_EQ(clusters, 2);
+}
+
+TEST_F(ExplainCommand, PeopleReadTablesAndABar) {
+  const CommandResult result = weir("explain plan.json --measured 1s" + cluster_);
+  ASSERT_EQ(result.code, 0) << result.out;
+  for (const char* words :
+       {"where the step goes", "useful work at the device's peak", "##", "the critical path",
+        "what one change would bring", "micro-batches: M 9 b 2, one more in the mini-batch",
+        "schedule: gpipe", "measured 1s", "to tell: "})
+    EXPECT_THAT(result.out, HasSubstr(words));
+}
+
+TEST_F(ExplainCommand, AMeasuredFigureIsATimeOrARate) {
+  const double step = of("explain plan.json" + cluster_)["step_time_s"];
+  const Json slow = of("explain plan.json --measured 5ktok/s" + cluster_)["measured"];
+  EXPECT_GT(slow["step_time_s"].get<double>(), step);
+  EXPECT_EQ(slow["figure"], "5ktok/s");
+  EXPECT_FALSE(slow["causes"].empty());
+  EXPECT_TRUE(slow["within_interval"].is_boolean());
+  const CommandResult no = weir("explain plan.json --measured fast" + cluster_);
+  EXPECT_EQ(no.code, 2);
+  EXPECT_THAT(no.out, HasSubstr("--measured fast: \"fast\": expected a step time"));
+  EXPECT_EQ(weir("explain none.json").code, 3);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,311 @@
+// Jobs of other tools through the command: into plans, and out again.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/commands/command.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class JobsCommand : public InFolder {
+ protected:
+  JobsCommand() {
+    write("job.args",
+          "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
+          "--max-position-embeddings 16\n"
+          "--vocab-size 256 --make-vocab-size-divisible-by 1 --micro-batch-size 2 "
+          "--global-batch-size 16 "
+          "--overlap-param-gather\n"
+          "--pipeline-model-parallel-size 2 --lr 1e-4 --warp-drive 9\n");
+  }
+};
+
+TEST_F(JobsCommand, AMegatronJobBecomesAPlanThatIsForecast) {
+  const CommandResult made = weir("plan --from megatron job.args --dp 2 -o out/plan.json");
+  ASSERT_EQ(made.code, 0) << made.out;
+  EXPECT_THAT(
+      made.out,
+      HasSubstr("weir: job.args: warp-drive: not understood: it may change time or memory\n"));
+  EXPECT_THAT(made.out, HasSubstr("weir: job.args: overlap-param-gather: "));
+  EXPECT_THAT(made.out, HasSubstr("out/plan.json: K2 dp2 M4 b2 1f1b [3]\nout/plan.model.json\n"));
+  EXPECT_EQ(weir("simulate out/plan.json").code, 0);
+}
+
+// The job's own model file is the sweep's model; what the options leave open is the job's: 16
+// samples a step.
+TEST_F(JobsCommand, ASweepRanksTheJobAmongItsPlans) {
+  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 -o plan.json").code, 0);
+  const std::string sweep =
+      "sweep plan.model.json -K 1,2 --dp 1,2 --schedule 1f1b --baseline plan.json";
+  const CommandResult text = weir(sweep + " --top 1");
+  ASSERT_EQ(text.code, 0) << text.out;
+  EXPECT_THAT(text.out, HasSubstr(" (baseline)\nbaseline plan.json: place "));
+  const auto json = nlohmann::json::parse(weir("--json " + sweep).out);
+  const auto& baseline = json["baseline"];
+  EXPECT_EQ(baseline["plan"]["boundaries"], nlohmann::json({3}));
+  const auto step = [](const nlohmann::json& row) {
+    return row["forecast"]["step_time_s"].get<double>();
+  };
+  EXPECT_DOUBLE_EQ(baseline["ratio_to_best"], step(baseline) / step(json["plans"][0]));
+  EXPECT_GE(baseline["ratio_to_best"], 1);
+  EXPECT_GE(baseline["place"], 1);
+  for (const auto& row : json["plans"]) {
+    const auto& p = row["plan"];
+    EXPECT_EQ(p["microbatches"].get<int>() * p["micro_batch_size"].get<int>() * p["dp"].get<int>(),
+              16);
+  }
+  const CommandResult other = weir(sweep + " --global-batch-size 8");
+  EXPECT_EQ(other.code, 3);
+  EXPECT_EQ(
+      other.out,
+      "weir: plan.json: microbatches: b M D = 2 4 2 makes a mini-batch of 16; the sweep's is 8\n");
+  write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":3,"vocab_size":32,)"
+                     R"("n_positions":16})");
+  EXPECT_THAT(
+      weir("sweep tiny.json -K 1 --baseline plan.json").out,
+      HasSubstr("weir: plan.json: model: is not tiny.json: 7 layers, the sweep's model has 6\n"));
+}
+
+// The tool's name, where its file is given as another's or as a model.
+TEST_F(JobsCommand, AFileOfAnotherToolIsRefusedByItsName) {
+  write("neox.yml", "{\"pipe_parallel_size\": 2, \"model_parallel_size\": 1,}");
+  write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 1}})");
+  write("config_registry.py", "from torchtitan.trainer import Trainer\n");
+  EXPECT_EQ(weir("plan --from megatron neox.yml -o plan.json").out,
+            "weir: neox.yml: is a job of GPT-NeoX: --from neox reads it\n");
+  EXPECT_EQ(weir("model ds.json").out, "weir: ds.json: is a job of DeepSpeed, expected a model\n");
+  EXPECT_EQ(weir("plan --from torchtitan config_registry.py -o plan.json").out,
+            "weir: config_registry.py: config: has no function that returns a Trainer.Config\n");
+  // Whatever it is given as.
+  write("axolotl.yml", "base_model: a/b\ndatasets:\n  - path: c\n");
+  for (const char* from : {"nemo", "neox", "megatron", "torchtitan", "deepspeed"}) {
+    EXPECT_EQ(weir("plan --from " + std::string(from) + " axolotl.yml -o plan.json").out,
+              "weir: axolotl.yml: is a job of axolotl, which is not read\n");
+  }
+  EXPECT_EQ(weir("model axolotl.yml").out,
+            "weir: axolotl.yml: is a job of axolotl, expected a model\n");
+  const CommandResult made = weir("plan --from deepspeed ds.json --gpus 2 -o plan.json");
+  EXPECT_EQ(made.code, 3);
+  EXPECT_THAT(made.out, HasSubstr("has no model"));
+}
+
+// DeepSpeed's file says neither a length nor, where it leaves that open, a format; others do.
+TEST_F(JobsCommand, WhatAFileLeavesOpenIsGiven) {
+  write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": "auto"}})");
+  write("long.json",
+        R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64,
+            "max_position_embeddings": 131072})");
+  const std::string job = "-q plan --from deepspeed ds.json --model long.json -o ds.plan.json ";
+  ASSERT_EQ(weir(job + "--seq-length 4096 --dtype bf16").code, 0);
+  EXPECT_THAT(read("ds.plan.json"),
+              testing::AllOf(HasSubstr("\"seq_length\": 4096"), HasSubstr("\"dtype\": \"bf16\"")));
+  EXPECT_EQ(weir(job + "--seq-length 4096 --dtype bf61").code, 2);
+  EXPECT_EQ(weir(job + "--recompute full").code, 2);
+  EXPECT_EQ(weir("-q plan --from megatron job.args --seq-length 8 -o plan.json").code, 2);
+}
+
+// torchtitan's registry, one of several configurations; compiled or not, the stack is another.
+TEST_F(JobsCommand, ARegistrysConfigurationIsNamed) {
+  const std::string body =
+      "(compiled=False):\n    return Trainer.Config(model_spec=model_registry('debugmodel'),\n"
+      "        activation_checkpoint=None, compile=CompileConfig(enable=compiled),\n"
+      "        training=TrainingConfig(local_batch_size=4, seq_len=64))\n";
+  write("config_registry.py",
+        "def llama3" + body + "def two():\n    return llama3(compiled=True)\n");
+  EXPECT_THAT(weir("plan --from torchtitan config_registry.py --dp 1 -o titan.json").out,
+              HasSubstr("config: has 2, say which: llama3, two"));
+  for (const auto& [config, stack] :
+       {std::pair("llama3", "torchtitan-eager"), {"two", "torchtitan"}}) {
+    const CommandResult made = weir(
+        "-q --json plan --from torchtitan config_registry.py --dp 1 "
+        "-o titan.json --config " +
+        std::string(config));
+    ASSERT_EQ(made.code, 0) << made.out;
+    EXPECT_EQ(nlohmann::json::parse(made.out.substr(made.out.find("{\n")))["stack"], stack);
+  }
+  EXPECT_EQ(weir("plan job.args --config one").code, 2);
+}
+
+// Of four ranks, zb-v needs 4 receive slots an edge, dualpipev 3, and so does an order by hand: its
+// file is one of theirs.
+TEST_F(JobsCommand, AJobsOrderTakesTheReceiveSlotsItNeeds) {
+  const std::string job =
+      "[model]\nflavor = '8B'\n[training]\nlocal_batch_size = 8\nseq_len = 128\n[parallelism]\n"
+      "pipeline_parallel_degree = 4\npipeline_parallel_microbatch_size = 1\n"
+      "pipeline_parallel_schedule";
+  ASSERT_EQ(weir("schedule zb-v -K 4 -M 8 --csv by-hand.csv").code, 0);
+  write("zb-v.toml", job + " = 'ZBVZeroBubble'\n");
+  write("dualpipev.toml", job + " = 'DualPipeV'\n");
+  write("by-hand.toml",
+        job + " = 'ZBVZeroBubble'\n" + "pipeline_parallel_schedule_csv = 'by-hand.csv'\n");
+  write("1f1b.toml", job + " = '1F1B'\n");
+  for (const auto& [name, slots] :
+       {std::pair("zb-v", 4), {"dualpipev", 3}, {"by-hand", 4}, {"1f1b", 2}}) {
+    const CommandResult made =
+        weir(fmt::format("plan --from torchtitan {0}.toml --gpus 4 -o {0}.json", name));
+    ASSERT_EQ(made.code, 0) << made.out;
+    EXPECT_THAT(read(fmt::format("{}.json", name)), HasSubstr(fmt::format("\"slots\": {}", slots)));
+    const auto said =
+        HasSubstr(fmt::format("slots: {} receive slots an edge: with 2 {}", slots, name));
+    if (slots > 2) {
+      EXPECT_THAT(made.out, said);
+    } else {
+      EXPECT_THAT(made.out, Not(HasSubstr("receive slots")));
+    }
+  }
+  EXPECT_THAT(weir("plan --from torchtitan zb-v.toml --gpus 4 --slots 2 -o two.json").out,
+              HasSubstr("would deadlock with 2 receive slots"));
+}
+
+TEST_F(JobsCommand, AScriptMayStandOnTheStandardInputAndReadTheEnvironment) {
+  write("train.sh",
+        "torchrun --nproc_per_node 8 --nnodes $JOB_NODES pretrain_gpt.py $(cat args) "
+        "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
+        "--vocab-size 256 --micro-batch-size 1 --global-batch-size 16 "
+        "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 4\n");
+  const CommandResult lacks = weir("plan --from megatron - -o plan.json < train.sh");
+  EXPECT_EQ(lacks.code, 0) << lacks.out;
+  const CommandResult made =
+      weir("--json plan --from megatron - -o plan.json < train.sh", "JOB_NODES=4");
+  const CommandResult few = weir("plan --from megatron - -o plan.json < train.sh", "JOB_NODES=1");
+  ASSERT_EQ(made.code, 0) << made.out;
+  const auto json = nlohmann::json::parse(made.out.substr(made.out.find("{\n")));
+  EXPECT_EQ(json["arguments"][0]["name"], "global-batch-size");
+  EXPECT_EQ(json["arguments"][0]["fate"], "carried");
+  EXPECT_EQ(few.code, 3);
+  EXPECT_EQ(few.out,
+            "weir: standard input: devices: 8 is no multiple of tp 4 times cp 1 times pp 4; --gpus "
+            "says on how many devices the job runs\n");
+}
+
+TEST_F(JobsCommand, OptionsAndFileDoNotContradictEachOther) {
+  EXPECT_EQ(weir("plan --from megatron job.args").code, 2);
+  const CommandResult both = weir("plan --from megatron job.args -K 4 -o plan.json");
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.out, HasSubstr("--pp contradicts --from"));
+  EXPECT_EQ(weir("plan --from abacus job.args -o plan.json").code, 2);
+  EXPECT_EQ(weir("plan job.args --gpus 4").code, 2);
+  EXPECT_EQ(weir("plan --from megatron none.args -o plan.json").code, 3);
+}
+
+// A schedule file for another K: the plan is refused, and the model of an earlier one stays as it
+// was.
+TEST_F(JobsCommand, ARefusedJobLeavesEarlierFilesUntouched) {
+  ASSERT_EQ(weir("plan --from megatron job.args -o plan.json").code, 0);
+  const std::string plan = read("plan.json"), model = read("plan.model.json");
+  write("one.csv", "0F0,0B0\n");
+  write("job.toml",
+        "[model]\nflavor = '8B'\n[training]\nlocal_batch_size = "
+        "1\n[parallelism]\npipeline_parallel_degree = 2\n"
+        "pipeline_parallel_schedule = 'PipelineScheduleSingle'\npipeline_parallel_schedule_csv = "
+        "'one.csv'\n");
+  const CommandResult refused = weir("plan --from torchtitan job.toml -o plan.json");
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.out,
+              HasSubstr("one.csv: is for K = 1, 1 stages and M = 1; the plan says 2, 2 and 1\n"));
+  EXPECT_EQ(read("plan.json"), plan);
+  EXPECT_EQ(read("plan.model.json"), model);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 5)
+      << "a draft was left";
+}
+
+// Out and in again gives the same plan; only the note and the model's name say where it came from.
+TEST_F(JobsCommand, ExportsReadBack) {
+  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 --note '' -o plan.json").code, 0);
+  const CommandResult out = weir("export plan.json --to megatron -o there");
+  ASSERT_EQ(out.code, 0) << out.out;
+  EXPECT_THAT(out.out, HasSubstr("there/megatron.sh\n\nlaunch, in there:\n  sh megatron.sh\n"));
+  ASSERT_EQ(weir("plan --from megatron there/megatron.sh --note 'from the megatron job job.args' "
+                 "-o again.json")
+                .code,
+            0);
+  std::string again = read("again.json"), plan = read("plan.json");
+  const auto without_model = [](std::string& text) {  // its file and hash follow the name
+    const auto first = text.find("  \"model\""), last = text.find("  \"seq_length\"");
+    text.erase(first, last - first);
+  };
+  without_model(again);
+  without_model(plan);
+  EXPECT_EQ(again, plan);
+}
+
+// From a Hugging Face config: its rotary base, scaling and norm go out; an optimizer that nobody
+// chose is said, one that came from a file is not.
+TEST_F(JobsCommand, ExportsSayWhatNobodyChose) {
+  write("llama.json",
+        R"({"model_type":"llama","hidden_size":32,"intermediate_size":64,"num_hidden_layers":4,)"
+        R"("num_attention_heads":4,"vocab_size":256,"max_position_embeddings":64,)"
+        R"("rms_norm_eps":1e-6,"rope_theta":500000.0,"rope_scaling":{"rope_type":"llama3",)"
+        R"("factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
+        R"("original_max_position_embeddings":8192}})");
+  ASSERT_EQ(weir("plan llama.json -K 2 -M 4 --schedule 1f1b -o llama.plan.json").code, 0);
+  const CommandResult out = weir("export llama.plan.json --to megatron -o there");
+  ASSERT_EQ(out.code, 0) << out.out;
+  EXPECT_THAT(out.out, HasSubstr("  optimizer: none was chosen: the files have Weir's, adamw at a "
+                                 "learning rate of 0.001"));
+  const std::string script = read("there/megatron.sh");
+  for (const char* argument : {"--rotary-base 500000", "--norm-epsilon 1e-06", "--use-rope-scaling",
+                               "--rope-scaling-factor 8.0"})
+    EXPECT_THAT(script, HasSubstr(argument));
+  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 -o plan.json").code, 0);
+  EXPECT_EQ(weir("export plan.json --to megatron -o there").out.find("none was chosen"),
+            std::string::npos);
+}
+
+// The script stays the user's: what is not understood too.
+TEST_F(JobsCommand, AScriptIsPatched) {
+  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 -o plan.json").code, 0);
+  EXPECT_EQ(weir("export plan.json --patch job.args").out, "job.args: nothing to change\n");
+  ASSERT_EQ(weir("plan plan.model.json -K 1 -M 2 -b 4 --dp 2 --schedule 1f1b -o other.json").code,
+            0);
+  const CommandResult patch = weir("export other.json --patch job.args");
+  EXPECT_EQ(patch.code, 0);
+  EXPECT_EQ(patch.out,
+            "change  --micro-batch-size 4  (was 2)\n"
+            "change  --pipeline-model-parallel-size 1  (was 2)\n");
+  const auto json = nlohmann::json::parse(weir("--json export other.json --patch job.args").out);
+  EXPECT_EQ(json["schema"], "weir.patch/1");
+  EXPECT_EQ(json["changes"][0]["before"], "2");
+  EXPECT_EQ(json["devices"], 2);
+  EXPECT_EQ(weir("export plan.json").code, 2);
+  EXPECT_EQ(weir("export plan.json --to torch --patch job.args").code, 2);
+  // Written whole, it is the plan.
+  write("more.args", read("job.args") + " --warp-drive 9\n");
+  ASSERT_EQ(weir("export other.json --to megatron --patch more.args -o whole").code, 0);
+  EXPECT_THAT(read("whole/megatron.sh"),
+              testing::AllOf(HasSubstr("--warp-drive 9 "), HasSubstr("--micro-batch-size 4 ")));
+  EXPECT_THAT(weir("plan --from megatron whole/megatron.sh -o back.json").out,
+              HasSubstr("back.json: K1 dp2 M2 b4"));
+}
+
+TEST_F(JobsCommand, ExportedScriptsArePython) {
+  ASSERT_EQ(weir("plan --from megatron job.args -o plan.json").code, 0);
+  for (const auto& [to, script] : {std::pair("torch", "pipeline.py"),
+                                   {"deepspeed", "pipeline.py"},
+                                   {"torchtitan", "config_registry.py"}}) {
+    const std::string folder = std::string("out-") + to;
+    ASSERT_EQ(weir("export plan.json --to " + std::string(to) + " -o " + folder).code, 0);
+    const std::string file = folder + "/" + script;
+    const CommandResult compiled =
+        shell("python3 -c \"compile(open('" + file + "').read(), 'pipeline.py', 'exec')\"");
+    EXPECT_EQ(compiled.code, 0) << to << ": " << compiled.out;
+  }
+  const CommandResult json =
+      weir("--json export plan.json --to torchtitan --torchtitan-version 0.2 -o titan");
+  EXPECT_THAT(json.out, HasSubstr("\"schema\": \"weir.export/1\""));
+  EXPECT_THAT(read("titan/job.toml"),
+              HasSubstr("[\"tok_embeddings\", \"layers.0\", \"layers.1\"]"));
+  EXPECT_EQ(weir("export plan.json --to abacus").code, 2);
+  EXPECT_EQ(weir("export plan.json --to torch --torchtitan-version 0.2").code, 2);
+  EXPECT_EQ(weir("export none.json --to torch").code, 3);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,258 @@
+// `weir sweep` with little said: the space it searches by itself, what it writes, and how a plan is
+// taken out of it.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "tests/tools/commands/command.hpp"
+
+namespace weir {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+class SearchCommand : public InFolder {
+ protected:
+  SearchCommand() {
+    write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":4,"n_layer":6,"vocab_size":32,)"
+                       R"("n_positions":16})");
+  }
+  std::string cluster_ = " --cluster " WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json";
+  std::string eight_ = "sweep tiny.json --gpus 8 --global-batch-size 8" + cluster_;
+};
+
+// Two kinds of nodes by their names: every plan says where its ranks stand, and is forecast alike
+// there; elsewhere, and where it names too few or wrong nodes, one line says which.
+TEST_F(SearchCommand, NodesOfSeveralKindsAreOneCluster) {
+  const std::string both = " --cluster dgx-h100:1+dgx-a100:1";
+  const CommandResult result =
+      weir("-q --json sweep tiny.json --global-batch-size 8 --pp 2,4 --top 3 --plans plans" + both);
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  ASSERT_EQ(json["plans"].size(), 3);
+  for (const Json& row : json["plans"]) EXPECT_EQ(row["plan"]["placement"].size(), 2);
+  const Json again = Json::parse(weir("-q --json simulate plans/plan-1.json" + both).out);
+  EXPECT_EQ(again["step_time_s"], json["plans"][0]["forecast"]["step_time_s"]);
+  EXPECT_EQ(again["rank_memory_limits_bytes"].size(), json["plans"][0]["plan"]["pp"]);
+  const auto refused = [&](const std::string& command, int code, const std::string& line) {
+    const CommandResult said = weir("-q " + command);
+    EXPECT_EQ(said.code, code) << command;
+    EXPECT_THAT(said.out, HasSubstr(line)) << command;
+  };
+  refused("simulate plans/plan-1.json --cluster dgx-h100", 3,
+          "plan: placement: dgx-a100 is no pool of dgx-h100");
+  refused("simulate plans/plan-1.json --cluster dgx-h100:1+dgx-a100:x", 2,
+          "expected CLUSTER:NODES+CLUSTER:NODES");
+  refused("simulate plans/plan-1.json --cluster dgx-h100:1+dgx-h100:2", 3, "is there twice");
+  refused("sweep tiny.json --global-batch-size 8 --gpus 17" + both, 4, "has 16");
+  refused("plan tiny.json -K 2 --placement dgx-h100:3" + both, 3,
+          "plan: placement: places 3 ranks; expected all 2");
+  refused("plan tiny.json -K 2 --placement dgx-h100" + both, 2, "expected POOL:RANKS");
+
+  write("links.log", "# nccl-tests\n");
+  refused("calibrate --nccl links.log -o mine.json" + both, 3,
+          "pools: expected nodes of one kind: links are fitted in each pool's own file");
+
+  // One measured step tells what all kinds are off by: as it was forecast, so was it measured.
+  ASSERT_EQ(weir("-q calibrate --measured plans/plan-1.json=1s -o costs.json" + both).code, 0);
+  const Json told =
+      Json::parse(weir("-q --json simulate plans/plan-1.json --costs costs.json" + both).out);
+  EXPECT_NEAR(told["step_time_s"].get<double>(), 1, 1e-3);
+
+  // Another order of the devices is a plan of its own; a run here says that it follows neither.
+  const std::string two = "-q plan tiny.json -K 2 --dp 2 -M 2 --cluster dgx-h100 -o ";
+  ASSERT_EQ(weir(two + "near.json").code, 0);
+  ASSERT_EQ(weir(two + "far.json --rank-order tp-cp-pp-dp").code, 0);
+  EXPECT_EQ(Json::parse(read("far.json"))["rank_order"], "tp-cp-pp-dp");
+  EXPECT_FALSE(Json::parse(read("near.json")).contains("rank_order"));
+  EXPECT_THAT(weir("run far.json --backend synthetic --steps 1").out,
+              HasSubstr("rank_order of the plan are not followed"));
+}
+
+TEST_F(SearchCommand, AModelAClusterAndABatchAreEnough) {
+  const CommandResult result = weir("-q --json " + eight_ + " -o found/sweep.json --plans plans");
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  EXPECT_GT(json["candidates"].get<int>(), 256);
+  ASSERT_EQ(json["plans"].size(), 20);
+  std::set<std::string> schedules;
+  for (const Json& row : json["plans"]) {
+    const Json& p = row["plan"];
+    schedules.insert(p["schedule"].get<std::string>());
+    EXPECT_EQ(p["pp"].get<int>() * p["tp"].get<int>() * p["cp"].get<int>() * p["dp"].get<int>(), 8);
+    EXPECT_EQ(p["micro_batch_size"].get<int>() * p["microbatches"].get<int>() * p["dp"].get<int>(),
+              8);
+    EXPECT_EQ(p["dtype"], "bf16");
+  }
+  std::set<std::string> reasons;
+  for (const Json& left_out : json["left_out"]) {
+    reasons.insert(left_out["reason"]);
+    EXPECT_GT(left_out["count"].get<int>(), 0);
+    EXPECT_NE(left_out["nearest"], "");
+  }
+  EXPECT_THAT(reasons, testing::IsSupersetOf({"devices", "schedule"}));
+  EXPECT_GE(json["effort"]["looked_at"].get<int>(), 20);
+
+  // The files are for the folders they are in: taken out from here, and forecast as listed.
+  const double third = json["plans"][2]["forecast"]["step_time_s"];
+  ASSERT_EQ(weir("plan --from found/sweep.json --place 3 -o elsewhere/p.json").code, 0);
+  for (const std::string plan : {"elsewhere/p.json", "plans/plan-3.json"}) {
+    const Json again = Json::parse(weir("-q --json simulate " + plan + cluster_).out);
+    EXPECT_EQ(again["step_time_s"], third) << plan;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "plans/plan-21.json"));
+  const CommandResult beyond = weir("plan --from found/sweep.json --place 21");
+  EXPECT_EQ(beyond.code, 3);
+  EXPECT_THAT(beyond.out, HasSubstr("found/sweep.json: plans: has 20 plans, none at place 21"));
+  EXPECT_EQ(weir("plan --from found/sweep.json -K 2").code, 2);
+  EXPECT_EQ(weir("plan --from abacus").code, 2);
+  EXPECT_EQ(weir("plan tiny.json --place 2").code, 2);
+}
+
+// The degrees of a plan in use are in the space, and it is shown whether it fits or not; on other
+// devices than the search has, device by device.
+TEST_F(SearchCommand, ABaselineIsAlwaysShown) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 8 --dtype bf16 --attention fused -o plan.json").code, 0);
+  const Json json =
+      Json::parse(weir("-q --json sweep tiny.json --gpus 4 --baseline plan.json" + cluster_).out);
+  const Json& baseline = json["baseline"];
+  EXPECT_EQ(baseline["place"], nullptr);
+  EXPECT_DOUBLE_EQ(baseline["device_ratio_to_best"].get<double>(),
+                   baseline["ratio_to_best"].get<double>() * 2 / 4);
+  const CommandResult none =
+      weir("sweep tiny.json --gpus 2 --baseline plan.json --memory-limit '1 KiB'" + cluster_);
+  EXPECT_EQ(none.code, 4);
+  EXPECT_THAT(none.out, testing::AllOf(HasSubstr("baseline plan.json: "), HasSubstr("by memory")));
+}
+
+// Every figure is of a plan that the JSON holds: `weir simulate` of it says the same. The best with
+// a value is what a search for that value alone finds.
+TEST_F(SearchCommand, ExplainedFiguresAreThoseOfThePlansBesideThem) {
+  ASSERT_EQ(
+      weir("plan tiny.json -K 2 -M 4 --dtype bf16 --attention fused --dp 2 -o plan.json").code, 0);
+  const std::string sweep = "sweep tiny.json --gpus 4 --baseline plan.json" + cluster_;
+  const std::string words = " --schedule gpipe,1f1b,zb-h1 --recompute none,full";
+  const CommandResult result =
+      weir("-q --json " + sweep + words + " --explain --pareto front.svg -o sweep.json");
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  const Json& why = json["explained"];
+  const double best = json["plans"][0]["forecast"]["step_time_s"];
+  std::int64_t path = 0;
+  for (const Json& part : why["critical_path"]) path += part["time_ns"].get<std::int64_t>();
+  EXPECT_NEAR(static_cast<double>(path) * 1e-9, best, 1e-12);
+
+  int forecasts = 0;
+  for (const char* list : {"what_if", "rejected", "towards_best", "front"}) {
+    for (const Json& row : why[list]) {
+      if (!row.contains("plan") || row.value("choice", "") == "link") continue;
+      write("row.json", row["plan"].dump());
+      const Json its = Json::parse(weir("-q --json simulate row.json" + cluster_).out);
+      EXPECT_EQ(its["step_time_s"], row["step_time_s"]) << list << row;
+      ++forecasts;
+    }
+  }
+  EXPECT_GT(forecasts, 25);
+  EXPECT_THAT(read("front.svg"), HasSubstr("Pareto front"));
+
+  std::set<std::string> rejected;
+  for (const Json& row : why["rejected"]) {
+    rejected.insert(row["choice"].get<std::string>() + " " + row["value"].get<std::string>());
+    if (row.contains("plan")) {
+      EXPECT_DOUBLE_EQ(row["ratio_to_best"], row["step_time_s"].get<double>() / best);
+    } else {
+      EXPECT_TRUE(row["reason"].is_string()) << row;
+    }
+    if (row["choice"] != "K") continue;
+    const Json alone = Json::parse(
+        weir(fmt::format("-q --json {}{} -K {}", sweep, words, row["value"].get<std::string>()))
+            .out);
+    EXPECT_EQ(alone["plans"][0]["forecast"]["step_time_s"], row["step_time_s"]) << row["value"];
+  }
+  const Json& winner = json["plans"][0]["plan"];
+  EXPECT_EQ(rejected.count("K 2"), winner["pp"] == 2 ? 0 : 1);
+  EXPECT_EQ(rejected.count("re-materialisation full"), 1);
+  EXPECT_GE(rejected.size(), 10);
+
+  // Each choice of the best plan, taken over alone by the plan in use.
+  std::set<std::string> taken;
+  for (const Json& row : why["towards_best"]) taken.insert(row["choice"]);
+  EXPECT_EQ(taken.contains("degrees"),
+            winner["pp"] != 2 || winner["tp"] != 1 || winner["cp"] != 1 || winner["dp"] != 2);
+}
+
+TEST_F(SearchCommand, TheFrontHoldsNothingThatAnotherBeats) {
+  const CommandResult result = weir("-q --json " + eight_ + " --schedule 1f1b,zb-h1 --explain");
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  const Json& front = json["explained"]["front"];
+  using Point = std::pair<double, std::int64_t>;
+  const auto point = [](const Json& row) {
+    return Point(row["step_time_s"], row["peak_memory_bytes"]);
+  };
+  std::vector<Point> others;
+  for (const Json& row : json["explained"]["rejected"]) {
+    if (row.contains("plan")) others.push_back(point(row));
+  }
+  for (const Json& row : front) others.push_back(point(row));
+  EXPECT_GT(front.size(), 1);
+  for (std::size_t i = 0; i < front.size(); ++i) {
+    const auto [step, bytes] = point(front[i]);
+    if (i > 0) {
+      EXPECT_GT(step, point(front[i - 1]).first);
+      EXPECT_LT(bytes, point(front[i - 1]).second);
+    }
+    for (const Point& other : others) {
+      const bool better = other.first <= step && other.second <= bytes;
+      EXPECT_TRUE(!better || other == Point(step, bytes)) << i;
+    }
+  }
+  // With no more memory than the front's smallest plan has, what needs more is told by how much.
+  const std::int64_t least = point(front.back()).second;
+  const CommandResult small =
+      weir("-q --json " + eight_ + " --schedule 1f1b,zb-h1 --explain" + " --memory-limit '" +
+           std::to_string(least / 1024 + 1) + " KiB'");
+  ASSERT_EQ(small.code, 0) << small.out;
+  bool told = false;
+  const Json scarce = Json::parse(small.out);
+  for (const Json& row : scarce["explained"]["rejected"]) {
+    const std::string reason = row["reason"].is_null() ? "" : row["reason"].get<std::string>();
+    told = told || (reason.find(" needs ") != std::string::npos &&
+                    reason.find(" of ") != std::string::npos);
+    EXPECT_EQ(reason.empty(), row.contains("plan"));
+  }
+  EXPECT_TRUE(told);
+}
+
+TEST_F(SearchCommand, PeopleReadWhy) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --dtype bf16 --attention fused -o plan.json").code, 0);
+  const CommandResult result = weir("sweep tiny.json -K 1,2 --baseline plan.json --explain");
+  ASSERT_EQ(result.code, 0) << result.out;
+  for (const char* words :
+       {"the critical path", "what one change would bring", "instead of the best plan",
+        "what to change in the baseline", "what less memory costs"})
+    EXPECT_THAT(result.out, HasSubstr(words));
+}
+
+TEST_F(SearchCommand, DevicesAreOfOneKindOfCount) {
+  EXPECT_EQ(weir(eight_ + " --at-most 8").code, 2);
+  const Json json = Json::parse(
+      weir("-q --json sweep tiny.json --at-most 4 --global-batch-size 4 --schedule 1f1b" + cluster_)
+          .out);
+  ASSERT_GT(json["plans"].size(), 0);
+  for (const Json& row : json["plans"]) {
+    const Json& p = row["plan"];
+    EXPECT_LE(p["pp"].get<int>() * p["tp"].get<int>() * p["cp"].get<int>() * p["dp"].get<int>(), 4);
+  }
+}
+
+}  // namespace
+}  // namespace weir

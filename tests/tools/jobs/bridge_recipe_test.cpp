@@ -1,0 +1,151 @@
+// Megatron-Bridge recipes as plans: a small one written here, by way of Megatron's arguments.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/plan/complaint.hpp"
+#include "tests/tools/jobs/remark_names.hpp"
+#include "tools/jobs/job/config_jobs.hpp"
+
+namespace weir {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr const char* kHead =
+    "import torch\nfrom megatron.bridge.training.config import ConfigContainer\n\n"
+    "def small_pretrain_config() -> ConfigContainer:\n    cfg = _pretrain_common()\n";
+constexpr const char* kProvider =
+    "    cfg.model = GPTModelProvider(seq_length=2048, num_layers=8, hidden_size=64,\n"
+    "        ffn_hidden_size=256, num_attention_heads=8, hidden_dropout=0.0,\n"
+    "        attention_dropout=0.0, tensor_model_parallel_size=2,\n"
+    "        pipeline_model_parallel_size=2, virtual_pipeline_model_parallel_size=2,\n"
+    "        sequence_parallel=True, num_query_groups=2, add_bias_linear=False,\n"
+    "        share_embeddings_and_output_weights=False, normalization=\"RMSNorm\",\n"
+    "        gated_linear_unit=True, activation_func=F.silu, position_embedding_type=\"rope\",\n"
+    "        rotary_base=500000, pipeline_dtype=torch.bfloat16)\n";
+
+Job recipe(const std::string& body, JobOptions options = {}) {
+  options.gpus = 16;
+  return read_nemo_job(kHead + body + "    return cfg\n", "recipe.py", options);
+}
+
+// 16 devices: tp 2 x pp 2 x 4 replicas; 32 samples (of _pretrain_common) in micro-batches of 2 are
+// M = 4. Its optimizer is the common one's but for the rate.
+TEST(BridgeRecipe, IsReadAsMegatronsArguments) {
+  const Job job =
+      recipe(std::string(kProvider) +
+             "    cfg.tokenizer.vocab_size = DEFAULT_NULL_TOKENIZER_VOCAB_SIZE\n"
+             "    cfg.optimizer.lr = 0.9e-4\n    cfg.optimizer.min_lr = 0.9e-5\n"
+             "    cfg.scheduler.lr_warmup_iters = 2000\n    cfg.train.train_iters = 1_168_251\n"
+             "    cfg.model.recompute_granularity = \"full\"\n    cfg.model.recompute_method = "
+             "\"uniform\"\n"
+             "    cfg.model.recompute_num_layers = 1\n    cfg.model.attention_backend = None\n"
+             "    cfg.mixed_precision = get_mixed_precision_config(\"bf16_mixed\")\n"
+             "    cfg.env_vars = {**COMMON}\n");
+  const Plan& plan = job.plan;
+  EXPECT_EQ(plan.tp, 2);
+  EXPECT_EQ(plan.pp, 2);
+  EXPECT_EQ(plan.vpp, 2);
+  EXPECT_EQ(plan.dp, 4);
+  EXPECT_EQ(plan.microbatches, 4);
+  EXPECT_EQ(plan.micro_batch_size, 2);
+  EXPECT_EQ(plan.seq_length, 2048);
+  EXPECT_EQ(plan.zero, 1);
+  EXPECT_TRUE(plan.sequence_parallel);
+  EXPECT_TRUE(plan.overlap_grad_reduce);
+  EXPECT_EQ(plan.dtype, Dtype::bf16);
+  EXPECT_EQ(plan.attention, AttentionKind::fused);
+  EXPECT_EQ(plan.recompute.mode, RecomputeMode::full);
+  EXPECT_EQ(plan.optimizer.learning_rate, 0.9e-4);
+  EXPECT_EQ(plan.optimizer.beta2, 0.95);
+  EXPECT_EQ(plan.optimizer.clip_norm, 1);
+  EXPECT_EQ(plan.optimizer.rate, (RateSchedule{2000, 1'168'251, DecayStyle::cosine, 0.9e-5}));
+  const auto decoder = as_decoder(job.model);
+  ASSERT_TRUE(decoder.has_value());
+  EXPECT_EQ(decoder->blocks, 8);
+  EXPECT_EQ(decoder->block.kv_heads, 2);
+  EXPECT_TRUE(decoder->block.gated);
+  EXPECT_EQ(decoder->block.angles.theta, 500000);
+  EXPECT_FALSE(decoder->embedding.tied);
+  EXPECT_EQ(decoder->embedding.vocabulary, 32000);
+  EXPECT_EQ(names(job), "");
+}
+
+// A model of a checkpoint's own configuration must be given; what is not followed is named.
+TEST(BridgeRecipe, SizesThatStandElsewhereAreAskedFor) {
+  const std::string body =
+      "    cfg.model = AutoBridge.from_hf_pretrained(\"a/b\").get_model_config()\n"
+      "    cfg.model.pipeline_model_parallel_size = 4\n    cfg.model.seq_length = 512\n"
+      "    cfg.model.pipeline_model_parallel_layout = [[\"embedding\", \"decoder\"],\n"
+      "        [\"decoder\"] * 2, [\"decoder\"], [\"loss\"]]\n    tweak(cfg)\n";
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(recipe(body)); }),
+      HasSubstr("recipe.py: model: AutoBridge.from_hf_pretrained(\"a/b\").get_model_config: "
+                "its sizes are not in this file: give its config.json"));
+  const Job small = recipe(std::string(kProvider));
+  const Job job = recipe(body.substr(0, body.find("    cfg.model.pipeline_model_parallel_layout")) +
+                             "    tweak(cfg)\n",
+                         {.model = &small.model});
+  EXPECT_EQ(job.plan.pp, 4);
+  EXPECT_THAT(job.plan.boundaries, ElementsAre(3, 5, 7));
+  EXPECT_EQ(names(job), "small_pretrain_config ");
+}
+
+// Optimizer and scheduler of one call, as the recipes of 0.1 and 0.2 have them; what it leaves open
+// is its function's own: a tenth of the rate at the end, betas 0.9 and 0.95, and decay 0.1.
+TEST(BridgeRecipe, TwoSectionsOfOneCall) {
+  const Job job = recipe(std::string(kProvider) +
+                         "    opt, sched = distributed_fused_adam_with_cosine_annealing(\n"
+                         "        lr_warmup_iters=20, lr_decay_iters=400, max_lr=2e-4)\n"
+                         "    cfg.optimizer = opt\n    cfg.scheduler = sched\n");
+  const Optimizer& o = job.plan.optimizer;
+  EXPECT_EQ(o.rate, (RateSchedule{20, 400, DecayStyle::cosine, 2e-5}));
+  EXPECT_EQ(o.learning_rate, 2e-4);
+  EXPECT_EQ(o.weight_decay, 0.1);
+  EXPECT_EQ(o.beta2, 0.95);
+  EXPECT_EQ(o.epsilon, 1e-5);
+  EXPECT_EQ(job.plan.zero, 1);
+}
+
+// Another family's provider has defaults that are not GPTModelProvider's.
+TEST(BridgeRecipe, OtherProvidersAreAskedFor) {
+  std::string body = kProvider;
+  body.replace(body.find("GPTModelProvider"), 16, "LlamaModelProvider");
+  EXPECT_EQ(complaint([&] { static_cast<void>(recipe(body)); }),
+            "recipe.py: model: LlamaModelProvider: its defaults are not in this file: give its "
+            "config.json");
+}
+
+// A layout as lists of layers' names.
+TEST(BridgeRecipe, LayoutsAreLetters) {
+  const Job job =
+      recipe(std::string(kProvider) +
+             "    cfg.model.virtual_pipeline_model_parallel_size = None\n"
+             "    cfg.model.pipeline_model_parallel_layout = [[\"embedding\"] +\n"
+             "        [\"decoder\", \"decoder\", \"decoder\"], [\"decoder\", \"decoder\",\n"
+             "        \"decoder\", \"decoder\", \"decoder\", \"loss\"]]\n"
+             "    cfg.tokenizer.vocab_size = 1024\n");
+  EXPECT_EQ(job.plan.vpp, 1);
+  EXPECT_THAT(job.plan.boundaries, ElementsAre(4));
+}
+
+TEST(BridgeRecipe, RefusesInOneLine) {
+  EXPECT_THAT(complaint([] {
+                static_cast<void>(read_nemo_job(
+                    "from nemo.collections import llm\ndef f():\n    pass\n", "r.py", {}));
+              }),
+              HasSubstr("r.py: is a NeMo 2 recipe, which is not read: give the Megatron-Bridge"));
+  EXPECT_EQ(
+      complaint([] { static_cast<void>(read_nemo_job("import torch\nx = 1\n", "r.py", {})); }),
+      "r.py: config: has no function that returns a ConfigContainer");
+  EXPECT_THAT(
+      complaint([] {
+        static_cast<void>(recipe(std::string(kProvider) + "    cfg.model.num_layers = N\n"));
+      }),
+      HasSubstr("num-layers"));
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,127 @@
+// A plan with experts among its replicas through every exporter: it comes back equal, or what is
+// not carried is named.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/model/readers/layer_list.hpp"
+#include "tests/plan/complaint.hpp"
+#include "tests/tools/jobs/exported_plan.hpp"
+#include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/torchtitan/import.hpp"
+
+namespace weir {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsSupersetOf;
+using testing::Not;
+
+// Blocks like Mixtral's: 8 experts, of which a token visits 2.
+Model of_experts() {
+  Decoder d = as_decoder(llama_like(8)).value();
+  d.block.experts = 8;
+  d.block.experts_per_token = 2;
+  Model model = decoder_model(d, 128);
+  model.initializer_range = 0.006;
+  return model;
+}
+
+// Its 4 replicas share the experts of each layer in twos.
+Plan in_twos(double load = 1) {
+  Plan plan = example();
+  plan.ep = 2;
+  plan.expert_load = load;
+  plan.sequence_parallel = plan.overlap_grad_reduce = true;
+  plan.attention = AttentionKind::fused;
+  plan.zero = 1;
+  return plan;
+}
+
+TEST(ExpertExport, MegatronsArgumentsReadBack) {
+  const ResolvedPlan plan = loaded(in_twos(), of_experts());
+  const ExportedJob job = export_megatron(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("--expert-model-parallel-size 2"));
+  EXPECT_THAT(names(job.not_carried), Not(Contains("ep")));
+  const Job read = read_megatron_job(job.files.front().text, "megatron.sh", {});
+  EXPECT_EQ(read.plan, plan.plan);
+  EXPECT_EQ(to_layer_list(read.model), to_layer_list(plan.model));
+}
+
+// Two tensor-parallel devices hold experts of their own: the eight of a layer are among eight.
+TEST(ExpertExport, ExpertsThatTensorParallelismDoesNotDivideReadBack) {
+  Plan folded = in_twos();
+  ASSERT_EQ(folded.tp, 2);
+  folded.etp = 1;
+  folded.ep = 8;
+  const ResolvedPlan plan = loaded(folded, of_experts());
+  const ExportedJob job = export_megatron(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("--expert-tensor-parallel-size 1"));
+  EXPECT_EQ(read_megatron_job(job.files.front().text, "megatron.sh", {}).plan, plan.plan);
+  for (const auto write : {export_torchtitan_registry, export_torchtitan_toml}) {
+    const ExportedFile file = write(plan, {}).files.front();
+    EXPECT_EQ(read_torchtitan_job(file.text, file.name, {.model = &plan.model}).plan, plan.plan);
+    folded.ep = 1;  // there experts are divided by tp then
+    EXPECT_THAT(names(write(loaded(folded, of_experts()), {}).not_carried), Contains("etp"));
+    folded.ep = 8;
+  }
+}
+
+TEST(ExpertExport, BothOfTorchtitansFormsReadBack) {
+  const ResolvedPlan plan = loaded(in_twos(), of_experts());
+  for (const auto write : {export_torchtitan_registry, export_torchtitan_toml}) {
+    const ExportedJob job = write(plan, {});
+    const ExportedFile& file = job.files.front();
+    Job read = read_torchtitan_job(file.text, file.name, {.model = &plan.model});
+    // Where each tensor-parallel device of experts holds them whole, the reader says what the plan
+    // has instead.
+    EXPECT_EQ(read.plan, plan.plan) << file.name;
+    EXPECT_THAT(names(job.not_carried), Contains("model")) << file.name;  // its blocks are Llama's
+    EXPECT_THAT(names(job.not_carried), Not(Contains("ep"))) << file.name;
+  }
+}
+
+// Their scripts have the pipeline alone; DeepSpeed's file has ZeRO 1.
+TEST(ExpertExport, PyTorchsAndDeepSpeedsScriptsNameWhatIsTheUsers) {
+  Plan plan = in_twos();
+  plan.vpp = 1;
+  plan.boundaries = {5};
+  plan.schedule = "1f1b";
+  for (const auto write : {export_torch, export_deepspeed}) {
+    const auto said = names(write(loaded(plan, of_experts()), {}).not_carried);
+    EXPECT_THAT(said, IsSupersetOf({"ep", "sequence_parallel", "overlap_grad_reduce"}));
+    EXPECT_EQ(testing::Value(said, Contains("zero")), write == export_torch);
+  }
+}
+
+// How uneven routing is no exporter has a word for.
+TEST(ExpertExport, AnUnevenLoadIsNamedByAll) {
+  Plan plan = in_twos(1.25);
+  plan.vpp = 1;
+  plan.boundaries = {5};
+  plan.schedule = "1f1b";
+  const ResolvedPlan uneven = loaded(plan, of_experts());
+  for (const auto write : {export_megatron, export_torchtitan_registry, export_torchtitan_toml,
+                           export_torch, export_deepspeed}) {
+    EXPECT_THAT(names(write(uneven, {}).not_carried), Contains("expert_load"));
+  }
+  const ExportedJob job = export_megatron(uneven, {});
+  EXPECT_EQ(read_megatron_job(job.files.front().text, "megatron.sh", {}).plan.expert_load, 1);
+}
+
+// Blocks that differ have no arguments here: another model would be trained.
+TEST(ExpertExport, DenseFirstBlocksAreRefused) {
+  Decoder d = as_decoder(of_experts()).value();
+  d.first_block = d.block;
+  d.first_block.experts = d.first_block.experts_per_token = 1;
+  d.first_blocks = 1;
+  const ResolvedPlan plan = loaded(in_twos(), decoder_model(d, 128));
+  for (const auto write : {export_megatron, export_torchtitan_registry, export_torchtitan_toml}) {
+    EXPECT_THAT(complaint([&] { static_cast<void>(write(plan, {})); }),
+                HasSubstr("layers: expected an embedding, equal blocks"));
+  }
+}
+
+}  // namespace
+}  // namespace weir

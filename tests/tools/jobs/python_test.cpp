@@ -1,0 +1,130 @@
+// Python files of settings, followed without being run.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/plan/complaint.hpp"
+#include "tools/jobs/python/evaluate.hpp"
+
+namespace weir {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+PythonResult result(const std::string& body, const std::string& before = "") {
+  const PythonFile file = read_python(before + "def f():\n" + body, "jobs.py");
+  return call_python(file, "f");
+}
+// What `return EXPRESSION` comes to, as Python writes it.
+std::string value(const std::string& expression) {
+  return to_string(result("    return " + expression + "\n").value);
+}
+
+TEST(Python, Literals) {
+  EXPECT_EQ(value("1_168_251"), "1168251");
+  EXPECT_EQ(value("0x10"), "16");
+  EXPECT_EQ(value("0.9e-4"), "9e-05");
+  EXPECT_EQ(value("-3"), "-3");
+  EXPECT_EQ(value("'a' \"b\" '''c\nd'''"), "\"abc\\nd\"");
+  EXPECT_EQ(value(R"(r'\.')"), R"("\\.")");
+  EXPECT_EQ(value("[1, (2, 3.5), None, True]"), "[1, [2, 3.5], None, True]");
+  EXPECT_EQ(value("{'a': 1, **{'b': 2}}"), "{a: 1, b: 2}");
+  EXPECT_EQ(value("f'{x}'"), "f'{x}'");  // not known: as it stands there
+}
+
+// 2 + 3 x 4 = 14; -7 // 2 = -4 and -7 % 2 = 1, as Python rounds down; 2 ** 3 ** 2 = 2 ** 9.
+TEST(Python, ArithmeticByItsPrecedence) {
+  EXPECT_EQ(value("2 + 3 * 4"), "14");
+  EXPECT_EQ(value("8 * 2048 // 1024 - 1"), "15");
+  EXPECT_EQ(value("-7 // 2"), "-4");
+  EXPECT_EQ(value("-7 % 2"), "1");
+  EXPECT_EQ(value("2 ** 3 ** 2"), "512");
+  EXPECT_EQ(value("7 / 2"), "3.5");
+  EXPECT_EQ(value("1 if not (2 > 3 or 'x' in 'abc') and 3 not in [1] else 0"), "1");
+  EXPECT_EQ(value("9223372036854775807 + 1"), "9223372036854775807 + 1");  // not wrapped round
+  EXPECT_EQ(value("1 // 0"), "1 // 0");
+  EXPECT_EQ(value("N + 1"), "N + 1");
+}
+
+TEST(Python, CallsStandForObjectsWhoseFieldsAreAssigned) {
+  const PythonValue made =
+      result(
+          "    c = base(1, a=Inner.Config(x=2))\n    c.a.y = SIZE // 2\n    d = c.a\n"
+          "    d.z, c.w = 5, [n for n in range(3)]\n    c.new.deep = 7\n    return c\n",
+          "SIZE: int = 64\n")
+          .value;
+  EXPECT_EQ(made.object()->callee, "base");
+  EXPECT_EQ(to_string(*made.at("a")), "Inner.Config(x=2, y=32, z=5)");
+  EXPECT_EQ(to_string(*made.at("new.deep")), "7");
+  EXPECT_EQ(to_string(*made.at("w")), "[n for n in range(3)]");
+  EXPECT_EQ(made.at("a.none"), nullptr);
+}
+
+TEST(Python, FollowsTheFilesOwnFunctions) {
+  const PythonResult made =
+      result("    c = other(steps=3)\n    widen(c)\n    return c\n",
+             "def other(*, steps: int = 1, size=2) -> Config:\n    \"\"\"Text.\"\"\"\n"
+             "    return Config(steps=steps, size=size)\n"
+             "def widen(c):\n    c.size *= 10\n");
+  EXPECT_EQ(to_string(made.value), "Config(size=20, steps=3)");
+  EXPECT_THAT(made.not_followed, IsEmpty());
+}
+
+// Only what is taken, where that can be known; else both sides' values are not.
+TEST(Python, BranchesAndLoops) {
+  const PythonResult made = result(
+      "    c = C()\n    if 1 < 2:\n        c.a = 1\n    else:\n        c.a = 2\n"
+      "    if torch.cuda.is_available():\n        c.b = 3\n    elif c.a:\n        c.b = 4\n"
+      "    for i in range(9):\n        c.d = i\n    with scope():\n        c.e = 5\n"
+      "    tweak(c)\n    assert c.a\n    return c\n");
+  EXPECT_EQ(to_string(*made.value.at("a")), "1");
+  EXPECT_NE(made.value.at("b")->unknown(), nullptr);
+  EXPECT_NE(made.value.at("d")->unknown(), nullptr);
+  EXPECT_EQ(to_string(*made.value.at("e")), "5");
+  EXPECT_THAT(made.not_followed,
+              ElementsAre("line 7: if torch.cuda.is_available(): not known here",
+                          "line 11: a loop, or what catches an error: not followed",
+                          "line 15: tweak(c): not followed"));
+}
+
+TEST(Python, NothingOfItIsRun) {
+  const PythonResult made = result("    return C(a=open('x', 'w'), b=__import__('os'))\n");
+  EXPECT_EQ(to_string(made.value), "C(a=open(\"x\", \"w\"), b=__import__(\"os\"))");
+}
+
+TEST(Python, FunctionsThatGiveAConfiguration) {
+  const PythonFile file = read_python(
+      "from torchtitan.models.llama3 import model_registry\n@decorated(1)\n"
+      "def a() -> Trainer.Config:\n    pass\ndef _b():\n    pass\ndef c(n):\n    pass\n"
+      "class D:\n    def e(self): return 1\ndef g(n=1):\n    return 2\n"
+      "def h() -> int: return 3\n",
+      "jobs.py");
+  EXPECT_THAT(python_functions(file, {"Trainer.Config"}), ElementsAre("a", "g"));
+  EXPECT_EQ(python_import_of(file, "model_registry"), "torchtitan.models.llama3");
+  EXPECT_EQ(python_import_of(file, "Trainer"), "");
+}
+
+TEST(Python, RefusesInOneLine) {
+  const auto line = [](const std::string& text) {
+    return complaint([&] { static_cast<void>(call_python(read_python(text, "jobs.py"), "f")); });
+  };
+  EXPECT_EQ(line("def f(1):\n  return 1\n"),
+            "jobs.py: line 1: no Python that is understood: expected a parameter");
+  EXPECT_EQ(line("def f():\nreturn 1\n"),
+            "jobs.py: line 2: no Python that is understood: expected an indented block");
+  EXPECT_EQ(line("x = (1,\n"), "jobs.py: line 2: no Python: a bracket is never closed");
+  EXPECT_EQ(line("x = 'a\n"), "jobs.py: line 1: no Python: a string is open");
+  EXPECT_EQ(line("x = 1\n"), "jobs.py: f: is no function of this file");
+  EXPECT_EQ(line("def f():\n  return f()\n"),
+            "jobs.py: f: calls itself, or too deep to be followed");
+  EXPECT_THAT(line("x = " + std::string(5000, '(') + std::string(5000, ')')),
+              HasSubstr("brackets nested less deep"));
+  std::string sum = "x = 1";
+  for (int i = 0; i < 5000; ++i) sum += " + 1";
+  EXPECT_THAT(line(sum), HasSubstr("an expression of fewer operators"));
+}
+
+}  // namespace
+}  // namespace weir

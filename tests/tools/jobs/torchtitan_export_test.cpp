@@ -1,0 +1,191 @@
+// Plans as torchtitan's files, its registry and the TOML before it. What is written is read back as
+// the same plan.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/jobs/exported_plan.hpp"
+#include "tools/jobs/torchtitan/import.hpp"
+#include "tools/jobs/torchtitan/words.hpp"
+
+namespace weir {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Job back(const ResolvedPlan& plan, const ExportedJob& job) {
+  const ExportedFile& file = job.files.front();
+  return read_torchtitan_job(file.text, file.name, {.model = &plan.model});
+}
+
+TEST(TorchtitanExport, RebuiltLayersReadBack) {
+  Plan p = example();
+  p.sequence_parallel = p.overlap_grad_reduce = true;
+  p.attention = AttentionKind::fused;
+  p.recompute = parse_recompute_word("3,5,7-8").value();
+  const ResolvedPlan plan = loaded(p, llama_like(8));
+  const ExportedJob job = export_torchtitan_toml(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("selective_ac_option = \"2\""));
+  EXPECT_THAT(names(job.not_carried), ElementsAre("model", "compile", "data"));
+  EXPECT_EQ(back(plan, job).plan, p);
+  p.recompute = parse_recompute_word("full:2").value();
+  EXPECT_THAT(names(export_torchtitan_toml(loaded(p, llama_like(8)), {}).not_carried),
+              ElementsAre("model", "recompute", "compile", "data"));
+  p.recompute = parse_recompute_word("stage").value();
+  EXPECT_THAT(names(export_torchtitan_toml(loaded(p, llama_like(8)), {}).not_carried),
+              ElementsAre("model", "recompute", "recompute_placement", "compile", "data"));
+}
+
+// Both forms, which differ in their words alone.
+struct Form {
+  ExportedJob (*write)(const ResolvedPlan&, const ExportOptions&);
+  std::string_view file, flavor;
+};
+class TorchtitanForms : public testing::TestWithParam<Form> {
+ protected:
+  static Plan shared() {
+    Plan p = example();
+    p.sequence_parallel = p.overlap_grad_reduce = true;  // always, there
+    p.attention = AttentionKind::fused;
+    return p;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Both, TorchtitanForms,
+                         testing::Values(Form{export_torchtitan_registry, "config_registry.py",
+                                              "model_registry(\"8B\")"},
+                                         Form{export_torchtitan_toml, "job.toml",
+                                              "flavor = \"8B\""}),
+                         [](const auto& info) { return info.index == 0 ? "Registry" : "Toml"; });
+
+TEST_P(TorchtitanForms, ReadsBackAsTheSamePlan) {
+  for (const char* schedule : {"interleaved-1f1b", "looped-bfs"}) {
+    Plan p = shared();
+    p.schedule = schedule;
+    p.zero = schedule[0] == 'i' ? 1 : 3;
+    const ResolvedPlan plan = loaded(p, llama_like(8));
+    const ExportedJob job = GetParam().write(plan, {});
+    EXPECT_EQ(job.files.front().name, GetParam().file);
+    Job read = back(plan, job);
+    if (read.plan.schedule == "schedule.csv") {  // an order of the plan's own, as a file
+      ASSERT_EQ(job.files.size(), 2U);
+      EXPECT_THAT(job.files[1].text, HasSubstr("0F0,0F1,"));
+      read.plan.schedule = schedule;
+    }
+    EXPECT_EQ(read.plan, p) << schedule;
+    EXPECT_EQ(names(read.remarks).size(), p.zero == 3 ? 1U : 0U);  // gradients, once a step
+    EXPECT_THAT(names(job.not_carried), ElementsAre("model", "compile", "data"));
+    EXPECT_EQ(read.stack, "torchtitan-eager");
+  }
+}
+
+// The optimizer and its course: both kinds, every shape of the rate, with and without clipping.
+TEST_P(TorchtitanForms, TrainingReadsBack) {
+  Plan p = shared();
+  for (const RateSchedule& rate : {RateSchedule{}, RateSchedule{.warmup_iters = 9},
+                                   RateSchedule{10, 200, DecayStyle::linear, 0},
+                                   RateSchedule{0, 200, DecayStyle::cosine, 3e-5}}) {
+    p.optimizer.kind = rate.warmup_iters == 9 ? OptimizerKind::adam : OptimizerKind::adamw;
+    p.optimizer.clip_norm = rate.min_lr > 0 ? 0 : 1.5;
+    p.optimizer.rate = rate;
+    p.dtype = rate.min_lr > 0 ? Dtype::fp32 : Dtype::bf16;
+    p.recompute.mode = rate.min_lr > 0 ? RecomputeMode::none : RecomputeMode::selective;
+    const ResolvedPlan plan = loaded(p, llama_like(8));
+    EXPECT_EQ(back(plan, GetParam().write(plan, {})).plan, p);
+  }
+}
+
+// Four experts a block, shared by two devices: with tensor parallelism it is said that the plan
+// divides each expert too.
+TEST_P(TorchtitanForms, SharedExpertsReadBack) {
+  Plan p = shared();
+  p.ep = 2;
+  p.tp = 1;
+  p.sequence_parallel = false;
+  p.zero = 1;
+  Model model = llama_like(8);
+  for (Layer& layer : model.layers) {
+    if (auto* block = std::get_if<TransformerShape>(&layer.shape)) {
+      block->experts = 4;
+      block->experts_per_token = 2;
+    }
+  }
+  const ResolvedPlan plan = loaded(p, model);
+  const ExportedJob job = GetParam().write(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("expert_parallel_degree"));
+  EXPECT_EQ(back(plan, job).plan, p);
+  p.tp = 2;
+  p.sequence_parallel = true;
+  for (const int etp : {0, 1}) {  // both divide each expert, or neither does
+    p.etp = etp;
+    const ResolvedPlan tensor = loaded(p, model);
+    const Job read = back(tensor, GetParam().write(tensor, {}));
+    EXPECT_EQ(read.plan, p);
+    EXPECT_THAT(names(read.remarks), ElementsAre());
+  }
+}
+
+TEST_P(TorchtitanForms, KnowsItsFlavours) {
+  Plan p = shared();
+  p.vpp = 1;
+  p.schedule = "1f1b";
+  p.boundaries = {17};
+  Model model = decoder_model(*torchtitan_llama3("8B"), 8192);
+  const ResolvedPlan plan = loaded(p, model);
+  const ExportedJob job = GetParam().write(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr(GetParam().flavor));
+  EXPECT_EQ(job.files.size(), 1U);  // PyTorch has a 1F1B of its own
+  EXPECT_THAT(names(job.not_carried), ElementsAre("compile", "data"));
+  EXPECT_EQ(read_torchtitan_job(job.files.front().text, "job.toml", {}).plan, p);
+  // Its sizes with other rotary angles: the flavour's train, which is said.
+  for (Layer& layer : model.layers) {
+    if (auto* block = std::get_if<TransformerShape>(&layer.shape)) block->angles = {500000};
+  }
+  EXPECT_THAT(names(GetParam().write(loaded(p, model), {}).not_carried),
+              ElementsAre("model", "compile", "data"));
+}
+
+// One rank accumulates its micro-batches without a pipeline: G = 3 * 4 * 4 samples, 3 at a time on
+// each of 4 replicas.
+TEST_P(TorchtitanForms, OneRankAccumulates) {
+  Plan p = shared();
+  p.pp = p.vpp = 1;
+  p.boundaries.clear();
+  p.schedule = "1f1b";
+  p.zero = 2;
+  const ResolvedPlan plan = loaded(p, llama_like(2));
+  EXPECT_EQ(back(plan, GetParam().write(plan, {})).plan, p);
+}
+
+TEST(TorchtitanExport, TheRegistryHasNoWordForEverySecondBlock) {
+  Plan p = example();
+  p.recompute = parse_recompute_word("3,5,7-8").value();
+  const ResolvedPlan plan = loaded(p, llama_like(8));
+  const ExportedJob job = export_torchtitan_registry(plan, {});
+  EXPECT_THAT(names(job.not_carried), Contains("recompute"));
+  EXPECT_EQ(back(plan, job).plan.recompute, (Recompute{RecomputeMode::full}));
+}
+
+TEST(TorchtitanExport, SaysWhatIsAlwaysSharedThere) {
+  Plan p = example();
+  p.zero = 2;
+  p.recompute = {.mode = RecomputeMode::selective};
+  EXPECT_THAT(names(export_torchtitan_toml(loaded(p, llama_like(8)), {}).not_carried),
+              ElementsAre("model", "attention", "sequence_parallel", "overlap_grad_reduce", "zero",
+                          "recompute", "compile", "data"));
+  EXPECT_THAT(names(export_torch(loaded(p, llama_like(8)), {}).not_carried),
+              testing::IsSupersetOf({"zero", "recompute"}));
+}
+
+TEST(TorchtitanExport, AVIsPlacedByNameOnly) {
+  Plan p = example();
+  p.boundaries = {3, 5, 7};
+  p.schedule = "v-half";
+  const ExportedJob job = export_torchtitan_toml(loaded(p, llama_like(8)), {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("pipeline_parallel_schedule = \"ZBVZeroBubble\""));
+  EXPECT_THAT(names(job.not_carried), testing::Contains("schedule"));
+}
+
+}  // namespace
+}  // namespace weir

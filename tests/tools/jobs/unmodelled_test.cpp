@@ -1,0 +1,169 @@
+// What is not modelled is refused by its name in every reader of jobs and models: a table of
+// readers by ways to switch it on.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/job/unmodelled.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/plan/complaint.hpp"
+#include "tools/jobs/job/config_jobs.hpp"
+#include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/torchtitan/import.hpp"
+
+namespace weir {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Job megatron(const std::string& more) {
+  return read_megatron_job(
+      "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+      "--max-position-embeddings 32 --vocab-size 1000 --micro-batch-size 1 "
+      "--global-batch-size 16 " +
+          more,
+      "job", {.gpus = 8});
+}
+
+Job bridge(const std::string& more) {
+  return read_nemo_job(
+      "from megatron.bridge.training.config import ConfigContainer\n\n"
+      "def small_pretrain_config() -> ConfigContainer:\n    cfg = _pretrain_common()\n"
+      "    cfg.model = GPTModelProvider(seq_length=2048, num_layers=8, hidden_size=64,\n"
+      "        ffn_hidden_size=256, num_attention_heads=8, hidden_dropout=0.0,\n"
+      "        attention_dropout=0.0, pipeline_dtype=torch.bfloat16)\n"
+      "    cfg.tokenizer.vocab_size = DEFAULT_NULL_TOKENIZER_VOCAB_SIZE\n    " +
+          more + "\n    return cfg\n",
+      "job", {.gpus = 8});
+}
+
+Job nemo(const std::string& more) {
+  return read_nemo_job(
+      "trainer:\n  num_nodes: 1\n  devices: 8\n  precision: bf16\nmodel:\n"
+      "  micro_batch_size: 1\n  global_batch_size: 8\n  tensor_model_parallel_size: 1\n"
+      "  pipeline_model_parallel_size: 2\n  encoder_seq_length: 32\n"
+      "  max_position_embeddings: 32\n  num_layers: 4\n  hidden_size: 64\n"
+      "  ffn_hidden_size: 256\n  num_attention_heads: 4\n  " +
+          more + "\n",
+      "job", {.vocabulary = 1000});
+}
+
+Job neox(const std::string& more) {
+  return read_neox_job(
+      "num_layers: 4\nhidden_size: 64\nnum_attention_heads: 4\nseq_length: 32\n"
+      "train_micro_batch_size_per_gpu: 1\n" +
+          more + "\n",
+      "job", {.dp = 8});
+}
+
+Job deepspeed(const std::string& more) {
+  const Model model = neox("").model;
+  return read_deepspeed_job("{\"train_micro_batch_size_per_gpu\": 1, " + more + "}", "job",
+                            {.dp = 8, .model = &model});
+}
+
+Job torchtitan(const std::string& more) {
+  return read_torchtitan_job(
+      "[model]\nflavor = '8B'\n[training]\nlocal_batch_size = 8\nseq_len = 8\n" + more + "\n",
+      "job", {.gpus = 8});
+}
+
+Job registry(const std::string& more) {
+  return read_torchtitan_job(
+      "from torchtitan.trainer import Trainer\nfrom . import model_registry\n\n"
+      "def llama3_8b() -> Trainer.Config:\n    return Trainer.Config(\n"
+      "        model_spec=model_registry(\"8B\"),\n"
+      "        optimizer=OptimizersContainer.Config(lr=3e-4),\n"
+      "        training=TrainingConfig(local_batch_size=8, seq_len=4096, steps=50),\n        " +
+          more + ")\n",
+      "job", {.gpus = 8, .config = "llama3_8b"});
+}
+
+struct Refusal {
+  const char* reader;
+  std::function<Job(const std::string&)> read;
+  const char* without;  // the same reader takes this
+  const char* with;     // and refuses this
+  const char* key;
+  const char* message;
+};
+
+TEST(Unmodelled, IsRefusedByNameInEveryReader) {
+  const char* offload = kOffloadNotModelled;
+  const char* prediction = kPredictionNotModelled;
+  const char* hybrid = kHybridNotModelled;
+  const std::vector<Refusal> refusals{
+      {"Megatron", megatron, "", "--optimizer-cpu-offload", "optimizer-cpu-offload", offload},
+      {"Megatron", megatron, "--cpu-offloading-num-layers 0", "--cpu-offloading-num-layers 1",
+       "cpu-offloading-num-layers", offload},
+      {"Megatron", megatron, "", "--fine-grained-activation-offloading",
+       "fine-grained-activation-offloading", offload},
+      {"Megatron", megatron, "--mtp-num-layers 0", "--mtp-num-layers 1", "mtp-num-layers",
+       prediction},
+      {"Megatron", megatron, "", "--num-distributed-optimizer-instances 2",
+       "num-distributed-optimizer-instances", hybrid},
+      {"Bridge", bridge, "cfg.model.cpu_offloading = False", "cfg.model.cpu_offloading = True",
+       "cpu-offloading", offload},
+      {"Bridge", bridge, "cfg.model.mtp_num_layers = None", "cfg.model.mtp_num_layers = 1",
+       "mtp-num-layers", prediction},
+      {"Bridge", bridge, "cfg.ddp.num_distributed_optimizer_instances = 1",
+       "cfg.ddp.num_distributed_optimizer_instances = 2", "num-distributed-optimizer-instances",
+       hybrid},
+      {"NeMo", nemo, "cpu_offloading: false", "cpu_offloading: true", "model.cpu_offloading",
+       offload},
+      {"NeMo", nemo, "optimizer_cpu_offload: null", "optimizer_cpu_offload: true",
+       "model.optimizer_cpu_offload", offload},
+      {"NeMo", nemo, "mtp_num_layers: null", "mtp_num_layers: 1", "model.mtp_num_layers",
+       prediction},
+      {"NeMo", nemo, "fsdp_sharding_strategy: full", "fsdp_sharding_strategy: hybrid",
+       "model.fsdp_sharding_strategy", hybrid},
+      {"NeMo", nemo, "num_distributed_optimizer_instances: 1",
+       "num_distributed_optimizer_instances: 2", "model.num_distributed_optimizer_instances",
+       hybrid},
+      {"DeepSpeed", deepspeed, R"("zero_optimization": {"offload_param": {"device": "none"}})",
+       R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}})",
+       "zero_optimization.offload_param.device", offload},
+      {"DeepSpeed", deepspeed, R"("zero_optimization": {"cpu_offload": false})",
+       R"("zero_optimization": {"stage": 2, "cpu_offload": true})", "zero_optimization.cpu_offload",
+       offload},
+      {"DeepSpeed", deepspeed, R"("activation_checkpointing": {"cpu_checkpointing": false})",
+       R"("activation_checkpointing": {"cpu_checkpointing": true})",
+       "activation_checkpointing.cpu_checkpointing", offload},
+      {"DeepSpeed", deepspeed, R"("zero_optimization": {"zero_hpz_partition_size": 1})",
+       R"("zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4})",
+       "zero_optimization.zero_hpz_partition_size", hybrid},
+      {"DeepSpeed", deepspeed, R"("zero_optimization": {"mics_shard_size": -1})",
+       R"("zero_optimization": {"stage": 3, "mics_shard_size": 4})",
+       "zero_optimization.mics_shard_size", hybrid},
+      {"NeoX", neox, "zero_optimization: {offload_optimizer: {device: none}}",
+       "zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}",
+       "zero_optimization.offload_optimizer.device", offload},
+      {"NeoX", neox, "zero_optimization: {stage: 1}",
+       "zero_optimization: {stage: 3, zero_hpz_partition_size: 8}",
+       "zero_optimization.zero_hpz_partition_size", hybrid},
+      {"torchtitan", torchtitan, "enable_cpu_offload = false", "enable_cpu_offload = true",
+       "training.enable_cpu_offload", offload},
+      {"torchtitan", torchtitan, "[parallelism]\ndata_parallel_shard_degree = 8",
+       "[parallelism]\ndata_parallel_shard_degree = 4\ndata_parallel_replicate_degree = 2",
+       "parallelism.data_parallel_replicate_degree", hybrid},
+      {"torchtitan", torchtitan, "", "[model_args]\nnum_mtp_modules = 1",
+       "model_args.num_mtp_modules", prediction},
+      {"registry", registry, "",
+       "parallelism=ParallelismConfig(data_parallel_replicate_degree=2,\n"
+       "            data_parallel_shard_degree=4)",
+       "data_parallel_replicate_degree", hybrid}};
+  for (const Refusal& r : refusals) {
+    const auto what = fmt::format("{}: {}", r.reader, r.with);
+    EXPECT_EQ(complaint([&] { static_cast<void>(r.read(r.without)); }), "no complaint") << what;
+    EXPECT_THAT(complaint([&] { static_cast<void>(r.read(r.with)); }),
+                AllOf(HasSubstr(r.key), HasSubstr(r.message)))
+        << what;
+  }
+}
+
+}  // namespace
+}  // namespace weir

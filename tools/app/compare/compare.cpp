@@ -1,0 +1,288 @@
+// Two traces of one plan, two plans, or a plan and its job's log or timeline, held against each
+// other.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/compare/compare.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/job/plan_json.hpp"
+#include "plan/text/strict_json.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "tools/app/compare/measured_figure.hpp"
+#include "tools/app/shared/picture.hpp"
+#include "tools/app/shared/traced_plan.hpp"
+#include "traces/perfetto.hpp"
+
+namespace weir::app {
+namespace {
+
+bool is_plan(const TraceSource& source) {
+  const auto* file = std::get_if<std::filesystem::path>(&source);
+  if (file == nullptr) return std::holds_alternative<PlacedPlan>(source);
+  if (is_timeline(*file)) return false;
+  const Json json = parse_json(read_text_file(*file), file->string());
+  return json.is_object() && json.contains("schema") && json["schema"] == "weir.plan/1";
+}
+
+// What messages call it.
+std::filesystem::path file_of(const TraceSource& source, const char* otherwise) {
+  const auto* file = std::get_if<std::filesystem::path>(&source);
+  return file == nullptr ? otherwise : *file;
+}
+
+Json idle_json(const RankMetrics& rank) {
+  Json json;
+  for (const IdleCause& cause : kIdleCauses)
+    json[cause.name] = to_seconds(rank.idle.*cause.time).count();
+  return json;
+}
+
+Json comparison_json(const Comparison& c) {
+  Json json{{"schema", "weir.comparison/1"},    {"predicted_s", c.predicted.count()},
+            {"measured_s", c.measured.count()}, {"error", or_null(c.error)},
+            {"kinds", Json::array()},           {"ranks", Json::array()},
+            {"waterfall", Json::array()}};
+  for (const KindError& k : c.kinds) {
+    json["kinds"].push_back({{"kind", to_string(k.kind)},
+                             {"rank", k.rank.value},
+                             {"actions", k.actions},
+                             {"predicted_s", k.predicted.count()},
+                             {"measured_s", k.measured.count()},
+                             {"median_abs_error", or_null(k.median_abs_error)}});
+  }
+  for (std::size_t r = 0; r < c.measured_metrics.ranks.size(); ++r) {
+    const RankMetrics &predicted = c.predicted_metrics.ranks[r],
+                      &measured = c.measured_metrics.ranks[r];
+    json["ranks"].push_back({{"rank", r},
+                             {"predicted_busy_s", to_seconds(predicted.busy).count()},
+                             {"measured_busy_s", to_seconds(measured.busy).count()},
+                             {"predicted_idle_s", idle_json(predicted)},
+                             {"measured_idle_s", idle_json(measured)}});
+  }
+  for (const WaterfallPart& p : c.waterfall)
+    json["waterfall"].push_back({{"cause", p.cause}, {"difference_s", p.difference.count()}});
+  return json;
+}
+
+// What is saved of two traces: `step` is the measured one drawn, `text` comparison.json's.
+struct Comparable {
+  const Trace &predicted, &measured;
+  std::int32_t step;
+  std::string text;
+};
+
+void save(const CompareRequest& r, const Comparable& c, const Session& session) {
+  const std::vector<TimelinePanel> panels{
+      {"", {{&c.predicted, 0, "predicted"}, {&c.measured, c.step, "measured"}}}};
+  const auto perfetto = [&](const std::filesystem::path& file) {
+    const std::array<const Trace*, 2> both{&c.predicted, &c.measured};
+    write_file_atomically(session.output(file), to_perfetto(both));
+  };
+  save_timeline(r.picture, panels, session);
+  if (r.perfetto) perfetto(*r.perfetto);
+  if (!r.output) return;
+  write_file_atomically(session.output(*r.output / "comparison.json"), c.text);
+  PictureOptions both = r.picture;
+  both.file = *r.output / "both.svg";
+  save_timeline(both, panels, session);
+  perfetto(*r.output / "both.pftrace");
+}
+
+CompareResult compare_traces(const CompareRequest& r, const Session& session) {
+  const PlannedTrace predicted = load_planned_trace(r.first, session),
+                     measured = load_planned_trace(r.second, session);
+  const auto first = file_of(r.first, "compare: predicted");
+  const auto second = file_of(r.second, "compare: measured");
+  require_comparable(predicted.trace, first);
+  require_comparable(measured.trace, second);
+  if (predicted.trace.steps.size() != 1)
+    throw UsageError("compare: the first trace is the forecast, of one step");
+  const ResolvedPlan& plan = predicted.plan->loaded;
+  if (!same_plan(plan, measured.plan->loaded))
+    throw InputError(second.string(), "weir.info.plan",
+                     "is another plan than " + first.string() + "'s");
+  CompareResult result{.traces = weir::compare(plan.program, predicted.trace, measured.trace)};
+  save(r,
+       {predicted.trace, measured.trace, result.traces->typical_step,
+        comparison_json(*result.traces).dump(2) + "\n"},
+       session);
+  return result;
+}
+
+ResolvedPlan plan_of(const TraceSource& source, const Session& session) {
+  if (const auto* plan = std::get_if<PlacedPlan>(&source)) return plan->loaded;
+  return load(PlanSource(std::get<std::filesystem::path>(source)), session).loaded;
+}
+
+// What each is forecast to cost.
+CompareResult compare_plans(const CompareRequest& r, const Session& session) {
+  CompareResult result{.plans = {plan_of(r.first, session), plan_of(r.second, session)}};
+  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  for (std::size_t i = 0; i < result.plans.size(); ++i) {
+    const ResolvedPlan& p = result.plans[i];
+    result.forecasts[i] = forecast(p, load(r.costs, p.model, p.plan, cluster), cluster).forecast;
+  }
+  return result;
+}
+
+bool is_timeline_folder(const TraceSource& source) {
+  const auto* file = std::get_if<std::filesystem::path>(&source);
+  return file != nullptr && is_timeline(*file);
+}
+
+// By the plan's forecast, or by an iteration of a timeline.
+CompareResult compare_with_folder(const CompareRequest& r, const Session& session) {
+  const auto& folder = std::get<std::filesystem::path>(r.second);
+  CompareResult result;
+  if (is_timeline_folder(r.first)) {
+    const auto& first = std::get<std::filesystem::path>(r.first);
+    result.timeline = compare_timelines(first, folder, r.priced_by);
+  } else {
+    if (r.priced_by) throw UsageError("compare: --priced-by goes with two timelines");
+    result.plans[0] = plan_of(r.first, session);
+    const ResolvedPlan& plan = result.plans[0];
+    const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+    ForecastResult forecast =
+        weir::forecast(plan, load(r.costs, plan.model, plan.plan, cluster), cluster);
+    result.timeline = compare_with_timeline(plan, forecast, folder);
+    result.forecasts[0] = std::move(forecast.forecast);
+  }
+  const TimelineComparison& c = *result.timeline;
+  save(r, {c.predicted, c.measured, 0, to_json(c).dump(2) + "\n"}, session);
+  return result;
+}
+
+bool is_log(const TraceSource& source) {
+  const auto* file = std::get_if<std::filesystem::path>(&source);
+  if (file == nullptr) return false;
+  const std::string text = read_text_file(*file);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  // A Python dictionary, as some tools print it, begins like JSON.
+  const bool json = first != text.npos && (text[first] == '{' || text[first] == '[') &&
+                    text.compare(first, 2, "{'") != 0;
+  return !Json::accept(text) && (!json || is_job_log(text));
+}
+
+// The forecast of the plan, and what its job printed of its steps.
+CompareResult compare_log(const CompareRequest& r, const Session& session) {
+  const auto& file = std::get<std::filesystem::path>(r.second);
+  CompareResult result;
+  result.plans[0] = plan_of(r.first, session);
+  const ResolvedPlan& plan = result.plans[0];
+  const std::string plan_file = file_of(r.first, "compare: plan").string();
+  const JobLogSummary log = summary(read_job_log(read_text_file(file), file.string()));
+  require_same_job(log, plan.plan, plan_file);
+  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  result.forecasts[0] =
+      forecast(plan, load(r.costs, plan.model, plan.plan, cluster), cluster).forecast;
+  const auto time_of = [&](double Spread::*part) {
+    MeasuredFigure figure = figure_of(log, file.string());
+    const auto& spread = log.step_time_s    ? log.step_time_s
+                         : log.tokens_per_s ? log.tokens_per_s
+                                            : log.samples_per_s;
+    figure.value = (*spread).*part;
+    const auto time = step_time_of(figure, result.forecasts[0], plan.plan.devices());
+    if (!time)
+      throw InputError(plan_file, "", "has no such rate as the log: a model of tokens has");
+    return *time;
+  };
+  // The upper quartile of a rate is the lower one of a time.
+  const Seconds a = time_of(&Spread::lower), b = time_of(&Spread::upper);
+  result.log = LogComparison{log, time_of(&Spread::median), std::min(a, b), std::max(a, b)};
+  return result;
+}
+
+Json log_comparison_json(const CompareResult& result) {
+  const LogComparison& c = *result.log;
+  const Forecast& f = result.forecasts[0];
+  Json json{{"schema", "weir.log_comparison/1"},
+            {"tool", c.log.tool},
+            {"lines", c.log.lines},
+            {"left_out", c.log.left_out},
+            {"predicted_s", f.step_time.count()},
+            {"measured_s", c.measured.count()},
+            {"measured_quartiles_s", {c.lower.count(), c.upper.count()}},
+            {"error", f.step_time / c.measured - 1},
+            {"predicted_peak_memory_bytes", f.peak_memory().count()}};
+  json["measured_peak_memory_bytes"] = c.log.memory ? Json(c.log.memory->count()) : Json(nullptr);
+  return json;
+}
+
+Json plan_comparison_json(const CompareResult& result) {
+  const auto& [a, b] = result.forecasts;
+  Json json{{"schema", "weir.plan_comparison/1"},
+            {"differences", Json::array()},
+            {"step_time_s", {a.step_time.count(), b.step_time.count()}},
+            {"peak_memory_bytes", {a.peak_memory().count(), b.peak_memory().count()}},
+            {"bubble_fraction", {a.metrics.bubble_fraction, b.metrics.bubble_fraction}}};
+  // Key by key as the two files would have it.
+  const Json before = plan_json(result.plans[0].plan);
+  const Json after = plan_json(result.plans[1].plan);
+  for (const auto& [key, value] : before.items()) {
+    const Json other = after.value(key, Json());
+    if (value != other)
+      json["differences"].push_back({{"key", key}, {"first", value}, {"second", other}});
+  }
+  for (const auto& [key, value] : after.items()) {
+    if (!before.contains(key))
+      json["differences"].push_back({{"key", key}, {"first", nullptr}, {"second", value}});
+  }
+  return json;
+}
+
+}  // namespace
+
+Fields fields(CompareRequest& r) {
+  Fields all{
+      {"first",
+       &r.first,
+       "Predicted trace, a plan, or a folder of timelines (config.json, pp_rank_N.json)",
+       {.required = true}},
+      {"second",
+       &r.second,
+       "Measured trace, a plan, or the log or the folder of timelines of the first plan's job",
+       {.required = true}},
+      {"--priced-by",
+       &r.priced_by,
+       "The first folder's iteration whose medians forecast (default: the last but one)",
+       {.range = Range{0, 1e9}}},
+      {"--costs", &r.costs, "Costs to forecast plans by (default: built in)"},
+      {"--cluster", &r.cluster, "Cluster file or name, of plans (default: this machine)"},
+      stack_field(r.stack)};
+  append(all, fields(r.picture, "both timelines"));
+  append(all,
+         {{"--perfetto", &r.perfetto, "Both timelines in one .pftrace", {.writes = Writes::file}},
+          {"-o,--output",
+           &r.output,
+           "Folder for comparison.json, both timelines and both traces",
+           {.writes = Writes::folder}}});
+  return all;
+}
+
+CompareResult compare(const CompareRequest& r, const Session& session) {
+  if (is_timeline_folder(r.second)) {
+    if (is_timeline_folder(r.first) || is_plan(r.first)) return compare_with_folder(r, session);
+    throw UsageError("compare: a folder of timelines goes with a plan or another such folder");
+  }
+  if (r.priced_by) throw UsageError("compare: --priced-by goes with two timelines");
+  const bool plans = is_plan(r.first);
+  if (plans && is_log(r.second)) return compare_log(r, session);
+  if (plans != is_plan(r.second))
+    throw UsageError(
+        "compare takes two traces, two plans, a plan and the log of its job, or a plan or a folder "
+        "of timelines and a folder of timelines (a profile of PyTorch goes to weir calibrate "
+        "--plan, "
+        "whose --save-trace makes it a trace)");
+  return plans ? compare_plans(r, session) : compare_traces(r, session);
+}
+
+Json to_json(const CompareResult& result) {
+  if (result.log) return log_comparison_json(result);
+  if (result.timeline) return to_json(*result.timeline);
+  return result.traces ? comparison_json(*result.traces) : plan_comparison_json(result);
+}
+
+}  // namespace weir::app

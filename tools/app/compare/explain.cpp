@@ -1,0 +1,129 @@
+// Explains a plan's forecast, and writes the changed plans.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/compare/explain.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "costmodel/table/cost_breakdown.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "sim/explain/explain_json.hpp"
+#include "tools/app/compare/measured_figure.hpp"
+#include "tools/app/shared/parallel_fields.hpp"
+#include "tools/app/shared/plan_fields.hpp"
+
+namespace weir::app {
+namespace {
+
+Seconds measured_step(const ExplainRequest& r, const Plan& plan, const Forecast& forecast) {
+  const MeasuredFigure figure = parse_plain_figure(r.measured, "--measured");
+  if (figure.log) require_same_job(*figure.log, plan, "the plan");
+  const auto time = step_time_of(figure, forecast, forecast.devices);
+  if (time) return *time;
+  throw UsageError(
+      fmt::format("--measured {}: the plan has no such rate; give its step time", r.measured));
+}
+
+// Each changed plan that can be, as what-if-1.json, ... by its place in the list; beside it the
+// cluster, where that is what changes.
+void write_plans(const ExplainResult& result, const std::filesystem::path& from,
+                 const std::filesystem::path& folder, const Session& session) {
+  std::filesystem::create_directories(folder);
+  for (std::size_t i = 0; i < result.what_if.size(); ++i) {
+    const Change& change = result.what_if[i].change;
+    if (!change.refused.empty()) continue;
+    const auto file = folder / fmt::format("what-if-{}.json", i + 1);
+    save_plan(rebased(change.plan, from, folder), session.output(file));
+    if (!change.cluster) continue;
+    const auto cluster = folder / fmt::format("what-if-{}.cluster.json", i + 1);
+    write_file_atomically(session.output(cluster), weir::to_json(*change.cluster));
+  }
+}
+
+}  // namespace
+
+Fields fields(ExplainRequest& r) {
+  return {
+      {"plan", &r.plan, "Plan file", {.required = true}},
+      {"--costs", &r.costs, "Costs file (default: built in)"},
+      {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
+      stack_field(r.stack),
+      {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
+      {"--measured", &r.measured,
+       "What the plan's step really takes, as 22.3s, 296.5TFLOPs a device or 380ktok/s, or its "
+       "log: which "
+       "causes could make up the difference"},
+      {"--plans", &r.plans, "Write each changed plan into this folder", {.writes = Writes::folder}},
+      {"-o,--output", &r.output, "Write weir.explanation/1 JSON", {.writes = Writes::file}}};
+}
+
+Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
+                       const Cluster& cluster, const std::optional<Plan>& other) {
+  // The plan's own way to split layers, and the one that a change may take.
+  std::vector<Split> splits{loaded.plan.split()};
+  const auto add = [&](const Split& split) {
+    const auto misfit = cannot_split(loaded.model, loaded.plan.seq_length, split);
+    if (!misfit && std::ranges::find(splits, split) == splits.end()) splits.push_back(split);
+  };
+  if (loaded.plan.tp > 1) {
+    Split toggled = splits.front();
+    toggled.sequence_parallel = !toggled.sequence_parallel;
+    add(toggled);
+  }
+  if (other) {
+    Split its = other->split();
+    its.expert_load = loaded.plan.expert_load;
+    add(its);
+  }
+  return load(source, loaded.model, loaded.plan, cluster, std::move(splits));
+}
+
+ExplainResult explain(const ExplainRequest& r, const Session& session) {
+  const PlacedPlan plan = load(r.plan, session);
+  const ResolvedPlan& loaded = plan.loaded;
+  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  if (r.cluster) require_devices(loaded.plan, cluster, *r.cluster);
+  const Costs costs = costs_of_changes(r.costs, loaded, cluster);
+  const LayerCosts known(loaded, costs, cluster.stack);
+  const CostBreakdown breakdown = cost_breakdown(loaded, known, cluster);
+  ForecastResult result = forecast(loaded, known, cluster);
+  Forecast& f = result.forecast;
+  if (!r.memory_limit.empty()) {
+    f.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
+  } else if (r.cluster) {
+    f.memory_limit = cluster.largest_memory();
+  }
+  ExplainResult why{.plan = loaded.plan,
+                    .waterfall = waterfall(loaded, breakdown, result),
+                    .critical_path = critical_path(loaded.program, result.trace),
+                    .what_if = what_if(loaded, changes(loaded, costs, cluster), costs, cluster, f),
+                    .measured = r.measured};
+  if (!r.measured.empty())
+    why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured_step(r, loaded.plan, f));
+  why.forecast = std::move(f);
+  if (r.plans) write_plans(why, plan.folder, *r.plans, session);
+  if (r.output) write_file_atomically(session.output(*r.output), to_json(why).dump(2) + "\n");
+  return why;
+}
+
+nlohmann::ordered_json to_json(const ExplainResult& result) {
+  using Json = nlohmann::ordered_json;
+  const Forecast& f = result.forecast;
+  Json json{{"schema", "weir.explanation/1"}, {"basis", to_string(f.basis)}};
+  json["stack"] = f.stack.empty() ? Json() : Json(f.stack);
+  json["step_time_s"] = f.step_time.count();
+  json["mfu"] = f.mfu ? Json(*f.mfu) : Json();
+  json["waterfall"] = waterfall_json(result.waterfall);
+  json["critical_path"] = critical_path_json(result.critical_path, result.waterfall.step);
+  json["what_if"] = what_if_json(result.what_if);
+  if (result.gap) {
+    json["measured"] = {{"figure", result.measured}};
+    json["measured"].update(gap_json(*result.gap));
+  }
+  return json;
+}
+
+}  // namespace weir::app

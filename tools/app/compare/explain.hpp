@@ -1,0 +1,58 @@
+// `explain`: where a plan's step goes, what one change would bring, and why a measured step is
+// another.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/explain/critical_path.hpp"
+#include "sim/explain/gap.hpp"
+#include "sim/explain/waterfall.hpp"
+#include "sim/explain/what_if.hpp"
+#include "sim/forecast.hpp"
+#include "tools/app/machine/machine.hpp"
+#include "tools/app/shared/field.hpp"
+
+namespace weir::app {
+
+struct ExplainRequest {
+  PlanSource plan;
+  CostsSource costs;
+  std::optional<std::filesystem::path> cluster;  // none: this machine
+  StackChoice stack;
+  std::string memory_limit;                     // "80 GiB"; empty: the named cluster's
+  std::string measured;                         // "22.3s" or "296.5TFLOPs"; empty: nothing was
+  std::optional<std::filesystem::path> plans;   // folder for the changed plans
+  std::optional<std::filesystem::path> output;  // weir.explanation/1
+};
+[[nodiscard]] Fields fields(ExplainRequest& request);
+
+struct ExplainResult {
+  Plan plan;
+  Forecast forecast;
+  Waterfall waterfall;
+  CriticalPath critical_path;
+  std::vector<WhatIf> what_if;
+  std::optional<Gap> gap;
+  std::string measured;  // the figure, as it was given
+};
+
+// Costs that know every way to split layers that a change of the plan has (sim/explain/changes),
+// towards `other` too, where there is one.
+[[nodiscard]] Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
+                                     const Cluster& cluster,
+                                     const std::optional<Plan>& other = std::nullopt);
+
+// Throws UsageError for a figure that the plan has no such rate for.
+[[nodiscard]] ExplainResult explain(const ExplainRequest& request, const Session& session);
+[[nodiscard]] nlohmann::ordered_json to_json(const ExplainResult& result);  // weir.explanation/1
+
+inline constexpr UseCase<ExplainRequest, ExplainResult> kExplain{
+    "explain", "Say where a plan's step goes and what would help", &explain};
+
+}  // namespace weir::app

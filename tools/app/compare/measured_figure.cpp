@@ -1,0 +1,196 @@
+// Reads measured figures, and turns rates into step times.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/compare/measured_figure.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "plan/words/figures.hpp"
+
+namespace weir::app {
+namespace {
+
+using FigureKind = MeasuredFigure::Kind;
+
+struct RateUnit {
+  std::string_view name;
+  FigureKind kind;
+  double factor;
+};
+
+constexpr std::array kRateUnits{RateUnit{"TFLOPs", FigureKind::flops, 1e12},
+                                RateUnit{"TFLOPS", FigureKind::flops, 1e12},
+                                RateUnit{"TFLOP/s", FigureKind::flops, 1e12},
+                                RateUnit{"PFLOP/s", FigureKind::flops, 1e15},
+                                RateUnit{"tok/s", FigureKind::tokens_per_s, 1},
+                                RateUnit{"ktok/s", FigureKind::tokens_per_s, 1e3},
+                                RateUnit{"Mtok/s", FigureKind::tokens_per_s, 1e6},
+                                RateUnit{"tokens/s", FigureKind::tokens_per_s, 1},
+                                RateUnit{"ktokens/s", FigureKind::tokens_per_s, 1e3},
+                                RateUnit{"Mtokens/s", FigureKind::tokens_per_s, 1e6},
+                                RateUnit{"samples/s", FigureKind::samples_per_s, 1}};
+
+// How fast; nullopt where it is nothing of the kind.
+std::optional<std::pair<FigureKind, double>> parse_speed(std::string_view text) {
+  if (const auto time = parse_duration(text))
+    return std::pair(FigureKind::step_time, time->count());
+  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
+  double number = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  if (error != std::errc()) return std::nullopt;
+  std::string_view unit(end, last);
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  for (const RateUnit& rate : kRateUnits) {
+    if (unit == rate.name) return std::pair(rate.kind, number * rate.factor);
+  }
+  return std::nullopt;
+}
+
+// `whole`: what was given, for messages.
+MeasuredFigure with_figure(MeasuredFigure figure, const std::string& whole,
+                           const std::string& option) {
+  const auto refuse = [&](const std::string& why) {
+    throw UsageError(fmt::format("{} {}: {}", option, whole, why));
+  };
+  const auto comma = figure.text.find(',');
+  const std::string first = figure.text.substr(0, comma);
+  const auto speed = parse_speed(first);
+  if (!speed && std::filesystem::is_regular_file(first)) {
+    MeasuredFigure logged = figure_of(summary(read_job_log(read_text_file(first), first)), first);
+    logged.plan = figure.plan;
+    logged.text = figure.text;
+    figure = std::move(logged);
+  } else if (!speed || speed->second <= 0) {
+    refuse(
+        fmt::format("\"{}\": expected a step time (22.3s, 850ms), 296.5TFLOPs a device, "
+                    "380ktok/s or samples/s of the whole job, or the file of its log",
+                    first));
+  } else {
+    std::tie(figure.kind, figure.value) = *speed;
+  }
+  if (comma == std::string::npos) return figure;
+  const std::string second = figure.text.substr(comma + 1);
+  // A measured amount need not be of whole bytes; what is counted by the second has the same units.
+  const auto bytes = parse_rate(second + "/s");
+  if (!bytes || bytes->count() < 1 || bytes->count() > 1e18)
+    refuse(fmt::format("\"{}\": expected an amount of memory with its unit, as 61GiB", second));
+  figure.memory = Bytes(std::llround(bytes->count()));
+  return figure;
+}
+
+}  // namespace
+
+MeasuredFigure parse_plain_figure(const std::string& text, const std::string& option) {
+  return with_figure({.plan = {}, .text = text}, text, option);
+}
+
+MeasuredFigure parse_figure(const std::string& text, const std::string& option) {
+  // A path may have a sign of equality, a figure has none.
+  const auto equals = text.rfind('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw UsageError(
+        fmt::format("{} {}: expected PLAN=FIGURE, as plan.json=22.3s,61GiB", option, text));
+  }
+  return with_figure({.plan = text.substr(0, equals), .text = text.substr(equals + 1)}, text,
+                     option);
+}
+
+MeasuredFigure figure_of(const JobLogSummary& log, const std::string& file) {
+  MeasuredFigure figure{.memory = log.memory, .log = log};
+  if (log.step_time_s) {
+    figure.value = log.step_time_s->median;
+  } else if (log.tokens_per_s) {
+    figure.kind = FigureKind::device_tokens_per_s;
+    figure.value = log.tokens_per_s->median;
+  } else if (log.samples_per_s) {
+    figure.kind = FigureKind::samples_per_s;
+    figure.value = log.samples_per_s->median;
+  }
+  if (figure.value <= 0) throw InputError(file, "", "no line says how fast a step was");
+  return figure;
+}
+
+void require_same_job(const JobLogSummary& log, const Plan& plan, const std::string& plan_file) {
+  const auto refuse = [&](std::int64_t planned, std::string_view of, std::int64_t logged) {
+    throw InputError(plan_file, "",
+                     fmt::format("has {} {}, the log's steps have {}", planned, of, logged));
+  };
+  if (log.batch && *log.batch != plan.global_batch_size())
+    refuse(plan.global_batch_size(), "samples a step", *log.batch);
+  if (log.sequence && *log.sequence != plan.seq_length)
+    refuse(plan.seq_length, "tokens a sample", *log.sequence);
+  const auto planned = [&](std::string_view name) -> std::int64_t {
+    if (name == "world_size") return plan.devices();
+    if (name == "tensor_model_parallel_size") return plan.tp;
+    if (name == "pipeline_model_parallel_size") return plan.pp;
+    if (name == "context_parallel_size") return plan.cp;
+    if (name == "micro_batch_size") return plan.micro_batch_size;
+    if (name == "global_batch_size") return plan.global_batch_size();
+    return plan.seq_length;
+  };
+  for (const auto& [name, value] : log.arguments) {
+    // What each step says, which may grow, was compared above; 0 stages are GPT-NeoX's one.
+    if (name == "global_batch_size" && log.batch) continue;
+    if (name == "seq_length" && log.sequence) continue;
+    const std::int64_t logged = std::max<std::int64_t>(value, 1);
+    if (logged == planned(name)) continue;
+    throw InputError(plan_file, "",
+                     fmt::format("is of {} {}, the log's job of {}", name, planned(name), logged));
+  }
+}
+
+std::string told(const JobLogSummary& log) {
+  const auto both = [&](const Spread& s, auto&& show) {
+    return fmt::format("{}, half of them {} to {}", show(s.median), show(s.lower), show(s.upper));
+  };
+  const auto rate = [](double value) { return format_figure(value, 4) + "/s"; };
+  std::string speed;
+  if (log.step_time_s)
+    speed = both(*log.step_time_s, [](double s) { return format_duration(Seconds(s)); });
+  else if (log.tokens_per_s)
+    speed = "tokens a device " + both(*log.tokens_per_s, rate);
+  else if (log.samples_per_s)
+    speed = "samples " + both(*log.samples_per_s, rate);
+  const std::string doubt =
+      log.warming ? "; all of the warm-up, whose steps are slower: a later line would be surer"
+                  : "";
+  return fmt::format("{} lines of {} ({} of the warm-up or another batch left out): {}{}",
+                     log.lines, log.tool, log.left_out, speed, doubt);
+}
+
+std::optional<Seconds> step_time_of(const MeasuredFigure& figure, const Forecast& forecast,
+                                    int devices) {
+  const auto from_rate = [&](const std::optional<double>& rate) -> std::optional<Seconds> {
+    if (!rate) return std::nullopt;
+    return forecast.step_time * (*rate / figure.value);
+  };
+  const auto per_device = [&](const std::optional<double>& rate) {
+    return rate ? std::optional(*rate / devices) : rate;
+  };
+  switch (figure.kind) {
+    case FigureKind::step_time:
+      return Seconds(figure.value);
+    case FigureKind::flops:
+      if (!forecast.model_tflops_per_device) return std::nullopt;
+      return from_rate(*forecast.model_tflops_per_device * 1e12);
+    case FigureKind::tokens_per_s:
+      return from_rate(forecast.tokens_per_s);
+    case FigureKind::device_tokens_per_s:
+      return from_rate(per_device(forecast.tokens_per_s));
+    case FigureKind::samples_per_s:
+      return from_rate(forecast.samples_per_s);
+  }
+  return std::nullopt;
+}
+
+}  // namespace weir::app

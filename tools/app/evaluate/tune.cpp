@@ -1,0 +1,310 @@
+// The loop from nothing known to plans that were run. Start at `tune`; each step is a function
+// above it.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/evaluate/tune.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "plan/text/bytes_file.hpp"
+#include "plan/text/new_file.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/strict_json.hpp"
+#include "plan/words/error.hpp"
+#include "sim/search/sweep_json.hpp"
+#include "tools/app/calibrate/fit_doubts.hpp"
+#include "tools/app/evaluate/refit.hpp"
+#include "tools/app/evaluate/trial.hpp"
+#include "tools/app/evaluate/unfinished.hpp"
+#include "tools/app/machine/host.hpp"
+#include "tools/app/profile/profiling.hpp"
+#include "tools/app/shared/provenance.hpp"
+#include "tools/app/shared/traced_plan.hpp"
+#include "traces/perfetto.hpp"
+
+namespace weir::app {
+namespace {
+
+// What all steps of the loop know.
+struct Loop {
+  const TuneRequest& request;
+  BackendKind backend;
+  int devices;  // most ranks
+  Cluster host;
+  Model model;
+  Plan base;
+};
+
+constexpr int kRanked = 100;  // in sweep.json
+
+weir::SweepRequest sweep_request(const Loop& loop) {
+  weir::SweepRequest request;
+  request.base = loop.base;
+  request.exact_slots = loop.request.plan.slots.has_value();
+  request.folder = ".";
+  // Every schedule that fits, with as many stages a rank as it takes; of all those plans more than
+  // are run, for the choice wants them to differ (`choose`).
+  request.schedules.clear();
+  request.vpp.clear();
+  request.keep = kRanked;
+  request.pp.clear();
+  // A core is a core for every K. A GPU's share is smaller the more there are, so its profile holds
+  // for one K, and for the whole.
+  const int layers = static_cast<int>(loop.model.layers.size());
+  const int most = std::min({loop.host.devices(), loop.devices, layers});
+  for (int k = 1; k <= most; ++k) {
+    if (loop.backend != BackendKind::cuda || k == 1 || k == most) request.pp.push_back(k);
+  }
+  request.global_batch_size = loop.request.global_batch_size;
+  request.recompute = {parse_recompute("none", ""), parse_recompute("full", ""),
+                       parse_recompute("stage", ""), parse_recompute("except-last", "")};
+  request.memory_limit = loop.request.memory_limit.empty()
+                             ? Bytes(loop.host.device.memory.count() / 10 * 8)
+                             : parse_memory(loop.request.memory_limit, "--memory-limit");
+  return request;
+}
+
+SweepResult ranking(const Loop& loop, const Costs& profile) {
+  SweepResult swept = sweep(sweep_request(loop), profile, loop.host);
+  if (!swept.plans.empty()) return swept;
+  throw NoFeasiblePlan(
+      swept.smallest_misfit
+          ? fmt::format("no plan fits the memory limit; the smallest ({}) needs {}",
+                        summary(swept.smallest_misfit->plan),
+                        format_bytes(swept.smallest_misfit->forecast.peak_memory()))
+          : "no plan is possible for these options");
+}
+
+// The fastest feasible plans that differ in more than where their micro-batches end, and the plain
+// K = 1.
+std::vector<Plan> choose(const Loop& loop, const SweepResult& swept) {
+  std::vector<Plan> chosen;
+  const auto seen = [&](const Plan& a) {
+    return std::ranges::any_of(chosen, [&](const Plan& b) {
+      return a.pp == b.pp && a.microbatches == b.microbatches && a.recompute == b.recompute &&
+             (a.schedule == b.schedule || a.pp == 1);
+    });
+  };
+  for (const Ranked& ranked : swept.plans) {
+    if (std::ssize(chosen) == loop.request.plans) break;
+    if (!seen(ranked.plan)) chosen.push_back(ranked.plan);
+  }
+  Plan plain = loop.base;
+  plain.micro_batch_size = loop.request.global_batch_size;
+  plain.schedule = "gpipe";
+  if (!seen(plain)) chosen.push_back(plain);
+  return chosen;
+}
+
+std::vector<Trial> run_contenders(const Loop& loop, const SweepResult& swept, const Costs& profile,
+                                  const Unfinished& unfinished, const Session& session) {
+  std::vector<Trial> contenders;
+  for (const Plan& plan : choose(loop, swept)) {
+    contenders.push_back(make_trial(plan, profile, loop.host));
+    contenders.back().first.forecast.memory_limit = swept.plans.front().forecast.memory_limit;
+  }
+  run_trials(contenders,
+             {.unfinished = unfinished,
+              .title = "plan",
+              .backend = loop.backend,
+              .rounds = loop.request.rounds,
+              .steps = loop.request.steps,
+              .data = loop.request.data,
+              .progress = session.part("run")},
+             available_backends());
+  return contenders;
+}
+
+ReportRow row_of(const Trial& c, std::optional<Seconds> left_out) {
+  ReportRow row;
+  row.plan = summary(c.plan.plan);
+  row.baseline = c.plan.plan.pp == 1 && c.plan.plan.microbatches == 1;
+  row.forecast = c.first.forecast;
+  row.recalibrated = left_out;
+  row.measured = c.measured();
+  row.measured_peak = c.measured_peak();
+  row.comparison = compare(c.plan.program, c.first.trace, c.run.trace);
+  row.measured_bubble = row.comparison.measured_metrics.bubble_fraction;
+  row.predicted = c.first.trace;
+  row.run = c.run.trace;
+  return row;
+}
+
+// Says in each trace where it was made, and what came of each plan.
+Report report_of(const Loop& loop, std::vector<Trial>& contenders, const SweepResult& swept,
+                 const Costs& profile, const Refit& refit) {
+  Report report{.title = "weir tune: " + loop.model.name,
+                .machine = machine_name(loop.backend),
+                .costs_origin = profile.origin,
+                .candidates = swept.candidates,
+                .feasible = swept.feasible,
+                .error_before = refit.error_first,
+                .error_after = refit.error_left_out};
+  const auto shared =
+      std::ranges::find_if(contenders, [](const Trial& c) { return c.run.devices.size() > 1; });
+  if (shared != contenders.end()) report.machine += "; " + shared->run.devices.front().sharing;
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    Trial& c = contenders[i];
+    auto& info = c.run.trace.info;
+    info = {{"machine", report.machine},
+            {"version", WEIR_VERSION},
+            {"backend", loop.request.backend},
+            {"seed", std::to_string(loop.base.seed)}};
+    if (!c.run.devices.empty()) info["sharing"] = c.run.devices.front().sharing;
+    report.rows.push_back(row_of(c, refit.left_out[i]));
+  }
+  std::ranges::stable_sort(report.rows, {}, &ReportRow::measured);
+  return report;
+}
+
+void add_contender(NewFiles& written, const Trial& c, std::size_t number,
+                   const std::filesystem::path& folder, const Session& session) {
+  Plan plan = c.plan.plan;
+  plan.model_path = std::filesystem::proximate(std::filesystem::absolute(plan.model_path),
+                                               std::filesystem::absolute(folder))
+                        .string();
+  written.add(session.output(folder / fmt::format("plan-{}.json", number)), to_json(plan));
+  add_traced_plan(written, c.first.trace, c.plan, ".",
+                  {folder, fmt::format("predicted-{}", number)}, session);
+  add_traced_plan(written, c.run.trace, c.plan, ".", {folder, fmt::format("measured-{}", number)},
+                  session);
+  const std::array<const Trace*, 2> both{&c.first.trace, &c.run.trace};
+  written.add(session.output(folder / fmt::format("both-{}.pftrace", number)), to_perfetto(both));
+}
+
+// All that the measurements depend on.
+nlohmann::ordered_json asked_by(const Loop& loop) {
+  const TuneRequest& r = loop.request;
+  nlohmann::ordered_json asked{{"command", "tune"},
+                               {"version", WEIR_VERSION},
+                               {"machine", machine_name(loop.backend)},
+                               {"backend", r.backend},
+                               {"devices", loop.devices},
+                               {"base", to_json(loop.base)},
+                               {"global_batch_size", r.global_batch_size},
+                               {"plans", r.plans},
+                               {"rounds", r.rounds},
+                               {"steps", r.steps},
+                               {"memory_limit", r.memory_limit},
+                               {"stack", loop.host.stack.name},
+                               {"data_sha256", nullptr}};
+  if (r.data) asked["data_sha256"] = sha256_hex(read_bytes(*r.data));
+  return asked;
+}
+
+}  // namespace
+
+Fields fields(TuneRequest& r) {
+  Fields all = weir::fields(r.plan);
+  append(
+      all,
+      {{"--backend", &r.backend, "cpu or cuda"},
+       {"-K,--pp",
+        &r.devices,
+        "Most ranks: cores, or equal shares of the GPUs (default: all cores, 2 shares)",
+        {.range = kDevicesHere}},
+       {"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
+       {"--plans", &r.plans, "Plans to run besides the plain K = 1", {.range = kPositive}},
+       {"--rounds", &r.rounds, "Times each plan is run, interleaved", {.range = kPositive}},
+       {"--steps", &r.steps, "Measured steps a run", {.range = kPositive}},
+       {"--memory-limit", &r.memory_limit, "Memory of a device (default: 80 % of a core's share)"},
+       {"--stack", &r.stack, "Software to forecast plans for (default: weir, which runs them)"},
+       {"--data", &r.data, "Any file, as bytes (default: seeded synthetic tokens)"},
+       {"-o,--output",
+        &r.output,
+        "Folder for plans, costs, traces and report.html; until they are written, for what is "
+        "measured, in OUTPUT/unfinished",
+        {.writes = Writes::folder}},
+       {"--resume", &r.resume,
+        "Go on with what a tune of the same request that was cut short has left in OUTPUT"},
+       seed_field(r.seed)});
+  append(all, fields(r.quiet));
+  return all;
+}
+
+TuneResult tune(const TuneRequest& r, const Session& session) {
+  const BackendKind backend = parse_measuring_backend(r.backend);
+  const int devices = r.devices.value_or(default_devices(backend));
+  Loop loop{.request = r,
+            .backend = backend,
+            .devices = devices,
+            .host = local_cluster(backend, devices),
+            .model = load_model(r.plan)};
+  loop.base = base_plan(r.plan, r.seed, loop.model, session);
+  if (r.stack) loop.host.stack = load_stack_or_name(*r.stack);
+
+  const Unfinished unfinished(r.output, asked_by(loop), r.resume, session);
+  wait_for_quiet(r.quiet, session);
+  session.log("profiling this machine's layers");
+  const Costs profile = unfinished.profile([&] {
+    return profile_machine(loop.model, loop.base,
+                           {.backend = backend,
+                            .micro_batch_sizes = divisors(r.global_batch_size),
+                            .devices = devices,
+                            .progress = session.part("profile")});
+  });
+  session.log("sweeping");
+  const SweepResult swept = ranking(loop, profile);
+  session.log("running the most promising plans");
+  const Watch watch;
+  std::vector<Trial> contenders = run_contenders(loop, swept, profile, unfinished, session);
+  const Disturbance disturbance = disturbance_of(profile, contenders, watch);
+  note_disturbance(disturbance, "what is learnt from these runs is as doubtful", session);
+  session.log("recalibrating");
+  const Refit learnt = refit(contenders, profile, loop.host);
+  if (disturbance.watched >= kLeastWatched) doubt_far_fits(learnt.quality, kOtherWork, session);
+  if (!learnt.taken) session.note(why_not_taken(learnt));
+  const Costs& costs = learnt.costs;
+  TuneResult result{.report = report_of(loop, contenders, swept, profile, learnt),
+                    .recalibrated = learnt.taken,
+                    .disturbance = disturbance};
+  result.report.provenance = provenance(session, r.seed);
+  const SweepResult again = sweep(sweep_request(loop), costs, loop.host);
+  result.best = again.plans.front();
+
+  const auto file = [&](const char* name) { return session.output(r.output / name); };
+  NewFiles written;
+  written.add(file("profile.json"), weir::to_json(profile).dump(1) + "\n");
+  written.add(file("costs.json"), weir::to_json(costs).dump(1) + "\n");
+  written.add(file("sweep.json"), weir::to_json(again) + "\n");
+  for (std::size_t i = 0; i < contenders.size(); ++i)
+    add_contender(written, contenders[i], i, r.output, session);
+  written.add(file("report.html"), report_html(result.report));
+  // Last: where it is there, all else is, and of the same request.
+  written.add(file("tune.json"), to_json(result).dump(2) + "\n");
+  written.commit();
+  unfinished.finish();
+  return result;
+}
+
+nlohmann::ordered_json to_json(const TuneResult& result) {
+  const Report& report = result.report;
+  nlohmann::ordered_json json{{"schema", "weir.tune/1"},
+                              {"machine", report.machine},
+                              {"candidates", report.candidates},
+                              {"feasible", report.feasible},
+                              {"disturbance", weir::to_json(result.disturbance)},
+                              {"median_abs_error", report.error_before},
+                              {"median_abs_error_left_out", or_null(report.error_after)},
+                              {"recalibrated", result.recalibrated},
+                              {"plans", nlohmann::ordered_json::array()}};
+  for (const ReportRow& row : report.rows) {
+    std::optional<double> recalibrated;
+    if (row.recalibrated) recalibrated = row.recalibrated->count();
+    json["plans"].push_back({{"plan", row.plan},
+                             {"baseline", row.baseline},
+                             {"predicted_step_time_s", row.forecast.step_time.count()},
+                             {"recalibrated_step_time_s", or_null(recalibrated)},
+                             {"measured_step_time_s", row.measured.count()},
+                             {"predicted_peak_memory_bytes", row.forecast.peak_memory().count()},
+                             {"measured_peak_memory_bytes", row.measured_peak.count()},
+                             {"predicted_bubble_fraction", row.forecast.metrics.bubble_fraction},
+                             {"measured_bubble_fraction", row.measured_bubble}});
+  }
+  return json;
+}
+
+}  // namespace weir::app

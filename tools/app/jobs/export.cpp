@@ -1,0 +1,142 @@
+// Writes the files by which other tools train a plan.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/jobs/export.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "tools/app/jobs/import.hpp"
+
+namespace weir::app {
+namespace {
+
+using Exporter = ExportedJob (*)(const ResolvedPlan&, const ExportOptions&);
+const std::map<std::string, Exporter> kExporters{{"torchtitan", export_torchtitan_registry},
+                                                 {"torch", export_torch},
+                                                 {"megatron", export_megatron},
+                                                 {"deepspeed", export_deepspeed}};
+
+// A script that does not say how many devices it runs on, or on as many as it cannot, is taken to
+// run on the plan's.
+Patch patch_of(const ResolvedPlan& plan, const std::filesystem::path& file) {
+  const std::string text = read_job_text(file);
+  JobOptions options{.environment = environment(), .files = files_beside(file)};
+  try {
+    return patch_megatron(plan, text, file.string(), options);
+  } catch (const DeviceCountError&) {
+    options.gpus = plan.plan.devices();
+    return patch_megatron(plan, text, file.string(), options);
+  }
+}
+
+using Json = nlohmann::ordered_json;
+
+Json text_or_null(const auto& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json changes_json(const std::vector<ArgumentChange>& changes) {
+  Json json = Json::array();
+  for (const ArgumentChange& change : changes) {
+    json.push_back({{"name", change.name},
+                    {"before", text_or_null(change.before)},
+                    {"after", text_or_null(change.after)}});
+  }
+  return json;
+}
+
+Json patch_json(const Patch& patch) {
+  return {{"schema", "weir.patch/1"},
+          {"changes", changes_json(patch.changes)},
+          {"devices_before", text_or_null(patch.devices_before)},
+          {"devices", patch.devices},
+          {"remarks", to_json(patch.remarks)}};
+}
+
+}  // namespace
+
+Fields fields(ExportRequest& r) {
+  return {{"plan", &r.plan, "Plan file", {.required = true}},
+          {"--to",
+           &r.to,
+           "torchtitan, torch, megatron or deepspeed",
+           {.choices = {"torchtitan", "torch", "megatron", "deepspeed"}}},
+          {"--patch", &r.patch,
+           "Your own Megatron script: the arguments to change in it, the others stay; with --to "
+           "megatron the changed one is written, with all of its arguments"},
+          {"-o,--output", &r.output, "Folder of the files", {.writes = Writes::folder}},
+          {"--gpus-per-node",
+           &r.gpus_per_node,
+           "At most so many devices a node in the launch line",
+           {.range = kGpusPerNode}},
+          {"--torchtitan-version",
+           &r.torchtitan_version,
+           "main, whose Python registry is written as of August 2026, or 0.2, whose TOML is",
+           {.choices = {"main", "0.2"}}}};
+}
+
+ExportResult export_plan(const ExportRequest& r, const Session& session) {
+  if (r.to.empty() && !r.patch) throw UsageError("expected --to TOOL or --patch SCRIPT");
+  const PlacedPlan plan = load(r.plan, session);
+  if (r.patch && r.to.empty()) return {.patch = patch_of(plan.loaded, *r.patch)};
+  if (r.patch && r.to != "megatron")
+    throw UsageError("--patch is of a Megatron script: with --to megatron alone");
+  if (r.to != "torchtitan" && session.given("torchtitan-version"))
+    throw UsageError("--torchtitan-version needs --to torchtitan");
+  const Exporter exporter = r.to == "torchtitan" && r.torchtitan_version == "0.2"
+                                ? export_torchtitan_toml
+                                : kExporters.at(r.to);
+  const ExportOptions options{
+      .gpus_per_node = r.gpus_per_node,
+      .model_config = read_text_file(plan.folder / plan.loaded.plan.model_path)};
+  const std::optional<Patch> patch = r.patch              ? patch_of(plan.loaded, *r.patch)
+                                     : r.to == "megatron" ? patch_own_megatron_job(plan.loaded)
+                                                          : std::nullopt;
+  const ExportedJob job =
+      patch ? patched_megatron(*patch, plan.loaded.plan, options) : exporter(plan.loaded, options);
+  ExportResult result{.to = r.to, .launch = job.launch, .not_carried = job.not_carried};
+  if (patch) result.changes = patch->changes;
+  if (plan.loaded.plan.skips == SkipTransport::direct)
+    result.not_carried.push_back({"skips", "direct: stages hand on what they do not take"});
+  // What nobody chose trains all the same: it is said.
+  const Optimizer& o = plan.loaded.plan.optimizer;
+  if (o == Optimizer{} && !job.whole_job) {
+    result.not_carried.push_back(
+        {"optimizer", fmt::format("none was chosen: the files have Weir's, {} at a learning rate "
+                                  "of {}, betas {} and {}, no warm-up, decay or clipping",
+                                  to_string(o.kind), o.learning_rate, o.beta1, o.beta2)});
+  }
+  if (const SourceJob& source = plan.loaded.plan.job; !job.whole_job && !source.left_out.empty()) {
+    result.not_carried.push_back(
+        {"job", fmt::format("of the {} job that the plan came from these are not in the files: {}",
+                            source.tool, fmt::join(source.left_out, " "))});
+  }
+  for (const ExportedFile& file : job.files)
+    result.files.push_back(session.output(r.output / file.name));
+  for (const ExportedFile& file : job.files) write_file_atomically(r.output / file.name, file.text);
+  return result;
+}
+
+nlohmann::ordered_json to_json(const std::vector<Remark>& remarks) {
+  auto json = nlohmann::ordered_json::array();
+  for (const Remark& remark : remarks)
+    json.push_back({{"name", remark.name}, {"text", remark.text}});
+  return json;
+}
+
+nlohmann::ordered_json to_json(const ExportResult& result) {
+  if (result.patch) return patch_json(*result.patch);
+  nlohmann::ordered_json json{{"schema", "weir.export/1"},
+                              {"to", result.to},
+                              {"files", nlohmann::ordered_json::array()},
+                              {"launch", result.launch}};
+  for (const auto& file : result.files) json["files"].push_back(file.string());
+  json["changes"] = changes_json(result.changes);
+  json["not_carried"] = to_json(result.not_carried);
+  return json;
+}
+
+}  // namespace weir::app

@@ -1,0 +1,286 @@
+// Jobs of other tools as plans.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/jobs/import.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "plan/job/resolve.hpp"
+#include "plan/model/readers/foreign_job.hpp"
+#include "plan/model/readers/layer_list.hpp"
+#include "plan/model/readers/model_import.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/validate.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "tools/app/schedule/schedule_source.hpp"
+#include "tools/jobs/job/config_jobs.hpp"
+#include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/torchtitan/import.hpp"
+
+namespace weir::app {
+namespace {
+
+// The named model must be the one that the arguments describe.
+void check_same(const Model& named, const Model& described, const std::string& file,
+                const std::filesystem::path& model) {
+  const auto a = as_decoder(named), b = as_decoder(described);
+  const auto differ = [&](const char* what, std::int64_t x, std::int64_t y) {
+    if (x == y) return;
+    throw InputError(file, what, fmt::format("{} here, {} in {}", y, x, model.string()));
+  };
+  if (!a || !b)
+    throw InputError(model.string(), "", "expected an embedding, equal blocks, a norm and a head");
+  differ("num-layers", a->blocks, b->blocks);
+  differ("hidden-size", a->block.hidden, b->block.hidden);
+  differ("num-attention-heads", a->block.heads, b->block.heads);
+  differ("ffn-hidden-size", a->block.ffn, b->block.ffn);
+}
+
+std::string shown_name(const std::filesystem::path& file) {
+  return file == "-" ? "standard input" : file.string();
+}
+
+struct JobFormat {
+  std::string_view name;
+  Job (*read)(const std::string& text, const std::string& file, const JobOptions& options);
+  bool says_model;         // all of it: a model named beside it must be the same
+  std::string_view stack;  // the software that runs such jobs, where the file does not tell
+};
+constexpr std::array<JobFormat, 5> kFormats{
+    {{"megatron", &read_megatron_job, true, "megatron-core"},
+     {"torchtitan", &read_torchtitan_job, false, "torchtitan"},
+     {"neox", &read_neox_job, true, "megatron-deepspeed-2022"},
+     {"deepspeed", &read_deepspeed_job, false, "megatron-deepspeed-2022"},
+     {"nemo", &read_nemo_job, true, "megatron-core"}}};
+
+const JobFormat& job_format(std::string_view name) {
+  return *std::ranges::find(kFormats, name, &JobFormat::name);
+}
+
+// A file of another tool is refused by that tool's name, and not by what is wrong with it as this
+// one's.
+void refuse_other_tool(const std::string& text, const std::string& file, std::string_view from) {
+  const ForeignTool tool = foreign_tool(text);
+  if (tool.name.empty() || tool.reader == from) return;
+  throw InputError(file, "",
+                   tool.reader.empty()
+                       ? fmt::format("is a job of {}, which is not read", tool.name)
+                       : fmt::format("is a job of {}: --from {} reads it", tool.name, tool.reader));
+}
+
+// How many of the arguments went where, and which: one line a fate.
+void note_arguments(const std::vector<JobArgument>& arguments, const std::string& file,
+                    const Session& session) {
+  for (const Fate fate : {Fate::carried, Fate::no_effect}) {
+    std::vector<std::string_view> names;
+    for (const JobArgument& argument : arguments) {
+      if (argument.fate == fate) names.push_back(argument.name);
+    }
+    if (names.empty()) continue;
+    session.note(
+        fmt::format("{}: {} {}: {}", file, names.size(),
+                    fate == Fate::carried ? "carried" : "without effect on time and memory",
+                    fmt::join(names, " ")));
+  }
+}
+
+// What of the job the plan keeps, for those who export it.
+SourceJob source_job(std::string_view tool, const Job& job) {
+  SourceJob source{.tool = std::string(tool), .devices = job.plan.devices(), .lines = job.lines};
+  for (const JobArgument& argument : job.arguments) {
+    if (argument.fate != Fate::carried && !argument.launcher)
+      source.left_out.push_back(argument.name);
+  }
+  return source;
+}
+
+Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
+  const JobOptions options{.gpus = r.gpus,
+                           .dp = j.dp,
+                           .vocabulary = r.vocabulary,
+                           .model = named,
+                           .seq_length = j.seq_length,
+                           .dtype = j.dtype,
+                           .config = r.config,
+                           .environment = environment(),
+                           .files = files_beside(j.file)};
+  const std::string text = read_job_text(j.file), file = shown_name(j.file);
+  const JobFormat& format = job_format(r.from);
+  Job job;
+  try {
+    job = format.read(text, file, options);
+  } catch (const DeviceCountError&) {
+    throw;
+  } catch (const InputError&) {
+    refuse_other_tool(text, file, r.from);
+    throw;
+  }
+  if (named != nullptr && format.says_model) check_same(*named, job.model, file, *r.model);
+  return job;
+}
+
+// A file that is gone again when nothing took it over.
+class Draft {
+ public:
+  Draft(std::filesystem::path file, const std::string& text) : file_(std::move(file)) {
+    write_file_atomically(file_, text);
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  ~Draft() {
+    std::error_code error;
+    std::filesystem::remove(file_, error);
+  }
+
+ private:
+  std::filesystem::path file_;
+};
+
+// The model beside the plan. Written under another name first: a refused plan leaves an earlier
+// model as it was.
+void save_with_model(Plan& plan, const Model& model, const std::filesystem::path& output,
+                     const std::filesystem::path& model_file) {
+  const std::string text = to_layer_list(model);
+  plan.model_sha256 = sha256_hex(text);
+  const auto folder = std::filesystem::absolute(output).parent_path();
+  {
+    const std::string name = fmt::format(".{}.{}.json", model_file.filename().string(), ::getpid());
+    const Draft draft(folder / name, text);
+    plan.model_path = name;
+    static_cast<void>(resolve(plan, folder));
+  }
+  write_file_atomically(folder / model_file.filename(), text);
+  plan.model_path = model_file.filename().string();
+  save_plan(plan, output);
+}
+
+}  // namespace
+
+bool is_job_format(std::string_view name) {
+  return std::ranges::find(kFormats, name, &JobFormat::name) != kFormats.end();
+}
+
+ShellEnvironment environment() {
+  ShellEnvironment all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != text.npos) all.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return all;
+}
+
+ShellFiles files_beside(const std::filesystem::path& job) {
+  constexpr std::uintmax_t kMostBytes = 1 << 20;
+  return [folder = job.parent_path()](const std::string& path) -> std::optional<ShellFile> {
+    for (const std::filesystem::path& from : {folder, std::filesystem::path()}) {
+      const std::filesystem::path found = from / path;
+      std::error_code error;
+      if (!std::filesystem::is_regular_file(found, error)) continue;
+      if (std::filesystem::file_size(found, error) > kMostBytes) continue;
+      return ShellFile{found.string(), read_text_file(found)};
+    }
+    return std::nullopt;
+  };
+}
+
+std::string read_job_text(const std::filesystem::path& file) {
+  return read_text_file(file == "-" ? "/dev/stdin" : file);
+}
+
+namespace {
+
+// The job's order, by its name or from its file; nullopt: there is none, which resolving the plan
+// says with its reason.
+std::optional<Schedule> order_of(const Plan& plan, const std::filesystem::path& folder) {
+  if (plan.schedule.ends_with(".csv")) {
+    try {
+      return obtain_schedule(
+          {(folder / plan.schedule).string(), plan.pp, plan.vpp, plan.microbatches, {}, true});
+    } catch (const InputError&) {
+      return std::nullopt;
+    }
+  }
+  auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices});
+  auto* schedule = std::get_if<Schedule>(&made);
+  return schedule == nullptr ? std::nullopt : std::optional(std::move(*schedule));
+}
+
+// The job runs its order as it stands: what that needs of the plan is taken and said, gradients out
+// of micro-batch order and, where nobody chose receive slots, as many as it cannot do without.
+void follow_order(Plan& plan, bool slots_chosen, const std::filesystem::path& folder,
+                  const std::string& file, const Session& session) {
+  const auto schedule = order_of(plan, folder);
+  if (!schedule) return;
+  if (validate(*schedule)) {
+    plan.allow_reordered = true;
+    session.note(fmt::format("{}: allow_reordered: gradients of {} come out of micro-batch order",
+                             file, plan.schedule));
+  }
+  if (slots_chosen) return;
+  const int usual = plan.slots;
+  plan.slots = fewest_slots(*schedule, usual);
+  if (plan.slots == usual) return;
+  session.note(fmt::format("{}: slots: {} receive slots an edge: with {} {} would deadlock", file,
+                           plan.slots, usual, plan.schedule));
+}
+
+}  // namespace
+
+Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session& session) {
+  if (!j.output) throw UsageError("--from needs -o PLAN: its model is written beside it");
+  const std::filesystem::path output = session.output(*j.output);
+  std::optional<Model> named;
+  if (r.model) named = load_model(*r.model);
+  const std::string file = shown_name(j.file);
+  Job job;
+  try {
+    job = read_job(r, j, named ? &*named : nullptr);
+  } catch (const DeviceCountError& error) {
+    const std::string_view line = error.what();
+    throw InputError(file, "",
+                     fmt::format("{}; --gpus says on how many devices the job runs",
+                                 line.substr(file.size() + 2)));
+  }
+  Plan& plan = job.plan;
+  plan.note = j.note.empty()
+                  ? fmt::format("from the {} job {}", r.from, shown_name(j.file.filename()))
+                  : j.note;
+  plan.job = source_job(r.from, job);
+  const auto folder = std::filesystem::absolute(output).parent_path();
+  if (plan.schedule.ends_with(".csv")) {
+    const auto beside = std::filesystem::absolute(j.file).parent_path() / plan.schedule;
+    plan.schedule = std::filesystem::proximate(beside, folder).string();
+  }
+  if (j.slots) plan.slots = *j.slots;
+  follow_order(plan, j.slots.has_value(), folder, file, session);
+  std::filesystem::path model = output;
+  if (named) {
+    model = *r.model;
+    plan.model_path = std::filesystem::proximate(std::filesystem::absolute(model), folder).string();
+    plan.model_sha256 = sha256_hex(read_text_file(model));
+    static_cast<void>(resolve(plan, folder));
+    save_plan(plan, output);
+  } else {
+    model.replace_extension(".model.json");
+    if (job.model.name.empty()) job.model.name = (j.file == "-" ? output : j.file).stem().string();
+    save_with_model(plan, job.model, output, session.output(model));
+  }
+  note_arguments(job.arguments, file, session);
+  for (const Remark& remark : job.remarks)
+    session.note(fmt::format("{}: {}: {}", file, remark.name, remark.text));
+  return {output, model, job.remarks, job.arguments,
+          job.stack.empty() ? std::string(job_format(r.from).stack) : job.stack};
+}
+
+}  // namespace weir::app

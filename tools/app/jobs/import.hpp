@@ -1,0 +1,58 @@
+// `plan` from another tool's job.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/app/shared/session.hpp"
+#include "tools/jobs/job/job.hpp"
+
+namespace weir::app {
+
+struct ImportRequest {
+  std::string from;  // megatron, torchtitan, neox, deepspeed or nemo; empty: no import
+  std::optional<std::filesystem::path> model;
+  std::optional<int> gpus;
+  std::optional<std::int64_t> vocabulary;
+  std::string config;  // of a file of several configurations, its name
+};
+// With it, from the plan's own fields.
+struct ImportedJob {
+  std::filesystem::path file;
+  std::optional<std::filesystem::path> output;
+  std::optional<int> dp;     // where the file does not say
+  std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
+  std::string note;
+  std::optional<std::int64_t> seq_length = {};  // of DeepSpeed, whose files do not say
+  std::optional<Dtype> dtype = {};              // likewise, where it says neither bf16 nor fp16
+};
+
+struct Imported {
+  std::filesystem::path plan, model;
+  std::vector<Remark> remarks;         // what was not carried
+  std::vector<JobArgument> arguments;  // all of the file's, with what became of each
+  std::string stack;                   // the software that runs the job
+};
+
+// Whether --from takes this word.
+[[nodiscard]] bool is_job_format(std::string_view name);
+
+// The user's own variables, as the shell that started this program passed them on.
+[[nodiscard]] ShellEnvironment environment();
+
+// Files that a job's script names: beside it, else from where this program was started.
+[[nodiscard]] ShellFiles files_beside(const std::filesystem::path& job);
+
+// The text of a job's file; "-" is what stands on the standard input.
+[[nodiscard]] std::string read_job_text(const std::filesystem::path& file);
+
+// Writes the plan and, unless a model file was named, its model beside it.
+[[nodiscard]] Imported import_job(const ImportRequest& request, const ImportedJob& job,
+                                  const Session& session);
+
+}  // namespace weir::app

@@ -1,0 +1,51 @@
+// The machine a request is about: its cluster, and the software on it. Both are files, or the names
+// of those that are compiled in (tools/examples/clusters and stacks).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "plan/job/cluster.hpp"
+#include "plan/job/stack.hpp"
+#include "tools/app/shared/field.hpp"
+#include "tools/app/shared/source.hpp"
+
+namespace weir::app {
+
+// "--stack", for all use cases that forecast.
+using StackChoice = std::optional<std::filesystem::path>;
+[[nodiscard]] Field stack_field(StackChoice& stack);
+
+// A file, or "dgx-h100". Throws InputError where it is neither.
+// Or several kinds of nodes as one cluster: "dgx-h100:4+dgx-a100:8", how many of each.
+[[nodiscard]] Cluster load_cluster_or_name(const std::filesystem::path& cluster);
+// The device of such a cluster, or of the first compiled one, by name, whose device's first word it
+// is: "h100".
+[[nodiscard]] Device load_gpu(const std::string& name);
+// A file, or "megatron-core".
+[[nodiscard]] Stack load_stack_or_name(const std::filesystem::path& stack);
+
+// Whether a tool's "NVIDIA H100 80GB HBM3" is of a cluster's "H100-SXM5-80GB": its first word is
+// among the other's. What a tool does not say may be any.
+[[nodiscard]] bool may_be(const std::string& reported, const Device& device);
+
+// Else a CPU.
+[[nodiscard]] bool is_gpu(const Device& device);
+
+struct MachineChoice {
+  std::optional<std::filesystem::path> cluster;  // none: this machine
+  StackChoice stack;                             // none: as the costs, else by the device
+  CostsSource costs;
+};
+
+// The cluster with its stack. Anchored costs bring theirs; otherwise a GPU is taken to run
+// Megatron-Core and a CPU Weir's executor.
+[[nodiscard]] Cluster machine(const MachineChoice& choice);
+// "stack: megatron-core, none being named with --stack"; nothing of one that was named, or of
+// Weir's own. For who reads no JSON, which has it.
+[[nodiscard]] std::optional<std::string> remark_on(const StackChoice& choice,
+                                                   const std::string& taken);
+
+}  // namespace weir::app

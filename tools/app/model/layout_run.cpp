@@ -1,0 +1,211 @@
+// Rates and layouts are measured in the same rounds, in a fresh random order each, so that a
+// machine that slows down slows all of them. The rates are those of shapes of the probe's own,
+// never of the layouts that they predict.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/model/layout_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <stdexcept>
+
+#include "exec/device/cores.hpp"
+#include "plan/words/error.hpp"
+#ifdef WEIR_HAS_CPU_BACKEND
+#include "exec/cpu/layout/mesh_run.hpp"
+#include "exec/cpu/layout/probe.hpp"
+#include "exec/run/run.hpp"
+#include "traces/stats.hpp"
+#endif
+
+namespace weir {
+namespace {
+
+void append_meshes(layout::Layout layout, std::size_t dimension, std::int64_t left,
+                   std::vector<layout::Layout>& all) {
+  if (dimension + 1 == layout.mesh.size()) {
+    layout.mesh[dimension].size = left;
+    all.push_back(std::move(layout));
+    return;
+  }
+  for (std::int64_t size = left; size >= 1; --size) {
+    if (left % size != 0) continue;
+    layout.mesh[dimension].size = size;
+    append_meshes(layout, dimension + 1, left / size, all);
+  }
+}
+
+#ifdef WEIR_HAS_CPU_BACKEND
+
+double quantile(std::vector<double> values, double at) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<std::size_t>(std::lround(at * static_cast<double>(values.size() - 1)))];
+}
+
+template <class Sample>
+Seconds median_of(const std::vector<Sample>& samples, Seconds Sample::*part) {
+  std::vector<double> values;
+  for (const Sample& sample : samples) values.push_back((sample.*part).count());
+  return Seconds(median(values));
+}
+
+LayoutRates rates_of(const cpu::MeshProbe& probe,
+                     const std::vector<cpu::MeshProbe::Sample>& samples) {
+  using Probe = cpu::MeshProbe;
+  const double flops = 2.0 * Probe::kEdge * Probe::kEdge * Probe::kEdge;
+  LayoutRates rates;
+  rates.products = FlopsPerSecond(flops / median_of(samples, &Probe::Sample::product).count());
+  rates.elementwise_per_s =
+      2.0 * Probe::kElements / median_of(samples, &Probe::Sample::elementwise).count();
+  const Seconds small = median_of(samples, &Probe::Sample::small_reduce);
+  const Seconds large = median_of(samples, &Probe::Sample::large_reduce);
+  const auto bytes = static_cast<double>(probe.exchanged(Probe::kElements).count() -
+                                         probe.exchanged(Probe::kFew).count());
+  rates.all_reduce_latency = small;
+  rates.all_reduce_bandwidth = BytesPerSecond(bytes / std::max(1e-9, (large - small).count()));
+  rates.all_reduce_wait =
+      std::max(Seconds(0), median_of(samples, &Probe::Sample::small_wall) - small);
+  return rates;
+}
+
+// What one worker counted, as the formula's type; the exchange is a mean, as blocks may divide
+// unevenly.
+LayoutNumbers counted(const cpu::MeshRun& run) {
+  LayoutNumbers numbers;
+  for (const cpu::MeshCounts& counts : run.counts()) {
+    numbers.exchanged_elements +=
+        static_cast<double>(counts.exchanged_elements) / static_cast<double>(run.counts().size());
+  }
+  const cpu::MeshCounts& first = run.counts().front();
+  numbers.multiply_adds = static_cast<double>(first.multiply_adds);
+  numbers.all_reduces = static_cast<int>(first.all_reduces);
+  numbers.reduced_elements = static_cast<double>(first.reduced_elements);
+  numbers.memory = first.memory;
+  return numbers;
+}
+
+// Where fp32 rounds, sums of another order differ by their rounding, and a relu near zero may fall
+// on the other side.
+constexpr double kTolerance = 1e-3;
+
+void check(const LayoutRunRow& row, const layout::Program& program, bool rounds_nowhere) {
+  const std::string where = fmt::format("layout {} on {}", row.layout.name, mesh_text(row.layout));
+  if (!(row.difference <= (rounds_nowhere ? 0 : kTolerance))) {
+    throw RunFailed(fmt::format("{}: the result differs from the unsplit one by {:.1e}", where,
+                                row.difference));
+  }
+  if (row.counted.multiply_adds != row.formula.multiply_adds ||
+      row.counted.all_reduces != row.formula.all_reduces ||
+      row.counted.reduced_elements != row.formula.reduced_elements) {
+    throw RunFailed(
+        fmt::format("{}: {} multiply-adds and {} reduced elements counted, {} and {} derived",
+                    where, row.counted.multiply_adds, row.counted.reduced_elements,
+                    row.formula.multiply_adds, row.formula.reduced_elements));
+  }
+  const auto rounding = static_cast<std::int64_t>(64 * program.tensors.size());
+  if (row.counted.memory < row.formula.memory ||
+      row.counted.memory > row.formula.memory + Bytes(rounding)) {
+    throw RunFailed(fmt::format("{}: {} bytes held, {} derived", where, row.counted.memory.count(),
+                                row.formula.memory.count()));
+  }
+}
+
+std::unique_ptr<cpu::MeshRun> mesh_run(const layout::LayoutFile& file, const layout::Layout& layout,
+                                       cpu::Workers& workers, const LayoutRunRequest& request) {
+  try {
+    return std::make_unique<cpu::MeshRun>(file.program, layout, workers, request.seed);
+  } catch (const std::invalid_argument& why) {
+    throw InputError(request.file, "einsums", why.what());
+  }
+}
+
+void compare_with_unsplit(const layout::LayoutFile& file, const LayoutRunRequest& request,
+                          const std::vector<std::unique_ptr<cpu::MeshRun>>& runs,
+                          std::vector<LayoutRunRow>& rows) {
+  cpu::Workers one(1);
+  layout::Layout nowhere;
+  nowhere.mesh = {{"one", "one", 1}};
+  nowhere.split_over.assign(file.program.dimensions.size(), -1);
+  const auto whole = mesh_run(file, nowhere, one, request);
+  static_cast<void>(whole->step());
+  for (std::size_t r = 0; r < runs.size(); ++r) rows[r].difference = runs[r]->difference(*whole);
+}
+
+#endif
+
+}  // namespace
+
+std::vector<layout::Layout> on_workers(const layout::Layout& layout, int workers) {
+  std::vector<layout::Layout> all;
+  append_meshes(layout, 0, workers, all);
+  return all;
+}
+
+#ifndef WEIR_HAS_CPU_BACKEND
+LayoutRunResult run_layouts(const layout::LayoutFile&, const LayoutRunRequest&) {
+  throw MissingComponent("this build has no CPU backend to run layouts on");
+}
+#else
+LayoutRunResult run_layouts(const layout::LayoutFile& file, const LayoutRunRequest& request) {
+  cpu::Workers workers(request.workers);
+  cpu::MeshProbe probe(workers);
+  LayoutRunResult result;
+  std::vector<std::unique_ptr<cpu::MeshRun>> runs;
+  for (const layout::Layout& written : file.layouts) {
+    for (layout::Layout& layout : on_workers(written, request.workers)) {
+      if (const auto why = illegal(file.program, layout)) {
+        throw InputError(request.file, "layouts",
+                         fmt::format("{} on {} workers: {}", layout.name, request.workers, *why));
+      }
+      runs.push_back(mesh_run(file, layout, workers, request));
+      LayoutRunRow row;
+      row.formula = layout_numbers(file.program, layout);
+      row.layout = std::move(layout);
+      result.rows.push_back(std::move(row));
+    }
+  }
+  std::vector<std::vector<cpu::MeshTimes>> times(runs.size());
+  std::vector<cpu::MeshProbe::Sample> samples;
+  std::vector<std::size_t> order(runs.size());
+  for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
+  std::mt19937_64 random(request.seed);
+  for (int round = -1; round < request.rounds; ++round) {  // round -1 warms up
+    const cpu::MeshProbe::Sample sample = probe.measure();
+    if (round >= 0) samples.push_back(sample);
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t r : order) {
+      const cpu::MeshTimes step = runs[r]->step();
+      if (round >= 0) times[r].push_back(step);
+    }
+    if (request.progress) request.progress(round + 1, request.rounds);
+  }
+  result.oversubscribed = request.workers > available_cores();
+  result.rates = rates_of(probe, samples);
+  result.rounds_nowhere = cpu::rounds_nowhere(file.program);
+  compare_with_unsplit(file, request, runs, result.rows);
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    LayoutRunRow& row = result.rows[r];
+    row.counted = counted(*runs[r]);
+    row.predicted = layout_time(row.formula, result.rates);
+    row.measured.products = median_of(times[r], &cpu::MeshTimes::products);
+    row.measured.elementwise = median_of(times[r], &cpu::MeshTimes::elementwise);
+    row.measured.all_reduces = median_of(times[r], &cpu::MeshTimes::all_reduces);
+    const Seconds step = median_of(times[r], &cpu::MeshTimes::step);
+    row.measured.waiting = step - row.measured.work();
+    std::vector<double> steps;
+    for (const cpu::MeshTimes& time : times[r]) {
+      steps.push_back(time.step.count());
+      result.preemptions += static_cast<double>(time.preemptions) /
+                            static_cast<double>(times.size() * times[r].size()) / request.workers;
+    }
+    row.spread = (quantile(steps, 0.75) - quantile(steps, 0.25)) / step.count();
+    check(row, file.program, result.rounds_nowhere);
+  }
+  return result;
+}
+#endif
+
+}  // namespace weir

@@ -1,0 +1,48 @@
+// Layouts of einsums, derived and run.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/model/layouts.hpp"
+
+#include <fmt/format.h>
+
+#include "exec/device/cores.hpp"
+#include "plan/words/error.hpp"
+
+namespace weir::app {
+namespace {
+
+LayoutRunRequest run_request(const LayoutsRequest& r, std::uint64_t seed) {
+  return {.file = r.file->string(),
+          .workers = r.workers == 0 ? available_cores() : r.workers,
+          .rounds = r.rounds,
+          .seed = seed};
+}
+
+}  // namespace
+
+Fields fields(LayoutsRequest& r) {
+  return {
+      {"--layout", &r.file, "A program of einsums and its layouts, instead of a model"},
+      {"--run", &r.run,
+       "With --layout: run the layouts on this machine's cores, beside the prediction"},
+      {"--workers",
+       &r.workers,
+       "With --run: processors of the mesh to run on (default: all cores)",
+       {.range = kWorkers}},
+      {"--rounds", &r.rounds, "With --run: interleaved steps of each layout", {.range = kRounds}}};
+}
+
+LayoutsResult layouts(const LayoutsRequest& r, std::uint64_t seed, const Session& session) {
+  LayoutsResult result{.request = run_request(r, seed)};
+  result.file = layout::load_layouts(*r.file);
+  if (!r.run) return result;
+  LayoutRunRequest& request = result.request;
+  request.progress = [&session](int done, int of) { session.progress("run", done, of); };
+  result.run = run_layouts(result.file, request);
+  if (result.run->oversubscribed) {
+    session.note(
+        fmt::format("{} workers on {} cores: oversubscribed", request.workers, available_cores()));
+  }
+  return result;
+}
+
+}  // namespace weir::app

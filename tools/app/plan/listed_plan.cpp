@@ -1,0 +1,33 @@
+// Reads a sweep's list, and resolves the plan that is asked for.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/plan/listed_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+
+namespace weir::app {
+
+PlacedPlan listed_plan(const std::filesystem::path& sweep, int place, const Session& session) {
+  session.guard(sweep);
+  const auto json = nlohmann::ordered_json::parse(read_text_file(sweep), nullptr, false);
+  if (!json.is_object() || json.value("schema", "") != "weir.sweep/1" || !json.contains("plans"))
+    throw InputError(sweep.string(), "schema", "expected weir.sweep/1");
+  const auto& plans = json["plans"];
+  if (!plans.is_array() || place < 1 || place > std::ssize(plans)) {
+    throw InputError(sweep.string(), "plans",
+                     fmt::format("has {} plans, none at place {}", plans.size(), place));
+  }
+  const auto& row = plans[static_cast<std::size_t>(place) - 1];
+  if (!row.is_object() || !row.contains("plan"))
+    throw InputError(sweep.string(), fmt::format("plans[{}].plan", place - 1), "is missing");
+  const auto folder = std::filesystem::absolute(sweep).parent_path();
+  PlacedPlan plan{resolve(parse_plan(row["plan"].dump(2), sweep.string()), folder), folder};
+  guard_named(plan, session);
+  return plan;
+}
+
+}  // namespace weir::app

@@ -1,0 +1,197 @@
+// One schedule, drawn, timed and converted, or many (K, M) proved.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/schedule/schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "costmodel/table/given_times.hpp"
+#include "plan/program/comms_csv.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/schedule_csv.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "sim/forecast_json.hpp"
+#include "tools/app/schedule/schedule_source.hpp"
+#include "tools/app/shared/memory_need.hpp"
+#include "tools/app/shared/plan_fields.hpp"
+#include "traces/in_flight.hpp"
+
+namespace weir::app {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+UniformTimes parse_uniform(const std::string& text) {
+  UniformTimes uniform;
+  bool f = false, i = false, w = false;
+  for (const std::string& part : parse_words(text)) {
+    const auto equals = part.find('=');
+    const std::string key = part.substr(0, equals);
+    const auto value =
+        equals == std::string::npos ? std::nullopt : parse_duration(part.substr(equals + 1));
+    if (!value)
+      throw UsageError(fmt::format(
+          "--uniform {}: expected F=..,I=..,W=..,latency=.. with units, as F=18.5ms", part));
+    if (key == "F") {
+      uniform.f = *value;
+      f = true;
+    } else if (key == "I") {
+      uniform.i = *value;
+      i = true;
+    } else if (key == "W") {
+      uniform.w = *value;
+      w = true;
+    } else if (key == "latency") {
+      uniform.latency = *value;
+    } else {
+      throw UsageError(fmt::format("--uniform {}: expected F, I, W or latency", part));
+    }
+  }
+  if (!f || !i || !w) throw UsageError("--uniform: expected all of F, I and W");
+  return uniform;
+}
+
+std::string csv_of(const ScheduleRequest& o, const Schedule& schedule, const Program& program) {
+  if (o.csv_format == "compute_only") return to_csv(schedule);
+  if (o.csv_format == "compute_comms") return to_comms_csv(program);
+  throw UsageError(
+      fmt::format("--csv-format {}: expected compute_only or compute_comms", o.csv_format));
+}
+
+Json generators_json() {
+  Json json{{"schema", "weir.schedules/1"}, {"schedules", Json::array()}};
+  for (const Generator& g : generators()) {
+    json["schedules"].push_back({{"name", g.name},
+                                 {"source", g.source},
+                                 {"bubble", g.bubble},
+                                 {"in_flight", g.in_flight},
+                                 {"weight_copies", g.weight_copies},
+                                 {"default_vpp", g.default_chunks},
+                                 {"default_slices", g.default_slices}});
+  }
+  return json;
+}
+
+std::string title_of(const Schedule& schedule) {
+  return fmt::format("{}, K = {}, M = {}", schedule.name, schedule.shape.ranks,
+                     schedule.shape.microbatches);
+}
+
+CostTable times_of(const ScheduleRequest& r, const ScheduleShape& shape) {
+  if (r.times) return parse_times(read_text_file(*r.times), r.times->string(), shape);
+  return uniform_table(shape, r.uniform.empty() ? UniformTimes{} : parse_uniform(r.uniform));
+}
+
+// The schedule and, where one is to stand under it, another, on one scale.
+void draw(const ScheduleRequest& r, ScheduleResult& result, const Session& session) {
+  const auto panel = [&](const Schedule& schedule, TimedSchedule& timed) {
+    if (r.picture.held) timed.trace.counters = in_flight_counters(timed.trace);
+    return TimelinePanel{r.no_title ? "" : title_of(schedule), {{&timed.trace, 0, ""}}};
+  };
+  std::vector<TimelinePanel> panels{panel(*result.schedule, result.timed)};
+  TimedSchedule other;
+  if (is_given(r.beside)) {
+    const Schedule under = obtain_schedule(
+        r.beside, {"", r.pp, std::nullopt, r.microbatches, std::nullopt, r.allow_reordered});
+    other = time_schedule(under, times_of(r, under.shape), parse_transfers(r.transfers));
+    panels.push_back(panel(under, other));
+  }
+  save_timeline(r.picture, panels, session);
+}
+
+// A file brings its own K, M and v: those that were asked for are the same, or it is not that
+// file's schedule.
+void require_asked(const ScheduleRequest& r, const Schedule& schedule, const Session& session) {
+  const ScheduleShape& has = schedule.shape;
+  const auto require = [&](const char* option, int asked, int found) {
+    if (session.given(option) && asked != found)
+      throw UsageError(fmt::format("--{} {} contradicts {}, which has {}", option, asked,
+                                   name_of(r.name), found));
+  };
+  require("pp", r.pp, has.ranks);
+  require("microbatches", r.microbatches, has.microbatches);
+  require("vpp", r.vpp.value_or(0), has.stages / has.ranks);
+  require("slices", r.slices.value_or(0), has.segments);
+}
+
+void refuse_contradictions(const ScheduleRequest& r) {
+  if (!is_given(r.name))
+    throw UsageError("schedule: expected a name, a CSV file or exec:COMMAND, or --list");
+  if (r.prove != !r.grid.empty())
+    throw UsageError("--grid and --prove belong together: --grid K=..,M=.. --prove");
+  if (is_given(r.beside) && !r.picture.file)
+    throw UsageError("--beside goes with a picture: --svg NAME.svg or --pdf NAME.pdf");
+  if (r.times && !r.uniform.empty()) throw UsageError("--times and --uniform exclude each other");
+}
+
+}  // namespace
+
+Fields fields(ScheduleRequest& r) {
+  Fields all{
+      {"name", &r.name,
+       "A schedule's name, a CSV file in PyTorch's dialect, or exec:COMMAND, run as COMMAND K "
+       "M v"},
+      {"-K,--pp", &r.pp, "Ranks", {.range = kRanks}},
+      {"-v,--vpp", &r.vpp, "Stages a rank (default: the schedule's own)", {.range = kChunks}},
+      {"-M,--microbatches", &r.microbatches, "Micro-batches", {.range = kPositive}},
+      {"--slices", &r.slices, kSlicesHelp, {.range = kSlices}},
+      {"--slots",
+       &r.slots,
+       "Receive slots an edge for the proof (0: unlimited; default 2 or the fewest)",
+       {.range = kSlots}},
+      {"--transfers", &r.transfers, "buffered, rendezvous, or batched as NCCL groups"},
+      {"--uniform", &r.uniform, "Durations: F=..,I=..,W=..,latency=.. a rank and micro-batch"},
+      {"--times", &r.times,
+       "Durations of each stage: CSV stage,f_ms,i_ms,w_ms[,b_ms,r_ms,send_ms,latency_ms]"},
+      {"--csv", &r.csv, "Write the schedule as CSV (- for stdout)", {.writes = Writes::file}},
+      {"--csv-format", &r.csv_format, "compute_only or compute_comms"}};
+  append(all, fields(r.picture, "the timeline"));
+  append(all,
+         {held_field(r.picture),
+          {"--beside", &r.beside,
+           "Another schedule under it in the picture, with the same K, M and times: a name, a CSV "
+           "file or exec:COMMAND"},
+          {"--no-title", &r.no_title, "No title in the picture"},
+          {"--allow-reordered", &r.allow_reordered, "Accept gradients out of micro-batch order"},
+          {"--grid", &r.grid, "With --prove: K=2..16,M=1..64"},
+          {"--prove", &r.prove,
+           "For each (K, M) of --grid and each transport: free of deadlock, or why not"},
+          {"--list", &r.list, "All schedules with their formulas"}});
+  return all;
+}
+
+ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
+  ScheduleResult result;
+  if (r.list) return result;
+  refuse_contradictions(r);
+  const ScheduleSource shape{"", r.pp, r.vpp, r.microbatches, r.slices, r.allow_reordered};
+  if (r.prove) {
+    result.proof = prove_grid({r.name, shape, r.grid, r.slots.value_or(2), r.stopping}, session);
+    return result;
+  }
+  const Schedule& schedule = result.schedule.emplace(obtain_schedule(r.name, shape));
+  require_asked(r, schedule, session);
+  // Itself it is small beside its program and times.
+  say_need_of_schedule(schedule.shape.stages, schedule.shape.units(), session);
+  result.timed = time_schedule(schedule, times_of(r, schedule.shape), parse_transfers(r.transfers));
+  if (r.picture.file) draw(r, result, session);
+  if (r.csv) {
+    result.csv = csv_of(r, schedule, result.timed.program);
+    if (*r.csv != "-") write_file_atomically(session.output(*r.csv), std::exchange(result.csv, ""));
+  }
+  return result;
+}
+
+Json to_json(const ScheduleResult& result) {
+  if (result.proof) return to_json(*result.proof);
+  return result.schedule ? forecast_json(result.timed.forecast) : generators_json();
+}
+
+std::string json_text(const ScheduleResult& result) {
+  return result.csv.empty() ? to_json(result).dump(2) : "";
+}
+
+}  // namespace weir::app

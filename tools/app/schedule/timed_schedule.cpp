@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/schedule/timed_schedule.hpp"
+
+#include <fmt/format.h>
+
+#include <variant>
+
+#include "plan/program/deadlock.hpp"
+#include "plan/program/lower.hpp"
+#include "plan/words/error.hpp"
+#include "sim/bounds.hpp"
+#include "sim/engine/event_engine.hpp"
+
+namespace weir {
+
+TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table,
+                            TransferMode transfers) {
+  LoweringOptions lowering;
+  lowering.slots = 0;
+  lowering.optimizer = false;
+  TimedSchedule timed{block_transfers(lower(schedule, lowering), transfers), {}, {}};
+  const OperationCosts costs = expand(timed.program, table);
+  auto outcome = simulate(timed.program, costs);
+  if (std::holds_alternative<Stuck>(outcome)) {
+    throw NoFeasiblePlan(fmt::format("deadlocks with {} transfers:\n{}", to_string(transfers),
+                                     describe_deadlock(timed.program)));
+  }
+  timed.trace = to_trace(timed.program, std::get<Timing>(outcome));
+  Forecast& f = timed.forecast;
+  f.metrics = step_metrics(timed.program, timed.trace);
+  f.step_time = to_seconds(f.metrics.step_time);
+  f.lower_bound = to_seconds(step_lower_bound(timed.program, costs));
+  f.peak_in_flight = peak_in_flight(schedule);
+  return timed;
+}
+
+}  // namespace weir

@@ -1,0 +1,132 @@
+// Names of fields, and the files they name.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/shared/field.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <sstream>
+#include <system_error>
+#include <type_traits>
+
+#include "plan/words/error.hpp"
+#include "plan/words/nearest.hpp"
+
+namespace weir::app {
+namespace {
+
+using Path = std::filesystem::path;
+
+// The files that a target names: those of sources, too, where they are files and not things in
+// memory.
+std::vector<Path> files_of(const Target& target) {
+  std::vector<Path> files;
+  const auto add = [&](const auto& source) {
+    using Source = std::decay_t<decltype(source)>;
+    if constexpr (std::is_same_v<Source, Path>) {
+      files.push_back(source);
+    } else if (const auto* file = std::get_if<Path>(&source)) {
+      files.push_back(*file);
+    }
+  };
+  std::visit(
+      [&](const auto* value) {
+        using Value = std::decay_t<decltype(*value)>;
+        if constexpr (std::is_same_v<Value, std::optional<Path>>) {
+          if (*value) files.push_back(**value);
+        } else if constexpr (std::is_same_v<Value, std::vector<Path>> ||
+                             std::is_same_v<Value, std::vector<TraceSource>>) {
+          std::ranges::for_each(*value, add);
+        } else if constexpr (std::is_same_v<Value, ScheduleChoice>) {
+          const auto* name = std::get_if<std::string>(value);
+          if (name != nullptr && name->ends_with(".csv")) files.emplace_back(*name);
+        } else if constexpr (std::is_same_v<Value, Path> || std::is_same_v<Value, PlanSource> ||
+                             std::is_same_v<Value, CostsSource> ||
+                             std::is_same_v<Value, TraceSource>) {
+          add(*value);
+        }
+      },
+      target);
+  return files;
+}
+
+// A folder that may be written into, or one that can be made: what is missing is made and taken
+// away again, for the work may yet be refused.
+void require_writable_folder(const Path& folder) {
+  const Path absolute = std::filesystem::absolute(folder);
+  Path there = absolute;
+  std::error_code none;  // what cannot be looked at is not there
+  while (there.has_relative_path() && !std::filesystem::exists(there, none))
+    there = there.parent_path();
+  const auto cannot = [&](const std::string& why) {
+    return InputError(folder.string(), "", "cannot be written: " + why);
+  };
+  if (!std::filesystem::is_directory(there, none)) throw cannot(there.string() + " is no folder");
+  if (::access(there.c_str(), W_OK | X_OK) != 0)
+    throw cannot(std::generic_category().message(errno));
+  std::error_code error;
+  std::filesystem::create_directories(absolute, error);
+  // rmdir takes folders alone: one that another has filled meanwhile stays, and so does a link that
+  // leads nowhere, where no folder could be made.
+  for (Path made = absolute; made != there; made = made.parent_path())
+    static_cast<void>(::rmdir(made.c_str()));
+  if (error) throw cannot(error.message());
+}
+
+}  // namespace
+
+std::vector<std::string> long_names(const Field& field) {
+  std::vector<std::string> names;
+  std::istringstream in(field.names);
+  for (std::string name; std::getline(in, name, ',');) {
+    if (name.starts_with("--")) names.push_back(name.substr(2));
+    if (!name.starts_with("-")) names.push_back(name);
+  }
+  return names;
+}
+
+void append(Fields& fields, Fields more) { std::ranges::move(more, std::back_inserter(fields)); }
+
+std::vector<Path> files_read(const Fields& fields) {
+  std::vector<Path> files;
+  for (const Field& field : fields) {
+    if (field.traits.writes == Writes::nothing)
+      std::ranges::move(files_of(field.target), std::back_inserter(files));
+  }
+  return files;
+}
+
+void require_choices(const Field& field, const std::vector<std::string>& texts) {
+  const auto& choices = field.traits.choices;
+  if (choices.empty()) return;
+  for (const std::string& text : texts) {
+    if (std::ranges::find(choices, text) != choices.end()) continue;
+    throw UsageError(fmt::format("--{} {}: expected {}{}", long_names(field).front(), text,
+                                 fmt::join(choices, ", "),
+                                 did_you_mean(text, {choices.begin(), choices.end()})));
+  }
+}
+
+void try_outputs(const Fields& fields, const Session& session) {
+  for (const Field& field : fields) {
+    const Writes writes = field.traits.writes;
+    if (writes == Writes::nothing) continue;
+    for (const Path& path : files_of(field.target)) {
+      if (path.empty() || path == "-") continue;
+      if (writes == Writes::folder) {
+        require_writable_folder(path);
+      } else {
+        require_writable_folder(std::filesystem::absolute(path).parent_path());
+        std::error_code none;  // what cannot be looked at is told where it is written
+        if (std::filesystem::is_directory(path, none))
+          throw InputError(path.string(), "", "cannot be written: it is a folder");
+        static_cast<void>(session.output(path));
+      }
+    }
+  }
+}
+
+}  // namespace weir::app

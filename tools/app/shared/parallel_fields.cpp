@@ -1,0 +1,128 @@
+// Parallel degrees of one plan, or to search over.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/shared/parallel_fields.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "plan/words/error.hpp"
+#include "sim/search/sweep.hpp"
+#include "tools/app/shared/plan_fields.hpp"
+
+namespace weir {
+namespace {
+
+constexpr const char* kTp = "Tensor-parallel devices a stage";
+constexpr const char* kCp = "Context-parallel devices a stage: each has a part of every sequence";
+constexpr const char* kDp = "Data-parallel replicas, D of G = b M D";
+constexpr const char* kZero =
+    "ZeRO stage over the dp x cp replicas: 0 to 3 (1: distributed optimizer)";
+
+constexpr const char* kEp = "Devices of a stage that share a layer's experts";
+constexpr const char* kEtp = "Devices that divide each expert, where they are fewer than --tp";
+constexpr app::Range kExpertLoad{1, kMostExpertLoad};
+
+constexpr const char* kRankOrder =
+    "How devices are numbered: tp-cp-dp-pp (replicas of a rank side by side) or tp-cp-pp-dp (ranks "
+    "of a replica side by side, Megatron's --use-tp-pp-dp-mapping)";
+std::vector<std::string> rank_orders() { return {"tp-cp-dp-pp", "tp-cp-pp-dp"}; }
+
+// "POOL:RANKS".
+PlacedRanks placed_ranks(const std::string& text) {
+  const auto colon = text.rfind(':');
+  PlacedRanks placed{text.substr(0, colon)};
+  const char *first = text.data() + (colon == std::string::npos ? 0 : colon + 1),
+             *last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(first, last, placed.ranks);
+  if (colon == std::string::npos || placed.pool.empty() || error != std::errc() || end != last ||
+      placed.ranks < 1) {
+    throw UsageError(
+        fmt::format("--placement {}: expected POOL:RANKS, as dgx-h100:4,dgx-a100:4", text));
+  }
+  return placed;
+}
+
+template <class Options>
+void append_flags(app::Fields& fields, Options& o) {
+  app::append(
+      fields,
+      {{"--expert-load",
+        &o.expert_load,
+        "Tokens of the fullest device's experts over the mean, or the capacity factor (default 1)",
+        {.range = kExpertLoad}},
+       {"--sequence-parallel", &o.sequence_parallel, "Divide what --tp leaves whole by tokens"},
+       {"--overlap-grad-reduce", &o.overlap_grad_reduce,
+        "Reduce gradients beside the last micro-batch's backward (default: after it)"}});
+}
+
+}  // namespace
+
+app::Fields fields(ParallelOptions& o) {
+  const app::FieldTraits degree{.range = app::kDegree};
+  app::Fields all{
+      {"--tp", &o.tp, kTp, degree},    {"--cp", &o.cp, kCp, degree},
+      {"--dp", &o.dp, kDp, degree},    {"--ep", &o.ep, kEp, degree},
+      {"--etp", &o.etp, kEtp, degree}, {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
+  append_flags(all, o);
+  app::append(all, {{"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}},
+                    {"--placement", &o.placement,
+                     "On a cluster of several kinds of nodes, on which the ranks stand, in their "
+                     "order: POOL:RANKS, as dgx-h100:4,dgx-a100:4 (default: nodes are filled)"}});
+  return all;
+}
+
+void apply(const ParallelOptions& o, Plan& plan) {
+  if (const auto order = parse_rank_order(o.rank_order)) plan.rank_order = *order;
+  if (!o.placement.words.empty()) plan.placement.clear();
+  for (const std::string& text : o.placement.words) plan.placement.push_back(placed_ranks(text));
+  plan.tp = o.tp.value_or(plan.tp);
+  plan.cp = o.cp.value_or(plan.cp);
+  plan.dp = o.dp.value_or(plan.dp);
+  plan.ep = o.ep.value_or(plan.ep);
+  if (o.etp) plan.etp = *o.etp == plan.tp ? 0 : *o.etp;
+  if (o.expert_load > 0) plan.expert_load = o.expert_load;
+  plan.zero = o.zero.value_or(plan.zero);
+  if (o.sequence_parallel) plan.sequence_parallel = true;
+  if (o.overlap_grad_reduce) plan.overlap_grad_reduce = true;
+  if (o.sequence_parallel && plan.tp == 1)
+    throw UsageError("--sequence-parallel needs --tp above 1");
+  if (o.tp && plan.tp == 1) plan.sequence_parallel = false;
+}
+
+app::Fields fields(ParallelLists& o) {
+  const app::FieldTraits degree{.range = app::kPositive};
+  app::Fields all{{"--tp", &o.tp, std::string(kTp) + ": 8, 1,2,4 or 1..8", degree},
+                  {"--cp", &o.cp, kCp, degree},
+                  {"--dp", &o.dp, kDp, degree},
+                  {"--ep", &o.ep, kEp, degree},
+                  {"--etp", &o.etp, kEtp, degree},
+                  {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
+  append_flags(all, o);
+  app::append(all, {{"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}}});
+  return all;
+}
+
+void apply(const ParallelLists& o, SweepRequest& request) {
+  if (!o.rank_order.words.empty()) request.rank_order.clear();
+  for (const std::string& word : o.rank_order.words)
+    request.rank_order.push_back(parse_rank_order(word).value());
+  request.tp = o.tp;
+  request.cp = o.cp;
+  request.dp = o.dp;
+  request.ep = o.ep;
+  request.etp = o.etp;
+  if (o.expert_load > 0) request.base.expert_load = o.expert_load;
+  request.zero = o.zero;
+  request.base.sequence_parallel = o.sequence_parallel;
+  request.base.overlap_grad_reduce = o.overlap_grad_reduce;
+}
+
+void require_devices(const Plan& plan, const Cluster& cluster, const std::filesystem::path& file) {
+  if (plan.devices() <= cluster.devices()) return;
+  throw NoFeasiblePlan(fmt::format("K tp cp dp = {} {} {} {} needs {} devices, {} has {}", plan.pp,
+                                   plan.tp, plan.cp, plan.dp, plan.devices(), file.string(),
+                                   cluster.devices()));
+}
+
+}  // namespace weir

@@ -1,0 +1,43 @@
+// Fields for parallel degrees, which several use cases share: tp, cp, dp and what goes with them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/job/cluster.hpp"
+#include "plan/job/plan.hpp"
+#include "tools/app/shared/field.hpp"
+
+namespace weir {
+
+struct SweepRequest;
+
+// One plan's degrees; what was not given leaves the plan as it is.
+struct ParallelOptions {
+  std::optional<int> tp, cp, dp, ep, etp, zero;
+  double expert_load = 0;  // 0: not given
+  bool sequence_parallel = false, overlap_grad_reduce = false;
+  std::string rank_order;
+  app::Words placement;  // "POOL:RANKS"
+};
+[[nodiscard]] app::Fields fields(ParallelOptions& options);
+// Throws UsageError on a contradiction.
+void apply(const ParallelOptions& options, Plan& plan);
+
+// The same as lists for a sweep; empty: the sweep's to choose.
+struct ParallelLists {
+  std::vector<int> tp, cp, dp, ep, etp, zero;
+  double expert_load = 0;  // 0: not given
+  bool sequence_parallel = false, overlap_grad_reduce = false;
+  app::Words rank_order;  // none: Megatron's
+};
+[[nodiscard]] app::Fields fields(ParallelLists& lists);
+void apply(const ParallelLists& lists, SweepRequest& request);
+
+// A named cluster has so many devices and no more; throws NoFeasiblePlan.
+void require_devices(const Plan& plan, const Cluster& cluster, const std::filesystem::path& file);
+
+}  // namespace weir

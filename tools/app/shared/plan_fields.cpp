@@ -1,0 +1,229 @@
+// Plans as requests describe them: fields, words, numbers.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/shared/plan_fields.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "plan/model/readers/model_import.hpp"
+#include "plan/text/cells.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "plan/words/nearest.hpp"
+
+namespace weir {
+namespace {
+
+constexpr int kMostNumbers = 100'000;
+
+struct Bounds {
+  int low, high;
+};
+
+int parse_number(std::string_view text, const std::string& option, Bounds bounds) {
+  const auto number = whole_number<int>(text);
+  if (!number || *number < bounds.low || *number > bounds.high) {
+    throw UsageError(fmt::format("{} {}: expected numbers from {} to {}, as 4 or 1,2,4 or 1..8",
+                                 option, text, bounds.low, bounds.high));
+  }
+  return *number;
+}
+
+AttentionKind attention_of(const PlanOptions& options) {
+  const auto kind = parse_attention_kind(options.attention);
+  if (!kind)
+    throw UsageError(fmt::format("--attention {}: expected unfused or fused (flash){}",
+                                 options.attention,
+                                 did_you_mean(options.attention, {"unfused", "fused", "flash"})));
+  return *kind;
+}
+
+// The name of an option by its key in the plan file.
+std::string option_of(std::string key) {
+  std::ranges::replace(key, '_', '-');
+  return "--" + key;
+}
+
+Optimizer optimizer_of(const PlanOptions& options) {
+  const auto kind = parse_optimizer_kind(options.optimizer);
+  if (!kind)
+    throw UsageError(
+        fmt::format("--optimizer {}: expected adamw, adam, rmsprop or sgd{}", options.optimizer,
+                    did_you_mean(options.optimizer, {"adamw", "adam", "rmsprop", "sgd"})));
+  const auto style = parse_decay_style(options.lr_decay_style);
+  if (!style)
+    throw UsageError(fmt::format(
+        "--lr-decay-style {}: expected constant, linear or cosine{}", options.lr_decay_style,
+        did_you_mean(options.lr_decay_style, {"constant", "linear", "cosine"})));
+  Optimizer o;
+  o.kind = *kind;
+  o.learning_rate = options.learning_rate;
+  o.momentum = options.momentum;
+  o.nesterov = options.nesterov;
+  o.weight_decay = options.weight_decay;
+  o.clip_norm = options.clip_grad;
+  o.rate = {.warmup_iters = options.lr_warmup_iters.value_or(0),
+            .decay_iters = options.lr_decay_iters.value_or(0),
+            .style = *style,
+            .min_lr = options.min_lr};
+  if (const auto fault = fault_of(o))
+    throw UsageError(fmt::format("{}: {}", option_of(fault->key), fault->expected));
+  return o;
+}
+
+}  // namespace
+
+std::vector<int> parse_numbers(const std::string& text, const std::string& option, int low,
+                               int high) {
+  const Bounds bounds{low, high};
+  std::vector<int> numbers;
+  for (const std::string& part : parse_words(text)) {
+    const auto dots = part.find("..");
+    const int first = parse_number(part.substr(0, dots), option, bounds);
+    const int last =
+        dots == std::string::npos ? first : parse_number(part.substr(dots + 2), option, bounds);
+    if (last < first || last - first > kMostNumbers)
+      throw UsageError(fmt::format("{} {}: an empty range", option, part));
+    for (int n = first; n <= last; ++n) numbers.push_back(n);
+  }
+  if (numbers.empty()) throw UsageError(fmt::format("{}: expected at least one number", option));
+  return numbers;
+}
+
+std::vector<std::string> parse_words(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+  return words;
+}
+
+Recompute parse_recompute(const std::string& mode, const std::string& microbatches) {
+  const bool alias = mode == "always" || mode == "except-last";
+  const auto known = parse_recompute_word(alias ? "stage" : mode == "never" ? "none" : mode);
+  if (!known) {
+    throw UsageError(fmt::format(
+        "--recompute {}: expected none (never), selective, full, stage "
+        "(always), except-last, full:N (so many blocks at a time), or layers as 0-11,40{}",
+        mode,
+        did_you_mean(mode,
+                     {"none", "never", "selective", "full", "stage", "always", "except-last"})));
+  }
+  Recompute recompute = *known;
+  recompute.except_last = mode == "except-last";
+  if (microbatches == "except-last") {
+    recompute.except_last = true;
+  } else if (!microbatches.empty() && microbatches != "all") {
+    throw UsageError(
+        fmt::format("--recompute-microbatches {}: expected all or except-last", microbatches));
+  }
+  if (recompute.except_last && recompute.mode == RecomputeMode::selective) {
+    throw UsageError(
+        "--recompute selective is for all micro-batches: except-last goes with full and stage");
+  }
+  return recompute;
+}
+
+TransferMode parse_transfers(const std::string& text) {
+  const auto mode = parse_transfer_mode(text);
+  if (!mode)
+    throw UsageError(fmt::format("--transfers {}: expected buffered, rendezvous or batched", text));
+  return *mode;
+}
+
+app::Fields fields(PlanOptions& o) {
+  return {
+      {"model",
+       &o.model,
+       "Hugging Face config.json, layer list, network sizes, layers.csv, or PipeDream graph.txt",
+       {.required = true}},
+      {"--seq-length",
+       &o.seq_length,
+       "Tokens a sample (default: the model's positions)",
+       {.range = app::kTokens}},
+      {"--dtype", &o.dtype, "fp32, tf32, bf16 or fp16"},
+      {"--attention,--attention-backend", &o.attention,
+       "unfused (probabilities are kept) or fused (flash: their statistics are)"},
+      {"--optimizer", &o.optimizer, "adamw, adam, rmsprop or sgd"},
+      {"--learning-rate,--lr", &o.learning_rate, "Learning rate", {.range = app::kLearningRate}},
+      {"--momentum", &o.momentum, "Of sgd and rmsprop", {.range = app::kShare}},
+      {"--nesterov", &o.nesterov, "Nesterov's momentum, of sgd"},
+      {"--weight-decay", &o.weight_decay, "Weight decay", {.range = app::kWeightDecay}},
+      {"--clip-grad",
+       &o.clip_grad,
+       "Largest norm of all gradients together (0: they are not clipped)",
+       {.range = app::kNorm}},
+      {"--lr-warmup-iters",
+       &o.lr_warmup_iters,
+       "Steps in which the learning rate grows from 0",
+       {.range = app::kIterations}},
+      {"--lr-decay-style", &o.lr_decay_style, "constant, linear or cosine"},
+      {"--lr-decay-iters",
+       &o.lr_decay_iters,
+       "Step at which a decay has ended, warm-up included",
+       {.range = app::kIterations}},
+      {"--min-lr", &o.min_lr, "Learning rate that a decay ends at", {.range = app::kLearningRate}},
+      {"--slots",
+       &o.slots,
+       "Receive slots an edge (0: unlimited; default 2, or the fewest the schedule needs)",
+       {.range = app::kSlots}},
+      {"--note", &o.note, "A free note kept in the plan"}};
+}
+
+Model load_model(const PlanOptions& options) {
+  Model model = load_model(options.model);
+  set_attention(model, attention_of(options));
+  return model;
+}
+
+Dtype dtype_of(const PlanOptions& options) {
+  const auto dtype = parse_dtype(options.dtype);
+  if (!dtype)
+    throw UsageError(fmt::format("--dtype {}: expected fp32, tf32, bf16 or fp16{}", options.dtype,
+                                 did_you_mean(options.dtype, {"fp32", "tf32", "bf16", "fp16"})));
+  return *dtype;
+}
+
+Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& model,
+               const app::Session& session, SampleLength length) {
+  for (const std::string& remark : model.remarks)
+    session.note(fmt::format("{}: {}", options.model.string(), remark));
+  Plan plan;
+  plan.model_path = options.model.string();
+  plan.model_sha256 = sha256_hex(read_text_file(options.model));
+  plan.seq_length = options.seq_length.value_or(model.seq_length);
+  if (plan.seq_length <= 0 && model.max_positions > 0 && length == SampleLength::needed) {
+    throw UsageError(fmt::format("--seq-length is needed: the model accepts up to {} positions",
+                                 model.max_positions));
+  }
+  plan.dtype = dtype_of(options);
+  plan.attention = attention_of(options);
+  plan.optimizer = optimizer_of(options);
+  plan.slots = options.slots.value_or(2);
+  plan.seed = seed;
+  plan.note = options.note;
+  return plan;
+}
+
+Bytes parse_memory(const std::string& text, const std::string& option) {
+  const auto bytes = parse_bytes(text);
+  if (!bytes)
+    throw UsageError(
+        fmt::format("{} {}: expected an amount with its unit, as \"80 GiB\"", option, text));
+  return *bytes;
+}
+
+Seconds parse_duration(const std::string& text, const std::string& option) {
+  const auto value = parse_duration(std::string_view(text));
+  if (!value)
+    throw UsageError(fmt::format("{} {}: expected a duration, as 30s, 5min or 3h", option, text));
+  return *value;
+}
+
+app::Field seed_field(std::uint64_t& seed) {
+  return {"--seed", &seed, "Seed of everything random", {.range = app::kSeed}};
+}
+
+}  // namespace weir

@@ -1,0 +1,108 @@
+// A search's state in its file, and whose it is.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/sweep/search_file.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "plan/job/plan_json.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/strict_json.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "tools/app/shared/version.hpp"
+
+namespace weir::app {
+namespace {
+
+constexpr const char* kSchema = "weir.search/1";
+
+// Not how fast and by how many it is searched, which the result does not follow from.
+Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluster& cluster) {
+  Json recompute = Json::array();
+  for (Plan plan = search.base; const Recompute& one : search.recompute) {
+    plan.recompute = one;
+    recompute.push_back(plan_json(plan).at("recompute"));
+  }
+  Json orders = Json::array();
+  for (const RankOrder order : search.rank_order) orders.push_back(to_string(order));
+  return {{"weir", version_line()},
+          {"base", plan_json(search.base)},
+          {"pp", search.pp},
+          {"vpp", search.vpp},
+          {"tp", search.tp},
+          {"cp", search.cp},
+          {"dp", search.dp},
+          {"ep", search.ep},
+          {"etp", search.etp},
+          {"slices", search.slices},
+          {"zero", search.zero},
+          {"rank_order", orders},
+          {"sequence_parallel_where_it_can", search.sequence_parallel_where_it_can},
+          {"devices", or_null(search.devices)},
+          {"exact_devices", search.exact_devices},
+          {"microbatches", search.microbatches},
+          {"micro_batch_size", search.micro_batch_size},
+          {"global_batch_size", or_null(search.global_batch_size)},
+          {"schedules", search.schedules},
+          {"recompute", recompute},
+          {"exact_slots", search.exact_slots},
+          {"memory_limit_bytes", search.memory_limit ? Json(search.memory_limit->count()) : Json()},
+          {"plans", or_null(search.keep)},
+          {"effort", search.effort},
+          {"costs_sha256", sha256_hex(to_json(costs).dump())},
+          {"cluster_sha256", sha256_hex(to_json(cluster) + cluster.stack.name)}};
+}
+
+}  // namespace
+
+SearchFile::SearchFile(const std::filesystem::path& output, const weir::SweepRequest& search,
+                       const Costs& costs, const Cluster& cluster, const Session& session)
+    : file_(session.output(std::filesystem::path(output.string() + ".search"))),
+      asked_(asked_of(search, costs, cluster).dump()) {}
+
+std::optional<SearchState> SearchFile::state() const {
+  if (!std::filesystem::exists(file_)) return std::nullopt;
+  const std::string file = file_.string();
+  const Json json = parse_json(read_text_file(file_), file);
+  JsonObject object(json, file, "");
+  object.expect_schema(kSchema);
+  const Json& asked = object.at("asked");
+  const Json& search = object.at("search");
+  object.finish();
+  const Json here = Json::parse(asked_);
+  for (const auto& [key, value] : here.items()) {
+    const Json there = asked.is_object() && asked.contains(key) ? asked.at(key) : Json();
+    if (there == value) continue;
+    throw InputError(
+        file, "asked." + key,
+        fmt::format("that search had {}, this one has {}", there.dump(), value.dump()));
+  }
+  return parse_search_state(search, file);
+}
+
+void SearchFile::keep(const SearchState& state) {
+  last_ = state;
+  const auto now = std::chrono::steady_clock::now();
+  if (written_ && now - *written_ < std::chrono::seconds(1)) return;
+  written_ = now;
+  write();
+}
+
+void SearchFile::write() {
+  const Json json{{"schema", kSchema}, {"asked", Json::parse(asked_)}, {"search", to_json(*last_)}};
+  write_file_atomically(file_, json.dump() + "\n");
+}
+
+void SearchFile::finish(bool done) {
+  if (!done) {
+    if (last_) write();
+    return;
+  }
+  std::error_code error;
+  std::filesystem::remove(file_, error);
+  if (error) throw InputError(file_.string(), "", "cannot be removed: " + error.message());
+}
+
+}  // namespace weir::app

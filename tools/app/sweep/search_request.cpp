@@ -1,0 +1,144 @@
+// The request of a search made of a sweep's options.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/sweep/search_request.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
+
+namespace weir::app {
+namespace {
+
+// On a terminal: how far, how fast, and the best so far.
+void show(const SearchProgress& progress, const Session& session) {
+  const double rate = static_cast<double>(progress.done) / std::max(progress.seconds, 1e-9);
+  const std::string best =
+      progress.best ? ", best " + format_duration(*progress.best) : std::string();
+  session.progress(fmt::format("sweep {:.0f}/s{}", rate, best), static_cast<int>(progress.done),
+                   static_cast<int>(progress.of));
+}
+
+void set_limits(weir::SweepRequest& search, const SweepRequest& r, const Cluster& cluster) {
+  if (!r.global_batch_size && r.microbatches.empty())
+    throw UsageError("sweep needs --microbatches, --global-batch-size, or both");
+  search.memory_limit = r.memory_limit.empty() ? cluster.largest_memory()
+                                               : parse_memory(r.memory_limit, "--memory-limit");
+  if (!r.budget.empty()) search.budget = parse_duration(r.budget, "--budget");
+  if (!r.cluster && !r.gpus && !r.at_most) return;
+  // All of them where the search has a degree to choose; where each was said, no more than them.
+  const bool open =
+      search.pp.empty() || search.tp.empty() || search.cp.empty() || search.dp.empty();
+  search.devices = r.gpus ? *r.gpus : r.at_most.value_or(cluster.devices());
+  search.exact_devices = r.gpus || (!r.at_most && open);
+  if (search.pp.empty()) return;
+  std::erase_if(search.pp, [&](int k) { return k > *search.devices; });
+  if (search.pp.empty()) {
+    throw NoFeasiblePlan(fmt::format(
+        "{} has {} devices", r.cluster ? r.cluster->string() : "the search", *search.devices));
+  }
+}
+
+}  // namespace
+
+void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
+  if (!session.given("seq-length")) r.common.seq_length = baseline.seq_length;
+  if (!session.given("dtype")) r.common.dtype = to_string(baseline.dtype);
+  if (!session.given("attention")) r.common.attention = to_string(baseline.attention);
+  if (!session.given("optimizer")) r.common.optimizer = to_string(baseline.optimizer.kind);
+  if (!r.global_batch_size) r.global_batch_size = static_cast<int>(baseline.global_batch_size());
+}
+
+void complete(SweepRequest& r, SweepReply& reply, const Session& session) {
+  if (!reply.cluster.device.kernels) return;
+  if (!session.given("dtype")) {
+    r.common.dtype = "bf16";
+    reply.remarks.emplace_back("dtype: bf16, none being named with --dtype");
+  }
+  if (!session.given("attention")) {
+    r.common.attention = "fused";
+    reply.remarks.emplace_back("attention: fused, none being named with --attention");
+  }
+}
+
+bool leaves_degrees_open(const SweepRequest& r) {
+  const bool open =
+      r.pp.empty() || r.parallel.tp.empty() || r.parallel.cp.empty() || r.parallel.dp.empty();
+  return r.gpus || r.at_most || (r.cluster && open);
+}
+
+void say_the_rest(SweepRequest& r) {
+  const auto otherwise = [](auto& list, const auto& choice) {
+    if (list.empty()) list = choice;
+  };
+  otherwise(r.pp, std::vector{1, 2, 3, 4, 5, 6, 7, 8});
+  for (auto* degree : {&r.vpp, &r.parallel.tp, &r.parallel.cp, &r.parallel.dp})
+    otherwise(*degree, std::vector{1});
+  otherwise(r.parallel.zero, std::vector{0});
+  otherwise(r.parallel.ep, std::vector{1});
+  otherwise(r.parallel.etp, std::vector{0});
+  for (const std::string& name : r.schedule.words) {
+    const Generator* generator = find_generator(name);
+    if (generator != nullptr && generator->default_slices > 1 && r.slices.empty())
+      r.slices = {1, generator->default_slices};
+  }
+  otherwise(r.slices, std::vector{1});
+  otherwise(r.schedule.words, std::vector<std::string>{"gpipe", "1f1b"});
+  otherwise(r.recompute.words, std::vector<std::string>{"none"});
+}
+
+void take_devices(const SweepRequest& r, SweepReply& reply) {
+  Cluster& cluster = reply.cluster;
+  if (r.gpus && r.at_most) throw UsageError("--gpus and --at-most: expected one of them");
+  const std::optional<int> devices = r.gpus ? r.gpus : r.at_most;
+  if (!devices || *devices <= cluster.devices()) return;
+  if (cluster.kinds() > 1) {
+    throw NoFeasiblePlan(
+        fmt::format("{} devices: {} has {}", *devices, cluster.name, cluster.devices()));
+  }
+  const int nodes = (*devices + cluster.devices_per_node - 1) / cluster.devices_per_node;
+  reply.remarks.push_back(fmt::format("{}: {} nodes of {} devices are taken, its file has {}",
+                                      cluster.name, nodes, cluster.devices_per_node,
+                                      cluster.nodes));
+  cluster.nodes = nodes;
+}
+
+weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Cluster& cluster,
+                              const Session& session) {
+  for (const auto& [list, name] :
+       {std::pair(&r.pp, "pp"), {&r.vpp, "vpp"}, {&r.micro_batch_size, "micro-batch-size"}}) {
+    if (list->empty() && session.given(name))
+      throw UsageError("sweep: expected at least one of --pp, --vpp and --micro-batch-size");
+  }
+  weir::SweepRequest search;
+  search.base = base;
+  search.exact_slots = r.common.slots.has_value();
+  search.folder = ".";
+  search.pp = r.pp;
+  search.vpp = r.vpp;
+  search.slices = r.slices;
+  search.microbatches = r.microbatches;
+  search.micro_batch_size = r.micro_batch_size;
+  search.global_batch_size = r.global_batch_size;
+  search.schedules = r.schedule.words;
+  search.recompute.clear();
+  for (const std::string& mode : r.recompute.words) {
+    search.recompute.push_back(parse_recompute(mode, ""));
+    if (search.recompute.back().layers.empty()) continue;
+    throw UsageError(
+        fmt::format("--recompute {}: a sweep takes none, selective, full, full:N, stage "
+                    "and except-last",
+                    mode));
+  }
+  apply(r.parallel, search);
+  set_limits(search, r, cluster);
+  search.threads = r.threads;
+  search.stop = r.stopping;
+  search.progress = [&session](const SearchProgress& progress) { show(progress, session); };
+  return search;
+}
+
+}  // namespace weir::app

@@ -1,0 +1,340 @@
+// A search, its rows run, drawn and reported.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/sweep/sweep.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "exec/processes/all_gather.hpp"
+#include "exec/processes/threads/threaded_run.hpp"
+#include "plan/model/readers/model_import.hpp"
+#include "plan/text/strict_json.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "sim/search/baseline.hpp"
+#include "sim/search/open_choices.hpp"
+#include "sim/search/sweep_json.hpp"
+#include "tools/app/machine/host.hpp"
+#include "tools/app/run/synthetic.hpp"
+#include "tools/app/schedule/schedule_source.hpp"
+#include "tools/app/shared/exit_code.hpp"
+#include "tools/app/simulate/builtin_accuracy.hpp"
+#include "tools/app/sweep/search_file.hpp"
+#include "tools/app/sweep/search_request.hpp"
+#include "tools/app/sweep/sweep_files.hpp"
+#include "traces/metrics.hpp"
+#include "traces/stats.hpp"
+
+namespace weir::app {
+namespace {
+
+// What people should know where nothing fits: why, and what the plan in use needs.
+void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
+                      const Session& session) {
+  const weir::SweepResult& result = reply.result;
+  if (!result.plans.empty()) return;
+  if (result.stopped_after) throw RunFailed("stopped before a plan was found");
+  for (const std::string& reason : result.refused) session.note("left out: " + reason);
+  for (const LeftOut& left_out : result.left_out) session.note("left out: " + to_text(left_out));
+  if (result.baseline) {
+    const Forecast& f = result.baseline->ranked.forecast;
+    session.note(fmt::format("baseline {}: {} a step, {} on its fullest device",
+                             reply.baseline_name, format_duration(f.step_time),
+                             format_bytes(f.peak_memory())));
+  }
+  if (result.smallest_misfit) {
+    throw NoFeasiblePlan(fmt::format("no plan fits {}; the smallest ({}) needs {}",
+                                     format_bytes(*search.memory_limit),
+                                     summary(result.smallest_misfit->plan),
+                                     format_bytes(result.smallest_misfit->forecast.peak_memory())));
+  }
+  if (result.effort && result.effort->looked_at < result.candidates) {
+    throw NoFeasiblePlan(fmt::format(
+        "none of {} candidates of {} fits {}; a longer budget looks on", result.effort->looked_at,
+        result.candidates, format_bytes(*search.memory_limit)));
+  }
+  throw NoFeasiblePlan(result.candidates > 0
+                           ? fmt::format("no plan fits {}", format_bytes(*search.memory_limit))
+                           : "no plan is possible for these options");
+}
+
+Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequest& search,
+                const Cluster& cluster) {
+  return load(r.costs, model, search.base, cluster, splits(search, model));
+}
+
+// The search, which leaves where it stands beside its output until it is done.
+weir::SweepResult searched(weir::SweepRequest search, const SweepRequest& r,
+                           const SweepReply& reply, std::optional<SearchParty> party,
+                           const Session& session) {
+  const bool leads = !party || party->index == 0;
+  std::optional<SearchFile> file;
+  if (r.output) file.emplace(*r.output, search, reply.costs, reply.cluster, session);
+  if (r.resume && !file) throw UsageError("--resume needs --output, beside which a search stands");
+  if (r.resume) {
+    // Other processes may not see the first one's file: it tells them.
+    std::string text;
+    const std::optional<SearchState> state = leads ? file->state() : std::nullopt;
+    if (state) text = to_json(*state).dump();
+    if (party) text = party->exchange(text).front();
+    if (!text.empty()) search.resume = parse_search_state(parse_json(text, "--resume"), "--resume");
+    if (!search.resume) session.note("nothing unfinished beside " + r.output->string());
+  }
+  if (file && leads) search.checkpoint = [&](const SearchState& state) { file->keep(state); };
+  search.party = std::move(party);
+  weir::SweepResult result = weir::sweep(search, reply.costs, reply.cluster);
+  // A longer budget would go on.
+  const bool done = !result.stopped_after && (r.budget.empty() || result.gap == 0);
+  if (file && leads) file->finish(done);
+  return result;
+}
+
+// A search that found something; `party`: the processes that search together.
+SweepReply found(SweepRequest r, const Session& session, std::optional<SearchParty> party) {
+  SweepReply reply{.cluster = machine({r.cluster, r.stack, r.costs})};
+  take_devices(r, reply);
+  std::optional<ResolvedPlan> baseline;
+  if (is_given(r.baseline)) {
+    reply.baseline_name = name_of(r.baseline);
+    PlacedPlan placed = load(r.baseline, session);
+    complete(r, placed.loaded.plan, session);
+    // From here on its paths are relative to this folder, as those of the candidates.
+    placed.loaded.plan = rebased(placed.loaded.plan, placed.folder, ".");
+    baseline = std::move(placed.loaded);
+  } else {
+    complete(r, reply, session);
+  }
+  const bool searches = leaves_degrees_open(r);
+  if (!searches) say_the_rest(r);
+  const Model model = load_model(r.common);
+  const Plan base = base_plan(r.common, r.seed, model, session);
+  weir::SweepRequest search = search_for(r, base, reply.cluster, session);
+  // A run is of every plan, as is a list of what was said; a report has five.
+  if (!r.run && searches) search.keep = std::max(r.top, r.report ? 5 : 1);
+  search.baseline = std::move(baseline);
+  const auto differs =
+      search.baseline ? incomparable(*search.baseline, search, model) : std::nullopt;
+  if (differs) throw InputError(reply.baseline_name, differs->key, differs->reason);
+  search = with_open_choices(std::move(search), model, reply.cluster);
+  reply.costs = costs_for(r, model, search, reply.cluster);
+  if (r.stopping) static_cast<void>(r.stopping());  // from here on it listens
+  reply.result = searched(search, r, reply, std::move(party), session);
+  require_feasible(reply, search, session);
+  if (reply.result.stopped_after) {
+    session.progress("sweep", 1, 1);  // wipes the bar
+    session.note(fmt::format("stopped: the best of {} candidates out of {}",
+                             *reply.result.stopped_after, reply.result.candidates));
+  } else if (r.explain) {
+    reply.reasons = reasons_for(search, reply.result, r.costs, reply.costs, reply.cluster);
+  }
+  reply.front = pareto_front(reply.result.plans,
+                             reply.reasons ? reply.reasons->rejected : std::vector<Rejected>());
+  return reply;
+}
+
+// The best `top` plans, and the baseline at its place, or last.
+std::vector<SweepRow> rows_of(const weir::SweepResult& result, std::size_t top) {
+  std::vector<SweepRow> rows;
+  for (std::size_t i = 0; i < std::min(top, result.plans.size()); ++i) rows.push_back({.place = i});
+  if (!result.baseline) return rows;
+  const std::size_t place =
+      result.baseline->place ? static_cast<std::size_t>(*result.baseline->place) - 1 : rows.size();
+  const auto at = rows.begin() + static_cast<std::ptrdiff_t>(std::min(place, rows.size()));
+  rows.insert(at, {.baseline = true});
+  return rows;
+}
+
+void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) {
+  const Backends backends = available_backends();
+  for (std::size_t i = 0; i < reply.rows.size(); ++i) {
+    if (r.stopping && r.stopping()) {
+      session.progress("run", 1, 1);  // wipes the bar
+      session.note(fmt::format("stopped: {} of {} plans were run", i, reply.rows.size()));
+      return;
+    }
+    SweepRow& row = reply.rows[i];
+    const ResolvedPlan loaded = resolve(reply.ranked(row).plan, ".");
+    RunOptions options;
+    options.backend = parse_backend(r.backend);
+    options.steps = r.steps;
+    if (options.backend == BackendKind::synthetic)
+      options.synthetic_duration_ns = synthetic_step(loaded, r.costs).duration_ns;
+    const weir::RunResult result = run_in_one_process(loaded, options, backends);
+    row.measured = result.step_time;
+    std::vector<double> bubbles;
+    const Program& program = loaded.program;
+    for (std::int32_t step = 0; step < r.steps; ++step)
+      bubbles.push_back(step_metrics(program, result.trace, step).bubble_fraction);
+    std::ranges::sort(bubbles);
+    row.bubble = bubbles[bubbles.size() / 2];
+    session.progress("run", static_cast<int>(i) + 1, static_cast<int>(reply.rows.size()));
+  }
+}
+
+nlohmann::ordered_json json_of(const SweepReply& reply) {
+  auto json = sweep_json(reply.result);
+  for (const SweepRow& row : reply.rows) {
+    auto& its = row.baseline ? json["baseline"] : json["plans"][row.place];
+    if (row.measured) its["measured_step_time_s"] = row.measured->count();
+    if (row.bubble) its["measured_bubble_fraction"] = *row.bubble;
+  }
+  if (reply.reasons) json["explained"] = to_json(*reply.reasons, reply.front);
+  if (reply.costs.basis == Basis::builtin)
+    return with_accuracy(std::move(json), reply.cluster.device.name);
+  return json;
+}
+
+}  // namespace
+
+Fields fields(SweepRequest& r) {
+  Fields all = weir::fields(r.common);
+  append(all, {{"-K,--pp", &r.pp, "Ranks: 4, 1,2,4 or 1..8", {.range = kPositive}},
+               {"-v,--vpp",
+                &r.vpp,
+                "Stages a rank (default: 1, 2 and what divides a rank's blocks, up to 64)",
+                {.range = kChunks}},
+               {"--slices",
+                &r.slices,
+                "Slices of a sequence, for schedules that slice (1: for the others)",
+                {.range = kSlices}},
+               {"-M,--microbatches",
+                &r.microbatches,
+                "Micro-batches (default: all divisors of the mini-batch)",
+                {.range = kPositive}},
+               {"-b,--micro-batch-size",
+                &r.micro_batch_size,
+                "Samples a micro-batch, without --global-batch-size",
+                {.range = kPositive}}});
+  append(all, weir::fields(r.parallel));
+  append(
+      all,
+      {{"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
+       {"--gpus",
+        &r.gpus,
+        "Devices that every plan uses (default: the cluster's)",
+        {.range = kPositive}},
+       {"--at-most", &r.at_most, "Devices of which a plan may use fewer", {.range = kPositive}},
+       {"--schedule", &r.schedule, "Schedules, as gpipe,1f1b", {.choices = generator_names()}},
+       {"--recompute", &r.recompute,
+        "none, selective, full, full:N, stage, except-last, or several"},
+       {"--budget", &r.budget,
+        "Search so long, as 30s (default: until no plan can be better, or 1,024 were refined)"},
+       {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
+       {"--costs", &r.costs, "Costs file (default: built in)"},
+       {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
+       stack_field(r.stack),
+       {"--baseline", &r.baseline,
+        "The plan in use today, ranked among the results; sequence length, number format, "
+        "attention, optimizer and mini-batch are its own where no option says them"},
+       {"--top", &r.top, "Plans to list", {.range = kRows}},
+       {"--plans", &r.plans, "Write each listed plan into this folder", {.writes = Writes::folder}},
+       {"--threads", &r.threads, "Threads of the search (0: all cores)", {.range = kThreads}},
+       {"--explain", &r.explain,
+        "Say why: the best plan's critical path, what one change would bring, the best plan of "
+        "each other schedule, re-materialisation, ZeRO stage and degree, and what the baseline "
+        "gains by each of the best plan's choices"},
+       {"--pareto",
+        &r.pareto,
+        "Step time against peak memory as a picture (SVG or PDF), the Pareto front marked, its "
+        "data beside it as NAME.data.csv",
+        {.writes = Writes::file}},
+       {"--run", &r.run, "Execute each row"},
+       {"--backend", &r.backend, "Where --run executes: cpu or synthetic"},
+       {"--steps", &r.steps, "Measured steps of --run", {.range = kSteps}},
+       {"--svg,--pdf",
+        &r.picture,
+        "Bubble and memory against M as a picture, its data beside it as NAME.data.csv (--run: "
+        "weir-out/sweep.svg)",
+        {.writes = Writes::file}},
+       {"-o,--output", &r.output, "Write weir.sweep/1 JSON", {.writes = Writes::file}},
+       {"--report",
+        &r.report,
+        "Write an HTML page: the best plans, the baseline, how far to trust them",
+        {.writes = Writes::file}},
+       {"--resume", &r.resume,
+        "Go on from where a search with this output was interrupted (OUTPUT.search), to the same "
+        "result"},
+       seed_field(r.seed)});
+  append(all, fields(r.processes));
+  return all;
+}
+
+namespace {
+
+SweepReply sweep(const SweepRequest& r, const Session& session, std::optional<SearchParty> party) {
+  SweepReply reply = found(r, session, std::move(party));
+  reply.rows = rows_of(reply.result, r.run ? reply.result.plans.size()
+                                           : static_cast<std::size_t>(std::max(r.top, 0)));
+  if (r.run) run_rows(reply, r, session);
+  reply.picture = r.picture;
+  if (r.run && !r.picture) reply.picture = "weir-out/sweep.svg";
+  if (reply.picture) draw(reply, *reply.picture, session);
+  if (r.pareto) draw_front(reply, *r.pareto, session);
+  if (r.report) write_report(reply, r, trust(reply), session);
+  if (r.plans) write_plans(reply, *r.plans, session);
+  if (r.output) {
+    const auto folder = std::filesystem::absolute(session.output(*r.output)).parent_path();
+    const auto json = json_of(placed_in(reply, folder));
+    write_file_atomically(*r.output, json.dump(2) + "\n");
+  }
+  return reply;
+}
+
+// One of several processes that search together: the leader has the reply, and speaks.
+SweepReply sweep_with_others(const SweepRequest& r, const Session& session) {
+  if (r.run) throw UsageError("--run runs plans by threads: leave out --transport");
+  const ProcessSession joined = open_session(TransportKind::mpi, r.processes, session);
+  Processes& processes = *joined.processes;
+  const SearchParty party{
+      processes.index(), processes.count(),
+      [&processes](const std::string& text) { return all_gather(processes, text); }};
+  try {
+    SweepReply reply;
+    if (processes.index() == 0) {
+      reply = sweep(r, session, party);
+    } else {
+      // What it finds the leader has found; what comes after the search is the leader's alone.
+      Session silent(session);
+      silent.note = silent.log = [](const std::string&) {};
+      silent.progress = [](const std::string&, int, int) {};
+      SweepRequest own = r;
+      own.explain = false;
+      static_cast<void>(found(std::move(own), silent, party));
+      reply.leads = false;
+    }
+    processes.barrier();
+    return reply;
+  } catch (const Transport::Stopped&) {
+    throw EndedTogether(processes.conclude({}));
+  } catch (...) {
+    throw EndedTogether(processes.conclude(ending_of(std::current_exception())));
+  }
+}
+
+}  // namespace
+
+SweepReply sweep(const SweepRequest& r, const Session& session) {
+  const TransportKind transport = choose_transport(r.processes);
+  if (transport == TransportKind::nccl)
+    throw UsageError("--transport nccl: expected threads or mpi, a search sends texts");
+  return transport == TransportKind::threads ? sweep(r, session, {})
+                                             : sweep_with_others(r, session);
+}
+
+std::string trust(const SweepReply& reply) {
+  const std::string& device = reply.cluster.device.name;
+  if (reply.costs.basis == Basis::builtin) return describe(builtin_accuracy(device), device);
+  return fmt::format("{} costs of {}", to_string(reply.costs.basis), reply.costs.machine);
+}
+
+std::string to_text(const LeftOut& left_out) {
+  return fmt::format("{} by {}, as {}", left_out.count, left_out.reason, left_out.nearest);
+}
+
+nlohmann::ordered_json to_json(const SweepReply& reply) {
+  return reply.leads ? json_of(reply) : nlohmann::ordered_json();
+}
+
+}  // namespace weir::app

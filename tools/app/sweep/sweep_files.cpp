@@ -1,0 +1,83 @@
+// Draws and writes what a sweep found.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/sweep/sweep_files.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "plan/text/text_file.hpp"
+#include "tools/app/shared/picture.hpp"
+#include "tools/app/shared/provenance.hpp"
+#include "tools/report/chart.hpp"
+#include "tools/report/search.hpp"
+
+namespace weir::app {
+
+void draw(const SweepReply& reply, const std::filesystem::path& file, const Session& session) {
+  int ranks = 0;
+  for (const SweepRow& row : reply.rows) ranks = std::max(ranks, reply.ranked(row).plan.pp);
+  std::map<int, BubblePoint> points;
+  for (const SweepRow& row : reply.rows) {
+    const auto& [plan, forecast, gap, pareto] = reply.ranked(row);
+    if (plan.pp != ranks || points.contains(plan.microbatches)) continue;  // best first
+    points[plan.microbatches] = {plan.microbatches, forecast.metrics.bubble_fraction, row.bubble,
+                                 static_cast<double>(forecast.peak_memory().count()) / (1 << 30)};
+  }
+  std::vector<BubblePoint> ordered;
+  for (const auto& [m, point] : points) ordered.push_back(point);
+  const auto [bubble, memory] = bubble_charts(ordered, ranks);
+  save_picture(beside(draw_chart(bubble), draw_chart(memory)),
+               chart_csv(bubble) + chart_csv(memory), file, session);
+}
+
+void write_report(const SweepReply& reply, const SweepRequest& r, const std::string& trust,
+                  const Session& session) {
+  const weir::SweepResult& result = reply.result;
+  SearchReport report{.title = "weir sweep: " + r.common.model.filename().string(),
+                      .machine = reply.cluster.name,
+                      .costs_origin = reply.costs.origin,
+                      .trust = trust,
+                      .result = &result,
+                      .front = &reply.front,
+                      .provenance = provenance(session, r.seed)};
+  for (const Ranked& ranked : result.plans) report.names.push_back(summary(ranked.plan));
+  if (result.baseline) report.baseline_name = summary(result.baseline->ranked.plan);
+  report.best = forecast(resolve(result.plans.front().plan, "."), reply.costs, reply.cluster).trace;
+  write_file_atomically(session.output(*r.report), search_html(report));
+}
+
+SweepReply placed_in(SweepReply reply, const std::filesystem::path& folder) {
+  const auto move = [&](Plan& plan) { plan = rebased(std::move(plan), ".", folder); };
+  for (Ranked& ranked : reply.result.plans) move(ranked.plan);
+  for (Ranked& ranked : reply.front) move(ranked.plan);
+  if (reply.result.baseline) move(reply.result.baseline->ranked.plan);
+  if (!reply.reasons) return reply;
+  for (WhatIf& row : reply.reasons->what_if) move(row.change.plan);
+  if (reply.reasons->towards) {
+    for (WhatIf& row : *reply.reasons->towards) move(row.change.plan);
+  }
+  for (Rejected& one : reply.reasons->rejected) {
+    if (one.best) move(one.best->plan);
+  }
+  return reply;
+}
+
+void write_plans(const SweepReply& reply, const std::filesystem::path& folder,
+                 const Session& session) {
+  std::filesystem::create_directories(folder);
+  for (std::size_t i = 0; i < reply.result.plans.size(); ++i) {
+    const auto file = folder / fmt::format("plan-{}.json", i + 1);
+    save_plan(rebased(reply.result.plans[i].plan, ".", folder), session.output(file));
+  }
+}
+
+void draw_front(const SweepReply& reply, const std::filesystem::path& file,
+                const Session& session) {
+  const Chart chart = front_chart(reply.result.plans, reply.front);
+  save_picture(draw_chart(chart), chart_csv(chart), file, session);
+}
+
+}  // namespace weir::app

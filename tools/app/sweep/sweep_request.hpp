@@ -1,0 +1,80 @@
+// What a sweep is asked, and what it answers.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/table/costs.hpp"
+#include "sim/search/sweep.hpp"
+#include "tools/app/machine/machine.hpp"
+#include "tools/app/run/process_session.hpp"
+#include "tools/app/shared/field.hpp"
+#include "tools/app/shared/parallel_fields.hpp"
+#include "tools/app/shared/plan_fields.hpp"
+#include "tools/app/sweep/sweep_reasons.hpp"
+
+namespace weir::app {
+
+struct SweepRequest {
+  PlanOptions common;
+  ParallelLists parallel;
+  // What is not said is the search's to choose: on a cluster all of it, on this machine, which
+  // runs pipelines alone, K up to 8 with gpipe and 1f1b.
+  std::vector<int> pp, vpp, slices;
+  std::optional<int> gpus, at_most;      // devices; none: the cluster's
+  std::vector<int> microbatches;         // none: all divisors of the mini-batch
+  std::vector<int> micro_batch_size{1};  // without a mini-batch
+  std::optional<int> global_batch_size;
+  Words schedule, recompute;
+  std::string memory_limit;  // "80 GiB"; empty: the device's memory
+  CostsSource costs;
+  std::optional<std::filesystem::path> cluster;
+  StackChoice stack;
+  PlanSource baseline;  // the plan in use today, where one is given
+  int top = 20, threads = 0;
+  std::string budget;  // "30s": instead of a number of plans
+  bool run = false;
+  std::string backend = "cpu";
+  int steps = 5;
+  bool explain = false;
+  std::optional<std::filesystem::path> picture, pareto, output, report, plans;
+  bool resume = false;  // from what an unfinished search left beside `output`
+  SessionOptions processes;
+  std::uint64_t seed = 1;
+  // Asked between candidates and between runs; true: what was found so far is the result. No field:
+  // whoever calls has signals, or none. Several threads ask, after a first call by one.
+  std::function<bool()> stopping;
+};
+
+// A plan of the ranking, as run.
+struct SweepRow {
+  std::size_t place = 0;  // in result.plans; of the baseline not looked at
+  bool baseline = false;
+  std::optional<Seconds> measured;
+  std::optional<double> bubble;
+};
+
+struct SweepReply {
+  weir::SweepResult result;
+  std::vector<SweepRow> rows;  // the best ones, and the baseline at its place, or last
+  Costs costs;
+  Cluster cluster;
+  std::string baseline_name;
+  std::vector<std::string> remarks;  // what was chosen that nobody named; the plans have it too
+  std::optional<std::filesystem::path> picture;
+  std::optional<SweepReasons> reasons;
+  // Of what is listed, and of the best with each choice made otherwise, where that was asked for.
+  std::vector<Ranked> front;
+  bool leads = true;  // false: another process has the reply, and this one's is empty
+
+  [[nodiscard]] const Ranked& ranked(const SweepRow& row) const {
+    return row.baseline ? result.baseline->ranked : result.plans[row.place];
+  }
+};
+
+}  // namespace weir::app

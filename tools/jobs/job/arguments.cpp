@@ -1,0 +1,427 @@
+// The arguments among the words of a script's commands.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/job/arguments.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <utility>
+
+#include "plan/text/cells.hpp"
+#include "plan/text/quote.hpp"
+#include "plan/words/error.hpp"
+#include "tools/jobs/job/launcher.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::string_view kBlanks = " \t\r\n";
+// Commands beside the job: what they are given is none of its arguments.
+constexpr std::array<std::string_view, 28> kBeside{
+    "echo", "printf", "mkdir", "rm",   "cp",     "mv",       "ls",     "cat",  "cd",   "pip",
+    "pip3", "conda",  "git",   "wget", "curl",   "tar",      "tee",    "sed",  "grep", "awk",
+    "find", "chmod",  "date",  "set",  "ulimit", "scontrol", "module", "rsync"};
+
+// Variables that every environment has: that a script reads them says nothing.
+constexpr std::array<std::string_view, 10> kOfEveryShell{
+    "PWD",    "OLDPWD",          "HOME",    "USER", "PATH", "LANG", "SHELL",
+    "TMPDIR", "LD_LIBRARY_PATH", "HOSTNAME"};
+
+std::string normal_name(std::string_view word) {
+  std::string name(word.substr(2));
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+// The words of a command, where one that holds an option and more is all of them: bash splits
+// "--lr 1e-4", quoted in an array, at its blanks where the array is used without quotes, and a
+// shell's -c is a command. Quotes inside such a word go with the split.
+std::vector<std::string> split_words(const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  bool script = false;  // the word before was a shell's -c
+  for (const std::string& word : command) {
+    const std::size_t start = word.find_first_not_of(kBlanks);
+    const bool option = start != word.npos && word.compare(start, 2, "--") == 0;
+    const bool several = word.find_first_of(kBlanks) < word.find('=') ||
+                         word.find(" --") != word.npos || word.find("\n--") != word.npos;
+    if (!several || !(option || script)) {
+      words.push_back(word);
+    } else {
+      for (std::size_t at = start; at < word.size();) {
+        const std::size_t end = std::min(word.find_first_of(kBlanks, at), word.size());
+        std::string one = word.substr(at, end - at);
+        if (one.size() > 1 && one.front() == one.back() && (one[0] == '\'' || one[0] == '"'))
+          one = one.substr(1, one.size() - 2);
+        words.push_back(std::move(one));
+        at = word.find_first_not_of(kBlanks, end);
+      }
+    }
+    script = word == "-c" || word == "-lc";
+  }
+  return words;
+}
+
+// A number as Python's int and float read it: digits may be grouped by '_'.
+template <class Number>
+std::optional<Number> parse(std::string text) {
+  std::erase(text, '_');
+  return whole_number<Number>(text);
+}
+
+// "2>&1", "> log": with what they name they are the shell's. A "<" in angle brackets is text.
+bool redirects(std::string_view word) {
+  const std::size_t digits = std::min(word.find_first_not_of("0123456789"), word.size());
+  word = word.substr(digits);
+  return word.starts_with('>') || word.starts_with("&>") || word == "<";
+}
+
+// What was found where a number was expected; of what a script takes from elsewhere, so.
+std::string found_instead(const std::string& given) {
+  const std::string shown = given.substr(0, 40);
+  if (given.find_first_of("$`") == given.npos) return "found " + shown;
+  const bool own = given.size() > 1 && given[0] == '$' &&
+                   std::isdigit(static_cast<unsigned char>(given[given[1] == '{' ? 2 : 1])) != 0;
+  return fmt::format("found {}, {}", shown,
+                     own ? "an argument that the script is started with: write \"set --\" and "
+                           "its arguments into the script's first line"
+                         : "which is not known here: set it in the environment, or write it there");
+}
+
+// Without what is the shell's, and the words of quoted arguments apart.
+std::vector<std::string> plain_words(const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    if (!redirects(command[i])) {
+      words.push_back(command[i]);
+    } else if (std::string_view("<>&|").find(command[i].back()) != std::string_view::npos) {
+      ++i;  // the file
+    }
+  }
+  return split_words(words);
+}
+
+bool is_beside(const std::vector<std::string>& command) {
+  const std::string_view name = command.front();
+  return std::ranges::find(kBeside, name.substr(name.rfind('/') + 1)) != kBeside.end();
+}
+
+// A word that may stand for arguments which are not known here: "$EXTRA_ARGS", "$(test ... && echo
+// --fp8)".
+bool may_hold_arguments(std::string_view word) {
+  constexpr std::array<std::string_view, 7> kNames{"ARG",  "ARGS",  "OPTS",  "OPTIONS",
+                                                   "FLAG", "FLAGS", "PARAMS"};
+  for (const std::string_view reads : {"$(cat ", "`cat ", "$(<"}) {
+    if (word.starts_with(reads)) return true;
+  }
+  if (word.starts_with("$(") || word.starts_with("`")) return word.find("--") != word.npos;
+  if (!word.starts_with("$")) return false;
+  word.remove_prefix(word.starts_with("${") ? 2 : 1);
+  std::string name(word.substr(0, word.find_first_of("}[:")));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name.starts_with("EXTRA") ||
+         std::ranges::any_of(kNames, [&](std::string_view n) { return name.ends_with(n); });
+}
+
+// A whole word that is filled in elsewhere, or in a file: among arguments it may be several.
+bool stands_for_words(std::string_view word) {
+  return shell_is_open(word) || (word.size() > 1 && word[0] == '@');
+}
+
+// Megatron's options that take nothing, as far as they are common at the end of a line: what
+// follows one stands for arguments.
+bool is_flag(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kBegin{"no-", "use-", "disable-", "enable-",
+                                                   "overlap-"};
+  constexpr std::array<std::string_view, 12> kFlags{"bf16",
+                                                    "fp16",
+                                                    "swiglu",
+                                                    "sequence-parallel",
+                                                    "group-query-attention",
+                                                    "untie-embeddings-and-output-weights",
+                                                    "recompute-activations",
+                                                    "add-qkv-bias",
+                                                    "qk-layernorm",
+                                                    "squared-relu",
+                                                    "mock-data",
+                                                    "deepspeed"};
+  return std::ranges::find(kFlags, name) != kFlags.end() ||
+         std::ranges::any_of(kBegin, [&](std::string_view b) { return name.starts_with(b); });
+}
+
+// Megatron's options of any number of values.
+bool takes_lists(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kLists{
+      "num-experts",      "recompute-modules", "rampup-batch-size",
+      "cuda-graph-scope", "offload-modules",   "moe-router-load-balancing-type"};
+  return name.ends_with("data-path") || name.ends_with("data-paths") ||
+         name.ends_with("per-split-data-args-path") ||
+         std::ranges::find(kLists, name) != kLists.end();
+}
+
+// A command that names a model's size is the job; of a file of arguments alone each line is one.
+bool is_job(const std::vector<std::string>& command) {
+  if (command.front().starts_with("--")) return false;
+  return std::ranges::any_of(command, [](const std::string& word) {
+    return word.starts_with("--") && normal_name(word.substr(0, word.find('='))) == "num-layers";
+  });
+}
+
+// What the arguments of a script's commands are taken from: the job where one command is it, else
+// everything, with what is only written down in variables.
+std::vector<std::vector<std::string>> argument_commands(const ShellScript& script,
+                                                        std::vector<ShellRemark>& remarks) {
+  std::vector<std::vector<std::string>> all, jobs;
+  for (const auto& command : script.commands) {
+    if (is_beside(command)) continue;
+    std::vector<std::string> words = plain_words(command);
+    if (words.empty()) continue;
+    if (is_job(words)) jobs.push_back(words);
+    all.push_back(std::move(words));
+  }
+  if (!jobs.empty()) {
+    const std::ptrdiff_t others = std::ranges::count_if(
+        jobs, [&](const std::vector<std::string>& job) { return job != jobs.back(); });
+    if (others > 0) {
+      remarks.push_back(
+          {0, fmt::format("{} commands train a model: the last is read", others + 1)});
+    }
+    // Lines of arguments alone, where a backslash was forgotten, are the job's too.
+    for (const std::vector<std::string>& command : all) {
+      if (!command.front().starts_with("--")) continue;
+      remarks.push_back(
+          {0,
+           fmt::format("{} begins a line of its own, where bash has no argument: the line before "
+                       "does not end in a backslash, or is a comment; it is read all the same",
+                       command.front())});
+    }
+    std::erase_if(all, [&](const std::vector<std::string>& command) {
+      return command != jobs.back() && !command.front().starts_with("--");
+    });
+    return all;
+  }
+  for (const auto& words : script.unused) {
+    std::vector<std::string> apart;
+    for (const std::string& word : words) {
+      for (std::size_t at = word.find_first_not_of(kBlanks); at < word.size();) {
+        const std::size_t end = std::min(word.find_first_of(kBlanks, at), word.size());
+        apart.push_back(word.substr(at, end - at));
+        at = word.find_first_not_of(kBlanks, end);
+      }
+    }
+    all.push_back(std::move(apart));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> shell_commands(const std::string& text,
+                                                     const std::string& file) {
+  return read_script(text, file, {}).commands;
+}
+
+Arguments::Arguments(const std::string& text, std::string file, const ShellEnvironment& environment,
+                     const ShellFiles& files)
+    : file_(std::move(file)), files_(files) {
+  ShellScript script = read_script(text, file_, environment, files);
+  written_ = std::move(script.written);
+  nodes_ = script.nodes;
+  gpus_ = script.gpus;
+  const auto commands = argument_commands(script, script.remarks);
+  remarks_ = std::move(script.remarks);
+  for (const std::vector<std::string>& command : commands) read(command);
+  const bool job = std::ranges::any_of(commands, is_job);
+  for (const std::string& other : script.not_followed) {
+    if (!job)
+      remarks_.push_back({0, fmt::format("{}: not followed: what it starts is not known", other)});
+  }
+  if (!open_.empty()) {
+    remarks_.push_back({0, fmt::format("{}: not known here; arguments that it holds are missing",
+                                       fmt::join(open_, " "))});
+  }
+  std::erase_if(script.taken, [](const std::string& name) {
+    return std::ranges::find(kOfEveryShell, name) != kOfEveryShell.end();
+  });
+  if (!script.taken.empty()) {
+    remarks_.push_back(
+        {0, fmt::format("taken from the environment: {}", fmt::join(script.taken, " "))});
+  }
+}
+
+namespace {
+
+// "--NAME" or "--NAME=VALUE": letters, digits, a variable that is not known, and what else a name
+// may have that no shell reads.
+bool names_an_argument(std::string_view word) {
+  const std::string_view name = word.substr(2, word.find('=') - 2);
+  constexpr std::string_view kMarks = "-_.:/+,@%${}";
+  return !name.empty() && name.front() != '-' && std::ranges::all_of(name, [=](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           kMarks.find(c) != std::string_view::npos;
+  });
+}
+
+}  // namespace
+
+void Arguments::leave_open(const std::string& word) {
+  if (std::ranges::find(open_, word) == open_.end()) open_.push_back(word);
+}
+
+void Arguments::read(const std::vector<std::string>& command) {
+  const auto is_program = [](const std::string& word) {
+    return word.ends_with(".py") && !word.starts_with("-");
+  };
+  const bool has_program = std::ranges::any_of(command, is_program);
+  if (const auto count = launched_processes(command)) processes_ = count;
+  bool launcher = has_program;  // until the program
+  for (std::size_t i = 0; i < command.size();) {
+    const std::string& word = command[i++];
+    const auto equals = word.find('=');
+    if (is_program(word)) {
+      program_ = word.substr(word.rfind('/') + 1);
+      launcher = false;
+    }
+    const bool dashes = word.starts_with("--") && word.size() > 2;
+    const bool option = dashes && names_an_argument(word);
+    if (!option && has_program && !launcher && stands_for_words(word)) leave_open(word);
+    if (dashes && !option)
+      remarks_.push_back({0, fmt::format("{}: not understood, it names no argument", word)});
+    if (!option) continue;
+    const std::string name = normal_name(word.substr(0, equals));
+    Given given{.written = word.substr(0, equals),
+                .launcher = launcher || (!has_program && is_launchers(name))};
+    if (equals != std::string::npos) given.values.push_back(word.substr(equals + 1));
+    for (; i < command.size() && !command[i].starts_with("--"); ++i) {
+      const bool full = !takes_lists(name) && given.values.size() >= (is_flag(name) ? 0 : 1);
+      const bool open = full && !given.launcher && stands_for_words(command[i]);
+      if (open || may_hold_arguments(command[i])) {
+        leave_open(command[i]);
+        continue;
+      }
+      if (launcher && is_program(command[i])) break;
+      given.values.push_back(command[i]);
+    }
+    // The last of several counts, as for Python's argparse; that they differed is remembered.
+    auto [place, fresh] = given_.try_emplace(name);
+    given.differed = !fresh && (place->second.differed || place->second.values != given.values);
+    place->second = std::move(given);
+  }
+}
+
+bool Arguments::of_launcher(std::string_view name) const {
+  const auto found = given_.find(name);
+  return found != given_.end() && found->second.launcher;
+}
+
+Arguments::Given* Arguments::find(std::string_view name) {
+  const auto found = given_.find(name);
+  if (found == given_.end()) return nullptr;
+  found->second.read = true;
+  return &found->second;
+}
+
+bool Arguments::flag(std::string_view name) { return find(name) != nullptr; }
+
+std::optional<std::string> Arguments::text(std::string_view name) {
+  const Given* given = find(name);
+  if (given == nullptr) return std::nullopt;
+  if (given->values.empty()) fail(name, "expected a value");
+  return given->values.front();
+}
+
+std::string Arguments::text_or(std::string_view name, std::string otherwise) {
+  return text(name).value_or(std::move(otherwise));
+}
+
+std::optional<std::int64_t> Arguments::maybe_integer(std::string_view name, std::int64_t low,
+                                                     std::int64_t high) {
+  const auto given = text(name);
+  if (!given) return std::nullopt;
+  const auto number = parse<std::int64_t>(*given);
+  if (!number || *number < low || *number > high) {
+    fail(name,
+         fmt::format("expected an integer from {} to {}, {}", low, high, found_instead(*given)));
+  }
+  return number;
+}
+
+std::int64_t Arguments::integer(std::string_view name, std::int64_t low, std::int64_t high) {
+  const auto number = maybe_integer(name, low, high);
+  if (number) return *number;
+  const auto sourced = std::ranges::find_if(
+      remarks_, [](const ShellRemark& r) { return r.text.find("not followed") != r.text.npos; });
+  if (sourced == remarks_.end()) fail(name, "is missing");
+  fail(name, sourced->line > 0
+                 ? fmt::format("is missing; line {}: {}", sourced->line, sourced->text)
+                 : fmt::format("is missing; {}", sourced->text));
+}
+
+std::int64_t Arguments::integer_or(std::string_view name, std::int64_t otherwise, std::int64_t low,
+                                   std::int64_t high) {
+  return maybe_integer(name, low, high).value_or(otherwise);
+}
+
+double Arguments::number_or(std::string_view name, double otherwise, double low, double high) {
+  const auto given = text(name);
+  if (!given) return otherwise;
+  const auto number = parse<double>(*given);
+  if (!number || !std::isfinite(*number) || *number < low || *number > high) {
+    fail(name,
+         fmt::format("expected a number from {} to {}, {}", low, high, found_instead(*given)));
+  }
+  return *number;
+}
+
+std::vector<std::string> Arguments::unread() const {
+  std::vector<std::string> names;
+  for (const auto& [name, given] : given_) {
+    if (!given.read) names.push_back(name);
+  }
+  return names;
+}
+
+std::string Arguments::line(std::string_view name) const {
+  const auto found = given_.find(name);
+  if (found == given_.end()) return "";
+  std::string text = found->second.written;
+  for (const std::string& value : found->second.values) text += " " + shell_quoted(value);
+  return text;
+}
+
+std::vector<std::string> Arguments::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, given] : given_) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> Arguments::ambiguous() const {
+  std::vector<std::string> names;
+  for (const auto& [name, given] : given_) {
+    if (given.read && given.differed) names.push_back(name);
+  }
+  return names;
+}
+
+std::string Arguments::values(std::string_view name) const {
+  const auto found = given_.find(name);
+  return found == given_.end() ? "" : fmt::format("{}", fmt::join(found->second.values, " "));
+}
+
+std::optional<std::string> Arguments::file_text(const std::string& path) const {
+  const auto own = written_.find(path);
+  if (own != written_.end()) return own->second;
+  const std::string known = shell_known_path(path);
+  if (known.empty() || !files_) return std::nullopt;
+  auto file = files_(known);
+  return file ? std::optional(std::move(file->text)) : std::nullopt;
+}
+
+void Arguments::fail(std::string_view name, const std::string& message) const {
+  throw InputError(file_, fmt::format("--{}", name), message);
+}
+
+}  // namespace weir

@@ -1,0 +1,240 @@
+// What all exporters share: nodes, placements, blocks of stages, and the remarks that are the same
+// for every tool.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/job/export.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
+
+namespace weir {
+
+Nodes nodes_of(const Plan& plan, const ExportOptions& options) {
+  const int devices = plan.pp * plan.tp * plan.cp * plan.dp;
+  // The largest divisor that fits a node: launchers start equal numbers on every node.
+  for (int each = std::min(devices, options.gpus_per_node); each > 1; --each) {
+    if (devices % each == 0) return {each, devices / each};
+  }
+  return {1, devices};
+}
+
+std::string torchrun(const Nodes& nodes) {
+  return fmt::format(
+      "torchrun --nproc_per_node {} --nnodes {}{}", nodes.each, nodes.count,
+      nodes.count > 1 ? " --rdzv_backend c10d --rdzv_endpoint \"$MASTER_ADDR:29500\"" : "");
+}
+
+ChunkPlacement placement_of(const ScheduleShape& shape) {
+  if (shape.replicas > 1 || shape.segments > 1) return ChunkPlacement::other;
+  bool looped = true, v_shaped = shape.stages == 2 * shape.ranks;
+  for (std::int32_t s = 0; s < shape.stages; ++s) {
+    // Looped: 0 1 2 3 0 1 2 3; in a V: 0 1 2 3 3 2 1 0.
+    const std::int32_t rank = shape.rank_of(Stage{s}).value;
+    looped = looped && rank == s % shape.ranks;
+    v_shaped = v_shaped && rank == (s < shape.ranks ? s : shape.stages - 1 - s);
+  }
+  return looped     ? ChunkPlacement::looped
+         : v_shaped ? ChunkPlacement::v_shaped
+                    : ChunkPlacement::other;
+}
+
+std::optional<Job> own_job(const ResolvedPlan& loaded, std::string_view tool, JobReader read) {
+  const SourceJob& own = loaded.plan.job;
+  if (own.tool != tool || own.lines.empty()) return std::nullopt;
+  return read(job_text(own.lines), kOwnJob, {.gpus = own.devices, .model = &loaded.model});
+}
+
+ResolvedPlan resolved(const Job& job, const std::string& file) {
+  auto made = make_schedule(job.plan.schedule, {job.plan.pp, job.plan.vpp, job.plan.microbatches});
+  auto* schedule = std::get_if<Schedule>(&made);
+  if (schedule == nullptr)
+    throw InputError(file, "", fmt::format("{}: cannot be made", job.plan.schedule));
+  return derive(job.plan, job.model, std::move(*schedule));
+}
+
+namespace {
+
+// Which words of a plan another has otherwise.
+std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
+  std::vector<std::string_view> names;
+  const auto compare = [&](std::string_view name, const auto& x, const auto& y) {
+    if (!(x == y)) names.push_back(name);
+  };
+  compare("pp", a.pp, b.pp);
+  compare("vpp", a.vpp, b.vpp);
+  compare("tp", a.tp, b.tp);
+  compare("cp", a.cp, b.cp);
+  compare("dp", a.dp, b.dp);
+  compare("ep", a.ep, b.ep);
+  compare("etp", a.etp, b.etp);
+  compare("expert_load", a.expert_load, b.expert_load);
+  compare("microbatches", a.microbatches, b.microbatches);
+  compare("micro_batch_size", a.micro_batch_size, b.micro_batch_size);
+  compare("seq_length", a.seq_length, b.seq_length);
+  compare("dtype", a.dtype, b.dtype);
+  compare("attention", a.attention, b.attention);
+  compare("sequence_parallel", a.sequence_parallel, b.sequence_parallel);
+  compare("zero", a.zero, b.zero);
+  compare("rank_order", a.rank_order, b.rank_order);
+  compare("placement", a.placement, b.placement);
+  compare("overlap_grad_reduce", a.overlap_grad_reduce, b.overlap_grad_reduce);
+  compare("boundaries", a.boundaries, b.boundaries);
+  compare("skips", a.skips, b.skips);
+  compare("schedule", a.schedule, b.schedule);
+  compare("allow_reordered", a.allow_reordered, b.allow_reordered);
+  compare("recompute", a.recompute, b.recompute);
+  return names;
+}
+
+// What no exporter has words for: a script without it would train another model.
+std::string_view lacking_words(const Decoder& d) {
+  const TransformerShape& b = d.block;
+  if (b.latent.key_value > 0) return "latent attention";
+  if (b.window > 0 || b.sinks) return "windows or sinks of attention";
+  if (b.post_norms || b.single_norm) return "this number of norms";
+  return d.embedding.scale != 1 ? "a scaled embedding" : "";
+}
+
+}  // namespace
+
+Decoder decoder_for_export(const ResolvedPlan& loaded) {
+  const auto decoder = as_decoder(loaded.model);
+  if (!decoder) {
+    throw InputError(loaded.plan.model_path, "layers",
+                     "expected an embedding, equal blocks, a norm and a head: other models have no "
+                     "arguments there (--patch changes a script of yours that has them)");
+  }
+  if (const std::string_view what = lacking_words(*decoder); !what.empty()) {
+    throw InputError(
+        loaded.plan.model_path, "layers",
+        fmt::format("{} cannot be exported (--patch changes a script of yours that has it)", what));
+  }
+  return *decoder;
+}
+
+std::vector<int> stage_blocks(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
+  Plan plan = loaded.plan;
+  // The other tools know embedding, blocks and head; their norm goes with the head.
+  const auto norm = static_cast<int>(loaded.model.layers.size()) - 2;
+  if (!plan.boundaries.empty() &&
+      (plan.boundaries.front() < 1 || plan.boundaries.back() > norm + 1)) {
+    throw InputError("plan", "boundaries",
+                     "the first stage has the embedding and the last one the head there: neither "
+                     "can be empty");
+  }
+  if (!plan.boundaries.empty() && plan.boundaries.back() > norm) {
+    plan.boundaries.back() = norm;
+    remarks.push_back(
+        {"boundaries",
+         "the final norm and the head are on one stage there: the norm moves to the head"});
+    if (plan.boundaries.size() > 1 && plan.boundaries[plan.boundaries.size() - 2] == norm) {
+      throw InputError("plan", "boundaries", "a stage of the final norm alone cannot be exported");
+    }
+  }
+  auto blocks = blocks_of_boundaries(plan, loaded.model);
+  if (!blocks)
+    throw InputError(loaded.plan.model_path, "layers",
+                     "expected an embedding, blocks, a norm and a head");
+  return std::move(*blocks);
+}
+
+std::vector<bool> blocks_rebuilt(const ResolvedPlan& loaded, std::string_view tool,
+                                 std::vector<Remark>& remarks) {
+  const Recompute& recompute = loaded.plan.recompute;
+  std::vector<bool> blocks;
+  bool others = false;
+  for (int l = 0; l < static_cast<int>(loaded.part->layers.size()); ++l) {
+    const LayerPart& layer = loaded.part->layer(l);
+    const bool rebuilt = rebuilds(recompute, layer, l);
+    if (layer.block) {
+      blocks.push_back(rebuilt);
+    } else {
+      others = others || rebuilt;
+    }
+  }
+  if (others) {
+    remarks.push_back(
+        {"recompute", fmt::format("{}: {} rebuilds blocks alone, no embedding, norm or head",
+                                  recompute_word(recompute), tool)});
+  }
+  return blocks;
+}
+
+void remark_differences(const Plan& again, const Plan& wanted, std::vector<Remark>& remarks) {
+  for (const std::string_view name : differences(again, wanted)) {
+    const bool said =
+        std::ranges::any_of(remarks, [&](const Remark& r) { return r.name.starts_with(name); });
+    if (!said) remarks.push_back({std::string(name), "the changed job runs another than the plan"});
+  }
+}
+
+void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
+  if (plan.samples > 0) {
+    remarks.push_back(
+        {"global_batch_size",
+         fmt::format("{}: micro-batches of {} and {} samples; {} has one size", plan.samples,
+                     plan.micro_batch_size, plan.micro_batch_size - 1, tool)});
+  }
+  const Recompute& recompute = plan.recompute;
+  if (recompute.except_last && recompute.mode != RecomputeMode::none) {
+    remarks.push_back(
+        {"recompute_microbatches", fmt::format("except-last: {} re-materialises all", tool)});
+  }
+  if (recompute.mode == RecomputeMode::stage && recompute.placement == RecomputePlacement::early) {
+    remarks.push_back({"recompute_placement",
+                       fmt::format("early: {} re-materialises when the gradient has come", tool)});
+  }
+  if (plan.expert_load != 1) {
+    remarks.push_back(
+        {"expert_load", fmt::format("{}: how full {}'s fullest experts are is the data's and its "
+                                    "router's to make",
+                                    plan.expert_load, tool)});
+  }
+  if (!plan.placement.empty()) {
+    remarks.push_back({"placement",
+                       "on which nodes ranks stand follows from the order in which "
+                       "hosts are given to the launcher"});
+  }
+  if (plan.slots != Plan{}.slots) {
+    remarks.push_back(
+        {"slots", fmt::format("{}: {} has receive buffers of its own", plan.slots, tool)});
+  }
+}
+
+void remark_rank_order(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
+  if (plan.rank_order == RankOrder::tp_cp_dp_pp) return;
+  remarks.push_back({"rank_order", fmt::format("{}: {} numbers the replicas of a rank side by side",
+                                               to_string(plan.rank_order), tool)});
+}
+
+void remark_chunks(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
+  if (plan.recompute.at_a_time == 1) return;
+  remarks.push_back({"recompute", fmt::format("{}: {} rebuilds one block at a time",
+                                              recompute_word(plan.recompute), tool)});
+}
+
+void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>& remarks) {
+  const auto users = [&](std::string name, std::string_view what) {
+    remarks.push_back(
+        {std::move(name),
+         fmt::format("{}: not in the files, {} leaves it to the user's code", what, tool)});
+  };
+  if (plan.sequence_parallel) users("sequence_parallel", "true");
+  if (plan.ep > 1) users("ep", std::to_string(plan.ep));
+  if (plan.etp > 0) users("etp", std::to_string(plan.etp));
+  if (plan.zero > 0) users("zero", std::to_string(plan.zero));
+  if (plan.overlap_grad_reduce) users("overlap_grad_reduce", "true");
+  if (plan.recompute.mode == RecomputeMode::selective) users("recompute", "selective");
+}
+
+std::string python_number(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+
+}  // namespace weir

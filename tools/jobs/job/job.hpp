@@ -1,0 +1,106 @@
+// A training job as another tool's file describes it: a model and a plan for it, and a list of what
+// the file says that the plan does not. The readers beside this file make one; nothing that changes
+// time or memory is dropped silently.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/job/plan.hpp"
+#include "plan/model/decoder.hpp"
+#include "plan/model/model.hpp"
+#include "plan/words/error.hpp"
+#include "tools/jobs/shell/script.hpp"
+
+namespace weir {
+
+// One argument of the file that the plan does not carry as it stands, or one that the file lacks
+// and that was supposed.
+struct Remark {
+  std::string name;  // as the file's format calls it
+  std::string text;
+};
+
+// What becomes of an argument.
+enum class Fate : std::uint8_t {
+  carried,      // the plan or its model says it
+  no_effect,    // on time and memory of a step
+  changed,      // the plan says something near it; a remark says what
+  not_carried,  // it matters; a remark says how
+  unknown       // not understood
+};
+[[nodiscard]] std::string_view to_string(Fate fate);
+
+// What an argument that nobody read means for time and memory of a step: no_effect, not_carried or
+// unknown, and why.
+struct UnreadArgument {
+  Fate fate = Fate::no_effect;
+  std::string_view why = {};
+};
+
+struct JobArgument {
+  std::string name, value;
+  Fate fate = Fate::carried;
+  bool launcher = false;  // of the program that starts the training, and not of the training
+};
+
+struct Job {
+  Model model;
+  Plan plan;  // without model_path and model_sha256: where the model is kept is the caller's choice
+  std::vector<Remark> remarks;
+  std::vector<JobArgument> arguments;  // all that the file gives, sorted by name
+  std::string stack;  // the software that runs it, where the file tells; empty: as its kind of file
+  std::vector<std::string> lines;  // of the SourceJob
+};
+
+// The devices that are known of do not divide among the job's ranks: another number may be said.
+class DeviceCountError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+// What a file may leave open.
+struct JobOptions {
+  std::optional<int> gpus;                 // all devices of the job
+  std::optional<int> dp;                   // data-parallel replicas
+  std::optional<std::int64_t> vocabulary;  // tokens the model knows, before padding
+  const Model* model = nullptr;            // the model, where the file only names it
+  std::optional<std::int64_t> seq_length;  // tokens a sample, where the file does not say
+  std::optional<Dtype> dtype;              // likewise
+  std::string config;                      // of a file of several configurations, its name
+  ShellEnvironment environment;            // what the job's script finds in its environment
+  ShellFiles files;                        // and on disk: files that it sources or configures by
+};
+
+// Boundaries from the number of blocks of each stage: the embedding is on the first, norm and head
+// are on the last. One between without a block is empty.
+[[nodiscard]] std::vector<int> boundaries_of_blocks(const std::vector<int>& blocks);
+
+// The other way round; nullopt where a boundary separates the final norm from the head, the first
+// stage has no embedding, or the model is no embedding, blocks, norm and head.
+[[nodiscard]] std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan,
+                                                                   const Model& model);
+
+// Re-materialisation, a layer at a time, of those of a decoder's blocks that are true: none, full,
+// or full's layers.
+[[nodiscard]] Recompute rebuilt_blocks(const std::vector<bool>& blocks);
+
+// The same as a layer list would have it.
+[[nodiscard]] Model decoder_model(const Decoder& decoder, std::int64_t seq_length);
+// Whether the layers are a token embedding, blocks of any kind without an encoder beside them, a
+// norm and a head over the vocabulary: what splits into stages by blocks.
+[[nodiscard]] bool is_language_model(const Model& model);
+// nullopt where the layers are anything else, or blocks differ from each other.
+[[nodiscard]] std::optional<Decoder> as_decoder(const Model& model);
+
+// D from what is known of it: the option, else the devices over tp, cp and pp. A remark says what
+// was supposed.
+[[nodiscard]] int replicas_of(const JobOptions& options, std::optional<std::int64_t> gpus,
+                              const Plan& plan, const std::string& file,
+                              std::vector<Remark>& remarks);
+
+}  // namespace weir

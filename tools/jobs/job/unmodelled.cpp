@@ -1,0 +1,62 @@
+// Keys that switch on what is not modelled, by the end of their path.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/job/unmodelled.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace weir {
+namespace {
+
+bool is_path_end(std::string_view path, std::string_view end) {
+  if (!path.ends_with(end)) return false;
+  return path.size() == end.size() || path[path.size() - end.size() - 1] == '.';
+}
+
+bool says_off(std::string_view value) {
+  constexpr std::array<std::string_view, 11> kOff{"",    "false", "False", "no",   "off",     "0",
+                                                  "0.0", "none",  "None",  "null", "no_shard"};
+  return std::ranges::find(kOff, value) != kOff.end();
+}
+
+// Of so many devices or copies: one, or DeepSpeed's -1, is the same as not at all.
+bool is_at_most_one(std::string_view value) {
+  return says_off(value) || value == "1" || value == "-1";
+}
+
+}  // namespace
+
+std::optional<std::string> unmodelled(std::string_view path, std::string_view value) {
+  constexpr std::array<std::pair<std::string_view, const char*>, 17> kSwitches{
+      {{"offload_optimizer.device", kOffloadNotModelled},
+       {"offload_param.device", kOffloadNotModelled},
+       {"cpu_offload", kOffloadNotModelled},
+       {"cpu_offload_params", kOffloadNotModelled},
+       {"cpu_checkpointing", kOffloadNotModelled},
+       {"cpu_offloading", kOffloadNotModelled},
+       {"cpu_offloading_num_layers", kOffloadNotModelled},
+       {"optimizer_cpu_offload", kOffloadNotModelled},
+       {"offload_optimizer_states", kOffloadNotModelled},
+       {"fine_grained_activation_offloading", kOffloadNotModelled},
+       {"enable_cpu_offload", kOffloadNotModelled},
+       {"enable_activation_offload", kOffloadNotModelled},
+       {"mtp_num_layers", kPredictionNotModelled},
+       {"num_nextn_predict_layers", kPredictionNotModelled},
+       {"num_mtp_layers", kPredictionNotModelled},
+       {"num_mtp_modules", kPredictionNotModelled},
+       {"outer_dp_sharding_strategy", kHybridNotModelled}}};
+  for (const auto& [end, message] : kSwitches) {
+    if (is_path_end(path, end) && !says_off(value)) return message;
+  }
+  for (const std::string_view end :
+       {"zero_hpz_partition_size", "mics_shard_size", "num_distributed_optimizer_instances"}) {
+    if (is_path_end(path, end) && !is_at_most_one(value)) return kHybridNotModelled;
+  }
+  if (is_path_end(path, "sharding_strategy") || is_path_end(path, "fsdp_sharding_strategy")) {
+    if (value.starts_with("hybrid") || value.starts_with("HYBRID")) return kHybridNotModelled;
+  }
+  return std::nullopt;
+}
+
+}  // namespace weir

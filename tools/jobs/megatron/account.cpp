@@ -1,0 +1,139 @@
+// What a Megatron job's script says besides the model and the plan: which program it starts, on how
+// many devices, and what becomes of each of its arguments.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tools/jobs/megatron/import.hpp"
+
+namespace weir {
+namespace {
+
+struct OtherModel {
+  std::string_view name;  // part of a program's name, or an argument
+  std::string_view what;
+};
+constexpr std::array<OtherModel, 10> kPrograms{{{"t5", "an encoder with a decoder"},
+                                                {"bert", "an encoder with BERT's heads"},
+                                                {"mamba", "Mamba's blocks"},
+                                                {"hybrid", "Mamba's blocks"},
+                                                {"retro", "a retriever"},
+                                                {"vision", "a vision model"},
+                                                {"vlm", "a vision-language model"},
+                                                {"ict", "a retriever"},
+                                                {"realm", "a retriever"},
+                                                {"multimodal", "a vision-language model"}}};
+// Of programs that pretrain nothing.
+constexpr std::array<std::string_view, 9> kOtherWork{
+    "text_generation", "generate", "inference",  "eval",  "analyze",
+    "prompt",          "convert",  "preprocess", "server"};
+constexpr std::array<OtherModel, 10> kArguments{
+    {{"task", "fine-tuning on a task, with a head of its own"},
+     {"language-model-type", "a vision-language model"},
+     {"classes-fraction", "a vision model"},
+     {"hybrid-override-pattern", "Mamba's blocks"},
+     {"hybrid-layer-pattern", "Mamba's blocks"},
+     {"is-hybrid-model", "Mamba's blocks"},
+     {"heterogeneous-layers-config-path", "blocks that differ from each other"},
+     {"experimental-attention-variant", "another attention"},
+     {"encoder-num-layers", "an encoder with a decoder"},
+     {"decoder-num-layers", "an encoder with a decoder"}}};
+
+// A whole number of devices or nodes; 0 where the text is none.
+std::int64_t count_in(const std::string& text) {
+  const bool digits =
+      !text.empty() && text.size() < 7 && text.find_first_not_of("0123456789") == std::string::npos;
+  return digits ? std::stoll(text) : 0;
+}
+
+std::int64_t first_count(Arguments& a, std::initializer_list<std::string_view> names) {
+  std::int64_t found = 0;
+  for (const std::string_view name : names) {
+    const std::string values = a.flag(name) ? a.values(name) : "";
+    const std::int64_t count = count_in(values.substr(0, values.find(' ')));
+    if (found == 0) found = count;
+  }
+  return found;
+}
+
+bool has_remark(const Job& job, const std::string& name) {
+  return std::ranges::any_of(job.remarks, [&](const Remark& r) { return r.name == name; });
+}
+
+}  // namespace
+
+std::optional<std::int64_t> megatron_devices(Arguments& a) {
+  const bool says_nodes = a.flag("nnodes") || a.flag("num-nodes");
+  std::int64_t nodes = first_count(a, {"nnodes", "num-nodes"});
+  const std::int64_t srun_nodes = first_count(a, {"nodes"});
+  if (nodes == 0 && srun_nodes > 0) nodes = srun_nodes;
+  const bool unsaid = nodes == 0;
+  if (unsaid) nodes = a.slurm_nodes().value_or(says_nodes ? 0 : 1);
+  const std::int64_t launched = first_count(a, {"nproc-per-node", "num-gpus"});
+  // Without a launcher of processes, Slurm starts them.
+  const std::int64_t of_srun = first_count(a, {"gpus-per-node", "ntasks-per-node"});
+  if (launched > 0 && nodes > 0) return launched * nodes;
+  if (launched > 0) {
+    // mpirun or srun starts a launcher on each node, whose number is said nowhere else.
+    return a.processes() ? std::optional(launched * *a.processes()) : std::nullopt;
+  }
+  if (a.slurm_devices()) return a.slurm_devices();
+  if (a.processes()) return a.processes();
+  if (of_srun > 0 && !unsaid) return of_srun * nodes;
+  return std::nullopt;
+}
+
+void refuse_other_models(Arguments& a, const std::string& file) {
+  for (const OtherModel& other : kPrograms) {
+    if (a.program().starts_with("pretrain_") && a.program().find(other.name) != std::string::npos) {
+      throw InputError(file, a.program(),
+                       fmt::format("trains {}, which is not read from Megatron's jobs: "
+                                   "pretrain_gpt.py's are",
+                                   other.what));
+    }
+  }
+  if (!a.program().starts_with("pretrain") && !a.program().starts_with("train")) {
+    for (const std::string_view work : kOtherWork) {
+      if (a.program().find(work) != std::string::npos) {
+        throw InputError(file, a.program(),
+                         "trains nothing: the scripts that start pretrain_gpt.py are read");
+      }
+    }
+  }
+  if (const auto config = a.text("yaml-cfg")) {
+    a.fail("yaml-cfg", fmt::format("the job's sizes are in {}, which is not read: give them as "
+                                   "arguments",
+                                   *config));
+  }
+  for (const OtherModel& other : kArguments) {
+    if (a.flag(other.name)) a.fail(other.name, fmt::format("not modelled: {}", other.what));
+  }
+}
+
+void account_for(Arguments& a, Job& job) {
+  const std::vector<std::string> unread = a.unread();
+  for (const std::string& name : a.names()) {
+    JobArgument argument{name, a.values(name), Fate::carried, a.of_launcher(name)};
+    const bool nobody = std::ranges::find(unread, name) != unread.end();
+    if (nobody) {
+      const UnreadArgument means = argument.launcher ? UnreadArgument{} : unread_argument(name);
+      argument.fate = means.fate;
+      if (!means.why.empty()) job.remarks.push_back({name, std::string(means.why)});
+    } else if (has_remark(job, name)) {
+      argument.fate = Fate::changed;
+    }
+    job.arguments.push_back(std::move(argument));
+  }
+  for (const std::string& name : a.ambiguous()) {
+    job.remarks.push_back(
+        {name, fmt::format("given more than once: {} taken, the last", a.values(name))});
+  }
+  for (const ShellRemark& remark : a.remarks()) {
+    const std::string where = remark.line > 0 ? fmt::format("line {}", remark.line) : "script";
+    job.remarks.push_back({where, remark.text});
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,218 @@
+// A script that starts Megatron-LM's pretrain_gpt.py; it reads back by `weir plan --from megatron`.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/megatron/export.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/text/quote.hpp"
+#include "tools/jobs/megatron/layout.hpp"
+
+namespace weir {
+namespace {
+
+// Where blocks divide evenly the usual arguments say it; elsewhere the layout does.
+void add_stages(MegatronArguments& s, const Plan& plan, const std::vector<int>& blocks,
+                bool v_shaped, std::vector<Remark>& remarks) {
+  s.add("tensor-model-parallel-size", plan.tp);
+  s.add("pipeline-model-parallel-size", plan.pp);
+  s.add("context-parallel-size", plan.cp);
+  const bool even = std::ranges::all_of(blocks, [&](int n) { return n == blocks.front(); });
+  if (v_shaped) {  // the fork halves each rank's blocks itself
+    if (!even) remarks.push_back({"boundaries", "stages of a V are equal there"});
+  } else if (!even) {
+    s.add("pipeline-model-parallel-layout", to_layout(blocks));
+  } else if (plan.vpp > 1) {
+    s.add("num-layers-per-virtual-pipeline-stage", blocks.front());
+  }
+}
+
+// What the devices of a stage and its replicas share.
+void add_sharing(MegatronArguments& s, const Plan& plan) {
+  if (plan.ep > 1) s.add("expert-model-parallel-size", plan.ep);
+  if (plan.etp > 0) s.add("expert-tensor-parallel-size", plan.etp);
+  if (plan.sequence_parallel) s.add("sequence-parallel");
+  if (plan.zero == 1) s.add("use-distributed-optimizer");
+  if (plan.zero > 1) {
+    s.add("use-megatron-fsdp");
+    s.add("use-distributed-optimizer");
+    s.add("data-parallel-sharding-strategy", plan.zero == 2 ? "optim_grads" : "optim_grads_params");
+  }
+  if (plan.overlap_grad_reduce) s.add("overlap-grad-reduce");
+  if (plan.rank_order == RankOrder::tp_cp_pp_dp) s.add("use-tp-pp-dp-mapping");
+}
+
+// True where the schedule needs stages in a V.
+bool add_schedule(MegatronArguments& s, const Plan& plan, std::vector<Remark>& remarks) {
+  const std::string& name = plan.schedule;
+  const auto fork = [&] {
+    remarks.push_back(
+        {"schedule",
+         fmt::format("{}: its arguments are those of the zero-bubble fork of Megatron-LM "
+                     "(sail-sg/zero-bubble-pipeline-parallelism)",
+                     name)});
+  };
+  if (name == "zb-h1" || name == "zb-h2") {
+    s.add("enable-zero-bubble");
+    s.add("zero-bubble-max-pending-backward", name == "zb-h1" ? plan.pp : 2 * plan.pp);
+    fork();
+    return false;
+  }
+  if (name == "zb-v" || name == "v-half" || name == "v-min") {
+    s.add("zero-bubble-v-schedule");
+    s.add("zero-bubble-v-schedule-mem-setup", name == "zb-v"     ? "zb"
+                                              : name == "v-half" ? "half"
+                                                                 : "min");
+    fork();
+    return true;
+  }
+  const std::string_view runs = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
+  if (name != runs && plan.pp > 1) {
+    remarks.push_back(
+        {"schedule", fmt::format("{}: there is no order but Megatron's own, {} runs", name, runs)});
+  }
+  return false;
+}
+
+// How many where those rebuilt are the first blocks of every stage, all of a shorter one; nullopt
+// where they are others.
+std::optional<int> first_of_stages(const std::vector<bool>& rebuilt,
+                                   const std::vector<int>& blocks) {
+  int most = 0;
+  auto stage = rebuilt.begin();
+  for (const int count : blocks) {
+    most = std::max(most, static_cast<int>(std::find(stage, stage + count, false) - stage));
+    stage += count;
+  }
+  stage = rebuilt.begin();
+  for (const int count : blocks) {
+    for (int b = 0; b < count; ++b) {
+      if (*stage++ != (b < most)) return std::nullopt;
+    }
+  }
+  return most;
+}
+
+void add_full_recompute(MegatronArguments& s, std::string_view method, int layers) {
+  s.add("recompute-granularity", "full");
+  s.add("recompute-method", method);
+  s.add("recompute-num-layers", layers);
+}
+
+// A stage at once is a chunk of all its blocks; full a chunk of one or more, or the first blocks
+// of each stage.
+void add_recompute(MegatronArguments& s, const ResolvedPlan& loaded, const std::vector<int>& blocks,
+                   std::vector<Remark>& remarks) {
+  const Recompute& recompute = loaded.plan.recompute;
+  switch (recompute.mode) {
+    case RecomputeMode::none:
+      return;
+    case RecomputeMode::selective:
+      s.add("recompute-activations");
+      return;
+    case RecomputeMode::stage:
+      add_full_recompute(s, "uniform", std::max(1, *std::ranges::max_element(blocks)));
+      return;
+    case RecomputeMode::full:
+      break;
+  }
+  const std::vector<bool> rebuilt = blocks_rebuilt(loaded, "Megatron", remarks);
+  const std::optional<int> first = first_of_stages(rebuilt, blocks);
+  if (std::ranges::find(rebuilt, false) == rebuilt.end()) {
+    add_full_recompute(s, "uniform", recompute.at_a_time);
+  } else if (first) {
+    if (*first > 0) add_full_recompute(s, "block", *first);
+  } else {
+    add_full_recompute(s, "uniform", 1);
+    remarks.push_back(
+        {"recompute", fmt::format("{}: Megatron rebuilds the first blocks of each stage, as many "
+                                  "of each, or all: all in the arguments",
+                                  recompute_word(recompute))});
+  }
+}
+
+void add_rate(MegatronArguments& s, const Optimizer& o) {
+  const RateSchedule& rate = o.rate;
+  s.add("lr-decay-style", to_string(rate.style));
+  if (rate.warmup_iters > 0) s.add("lr-warmup-iters", rate.warmup_iters);
+  if (rate.style == DecayStyle::constant) return;
+  s.add("lr-decay-iters", rate.decay_iters);
+  s.add("min-lr", python_number(rate.min_lr));
+}
+
+void add_training(MegatronArguments& s, const Plan& plan, std::vector<Remark>& remarks) {
+  s.add("seq-length", plan.seq_length);
+  if (plan.attention == AttentionKind::fused) s.add("attention-backend", "fused");
+  s.add("micro-batch-size", plan.micro_batch_size);
+  s.add("global-batch-size", plan.global_batch_size());
+  if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) s.add(to_string(plan.dtype));
+  if (plan.dtype == Dtype::fp16) s.add("accumulate-allreduce-grads-in-fp32");
+  if (plan.dtype == Dtype::tf32)
+    remarks.push_back({"dtype", "tf32: PyTorch's own switch, fp32 in the arguments"});
+  const Optimizer& o = plan.optimizer;
+  s.add("lr", python_number(o.learning_rate));
+  s.add("weight-decay", python_number(o.weight_decay));
+  s.add("clip-grad", python_number(o.clip_norm));
+  add_rate(s, o);
+  if (o.nesterov) remarks.push_back({"nesterov", "Megatron-LM's sgd has none"});
+  if (o.kind == OptimizerKind::rmsprop || o.kind == OptimizerKind::adam) {
+    remarks.push_back({"optimizer", fmt::format("{}: adam, which decays weights apart from the "
+                                                "gradient, in the arguments",
+                                                to_string(o.kind))});
+  }
+  if (o.kind == OptimizerKind::sgd) {
+    s.add("optimizer", "sgd");
+    s.add("sgd-momentum", python_number(o.momentum));
+  } else {
+    s.add("optimizer", "adam");
+    s.add("adam-beta1", python_number(o.beta1));
+    s.add("adam-beta2", python_number(o.beta2));
+    s.add("adam-eps", python_number(o.epsilon));
+  }
+  s.add("seed", plan.seed);
+}
+
+}  // namespace
+
+void add_megatron_run(const ResolvedPlan& loaded, MegatronArguments& s,
+                      std::vector<Remark>& remarks) {
+  const Plan& plan = loaded.plan;
+  const std::vector<int> blocks = stage_blocks(loaded, remarks);
+  const bool v_shaped = add_schedule(s, plan, remarks);
+  add_stages(s, plan, blocks, v_shaped, remarks);
+  add_sharing(s, plan);
+  add_training(s, plan, remarks);
+  add_recompute(s, loaded, blocks, remarks);
+  remark_ours(plan, "Megatron-LM", remarks);
+}
+
+std::string megatron_script(const Nodes& nodes, const std::string& arguments) {
+  std::string launcher =
+      fmt::format("torchrun --nproc_per_node {} --nnodes {}", nodes.each, nodes.count);
+  if (nodes.count > 1) launcher += " --node_rank \"$NODE_RANK\" --master_addr \"$MASTER_ADDR\"";
+  return fmt::format(
+      "#!/bin/sh\n# Written by weir export; further arguments are passed "
+      "on. Run it where pretrain_gpt.py is, on each node.\n"
+      "exec {} pretrain_gpt.py{} \\\n  \"$@\"\n",
+      launcher, arguments);
+}
+
+ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& options) {
+  ExportedJob job;
+  MegatronArguments arguments;
+  add_megatron_model(loaded, arguments, job.not_carried);
+  add_megatron_run(loaded, arguments, job.not_carried);
+  std::string lines;
+  for (const auto& [name, value] : arguments.all()) {
+    lines += fmt::format(" \\\n  --{}", name);
+    if (!value.empty()) lines += " " + shell_quoted(value);
+  }
+  job.not_carried.push_back(
+      {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});
+  job.files.push_back({"megatron.sh", megatron_script(nodes_of(loaded.plan, options), lines)});
+  job.launch = "sh megatron.sh --mock-data --tokenizer-type NullTokenizer --train-iters 20";
+  return job;
+}
+
+}  // namespace weir

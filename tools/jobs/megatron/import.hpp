@@ -1,0 +1,39 @@
+// Megatron-LM jobs (also Megatron-DeepSpeed's and the zero-bubble fork's): their arguments, alone
+// or in the script that starts them, into a model and a plan. Names, defaults and rules are those
+// of megatron/training/arguments.py.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tools/jobs/job/arguments.hpp"
+#include "tools/jobs/job/job.hpp"
+
+namespace weir {
+
+// Throws InputError with file and argument: what is missing, contradicts itself, or is not modelled
+// at all.
+[[nodiscard]] Job read_megatron_job(const std::string& text, const std::string& file,
+                                    const JobOptions& options);
+
+// The model half of it: every argument that shapes a layer. Tensor parallelism pads the vocabulary.
+[[nodiscard]] Model megatron_model(Arguments& arguments, const JobOptions& options,
+                                   std::vector<Remark>& remarks);
+
+// All devices, where the launcher's own arguments say so (torchrun, torch.distributed.launch,
+// deepspeed, srun), or #SBATCH lines. A number that the script takes from elsewhere says nothing.
+[[nodiscard]] std::optional<std::int64_t> megatron_devices(Arguments& arguments);
+
+// Throws InputError for what trains no decoder-only transformer: Megatron's T5, BERT and Mamba
+// programs, and blocks of another kind than a Model has.
+void refuse_other_models(Arguments& arguments, const std::string& file);
+
+// Every argument with what became of it, and remarks on those that are not carried. To be called
+// when all readers have been.
+void account_for(Arguments& arguments, Job& job);
+
+// Of an argument that nobody read.
+[[nodiscard]] UnreadArgument unread_argument(std::string_view name);
+
+}  // namespace weir

@@ -1,0 +1,166 @@
+// Arguments that no reader asks for: which of them change neither time nor memory of a training
+// step, and why the others matter. What is in neither table is listed as not understood.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+
+#include "tools/jobs/megatron/import.hpp"
+
+namespace weir {
+namespace {
+
+// Data, files, logs, evaluation, start-up: between steps or beside them.
+constexpr std::string_view kHarmlessPrefixes[] = {
+    "log-",       "tensorboard", "wandb-",     "save",   "load",    "eval-",     "data-", "lr-",
+    "min-lr",     "train-",      "valid-",     "test-",  "exit-",   "tokenizer", "split", "ckpt-",
+    "dist-ckpt-", "profile",     "timing-",    "rdzv-",  "master-", "node-rank", "node",  "account",
+    "jobid",      "cpu-bind",    "container-", "ntasks", "mem-per", "gpu-bind",  "time",  "output",
+    "finetune",   "override-",   "error",      "job-"};
+constexpr std::string_view kHarmless[] = {"num-workers",
+                                          "seed",
+                                          "lr",
+                                          "split",
+                                          "mmap-warmup",
+                                          "vocab-extra-ids",
+                                          "reset-position-ids",
+                                          "reset-attention-mask",
+                                          "eod-mask-loss",
+                                          "decoupled-lr",
+                                          "decoupled-min-lr",
+                                          "start-weight-decay",
+                                          "end-weight-decay",
+                                          "weight-decay-incr-style",
+                                          "override-opt-param-scheduler",
+                                          "use-checkpoint-opt-param-scheduler",
+                                          "use-checkpoint-args",
+                                          "no-load-optim",
+                                          "no-load-rng",
+                                          "no-save-optim",
+                                          "no-save-rng",
+                                          "loss-scale",
+                                          "initial-loss-scale",
+                                          "min-loss-scale",
+                                          "loss-scale-window",
+                                          "hysteresis",
+                                          "init-method-xavier-uniform",
+                                          "rotary-base",
+                                          "rotary-interleaved",
+                                          "rope-theta",
+                                          "use-rope-scaling",
+                                          "rope-scaling-factor",
+                                          "rotary-seq-len-interpolation-factor",
+                                          "distributed-backend",
+                                          "distributed-timeout-minutes",
+                                          "local-rank",
+                                          "use-mcore-models",
+                                          "use-legacy-models",
+                                          "mock-data",
+                                          "kill-switch-path",
+                                          "abort-on-unmet-fused-kernel-constraints",
+                                          "deepspeed-config",
+                                          "skip-train",
+                                          "no-create-attention-mask-in-dataloader",
+                                          "calculate-per-token-loss",
+                                          "check-for-nan-in-loss-and-grad",
+                                          "no-check-for-nan-in-loss-and-grad",
+                                          "manual-gc",
+                                          "manual-gc-interval",
+                                          "attention-softmax-in-fp32",
+                                          "max-restarts",
+                                          "tiktoken-pattern",
+                                          "no-mmap-bin-files",
+                                          "no-data-sharding",
+                                          "dataloader-type",
+                                          "no-barrier-with-level-1-timing",
+                                          "no-log-loss-scale-to-tensorboard",
+                                          "kill-on-bad-exit",
+                                          "wait",
+                                          "label",
+                                          "export",
+                                          "unbuffered",
+                                          "norm-target-loss",
+                                          "loss-on-targets-only",
+                                          "reset-progress",
+                                          "universal-checkpoint",
+                                          "codecarbon-dir",
+                                          "tee",
+                                          "mscale",
+                                          "mscale-all-dim",
+                                          "rotary-scaling-factor",
+                                          "beta-fast",
+                                          "beta-slow",
+                                          "original-max-position-embeddings",
+                                          "async-save",
+                                          "use-persistent-ckpt-worker",
+                                          "auto-detect-ckpt-format",
+                                          "pretrained-checkpoint",
+                                          "trust-remote-code",
+                                          "te-rng-tracker",
+                                          "apply-query-key-layer-scaling",
+                                          "straggler-minmax-count"};
+
+struct Matter {
+  std::string_view prefix;
+  std::string_view why;
+};
+constexpr std::string_view kKernels = "another kernel, not modelled: the costs in use decide";
+constexpr std::string_view kOverlap = "hides or moves communication, not modelled";
+constexpr Matter kMatters[] = {
+    {"cp-comm-type", "how context parallelism moves keys and values; the forecast gathers them"},
+    {"overlap-", kOverlap},
+    {"no-overlap-", kOverlap},
+    {"tp-comm-", kOverlap},
+    {"delay-", kOverlap},
+    {"defer-", "moves work to the end of the step, not modelled"},
+    {"wgrad-", "moves work to the end of the step, not modelled"},
+    {"no-async-tensor-model-parallel", kOverlap},
+    {"DDP-impl", "how gradients are summed over replicas, not modelled"},
+    {"ddp-", "how gradients are summed over replicas, not modelled"},
+    {"grad-reduce-in-", "gradients' format when they are summed; the plan says fp32"},
+    {"main-", "format of the optimizer's state, not in the plan"},
+    {"exp-avg-", "format of the optimizer's state, not in the plan"},
+    {"use-precision-aware-optimizer", "format of the optimizer's state, not in the plan"},
+    {"optimizer-offload", "keeps the optimizer's state in host memory; not modelled"},
+    {"cpu-offload", "keeps tensors in host memory; not modelled"},
+    {"offload-", "keeps tensors in host memory; not modelled"},
+    {"cpu-optimizer", "keeps the optimizer's state in host memory; not modelled"},
+    {"fp8-", "products in 8 bits; the plan has the format around them"},
+    {"fp4-", "products in 4 bits; the plan has the format around them"},
+    {"transformer-impl", kKernels},
+    {"cross-entropy-", kKernels},
+    {"no-", "switches off something that is on by default; not modelled"},
+    {"apply-rope-fusion", kKernels},
+    {"bias-", kKernels},
+    {"masked-softmax-fusion", kKernels},
+    {"use-fused-", kKernels},
+    {"use-flashinfer-", kKernels},
+    {"deterministic-mode", "kernels that repeat their bits, not modelled: the costs in use decide"},
+    {"use-nccl-ub", "collectives from registered memory, not modelled"},
+    {"rerun-mode", "makes steps again to check their results; not modelled"},
+    {"enable-cuda-graph", "launches without the host; not modelled"},
+    {"external-cuda-graph", "launches without the host; not modelled"},
+    {"cuda-graph", "launches without the host; not modelled"},
+    {"rampup-batch-size", "the batch grows; the plan is for its last size"},
+    {"step-batch-size-schedule", "the batch grows; the plan is for its last size"},
+    {"distribute-saved-activations",
+     "shares what re-materialisation keeps among ranks; not modelled"},
+    {"partition-activations", "shares what re-materialisation keeps among ranks; not modelled"},
+    {"empty-unused-memory-level", "frees memory between steps, which takes time; not modelled"},
+    {"moe-", "a detail of the experts, not modelled"},
+    {"sync-tp-duplicated-parameters", "sums over tensor-parallel ranks; not modelled"},
+};
+
+}  // namespace
+
+UnreadArgument unread_argument(std::string_view name) {
+  if (std::ranges::find(kHarmless, name) != std::end(kHarmless)) return {};
+  for (const Matter& matter : kMatters) {
+    if (name.starts_with(matter.prefix)) return {Fate::not_carried, matter.why};
+  }
+  for (const std::string_view prefix : kHarmlessPrefixes) {
+    if (name.starts_with(prefix)) return {};
+  }
+  return {Fate::unknown, "not understood: it may change time or memory"};
+}
+
+}  // namespace weir

@@ -1,0 +1,392 @@
+// A recipe's fields as Megatron's arguments, whose names they mostly are. Defaults are those of
+// megatron/bridge/recipes/common.py, recipes/utils and models/gpt_provider.py
+// (NVIDIA-NeMo/Megatron-Bridge@067f987df03b).
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/nemo/bridge.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "plan/words/error.hpp"
+#include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/python/evaluate.hpp"
+
+namespace weir {
+namespace {
+
+using Path = std::pair<std::string_view, std::string_view>;
+
+// Where Megatron's argument has another name than the field.
+constexpr std::array<Path, 13> kRenamed{
+    {{"model.num_moe_experts", "num-experts"},
+     {"model.virtual_pipeline_model_parallel_size", "num-virtual-stages-per-pipeline-rank"},
+     {"model.layernorm_epsilon", "norm-epsilon"},
+     {"model.gated_linear_unit", "swiglu"},
+     {"model.seq_len_interpolation_factor", "rotary-seq-len-interpolation-factor"},
+     {"model.rope_scaling", "use-rope-scaling"},
+     {"model.layernorm_zero_centered_gamma", "apply-layernorm-1p"},
+     {"model.moe_permute_fusion", "moe-permute-fusion"},
+     {"model.fp8", "fp8-format"},
+     {"rng.seed", "seed"},
+     {"ddp.grad_reduce_in_fp32", "accumulate-allreduce-grads-in-fp32"},
+     {"mixed_precision.fp8", "fp8-format"},
+     {"mixed_precision.fp8_recipe", "fp8-recipe"}}};
+// Said by a flag where the field is false.
+constexpr std::array<Path, 5> kDenied{
+    {{"model.add_bias_linear", "disable-bias-linear"},
+     {"model.share_embeddings_and_output_weights", "untie-embeddings-and-output-weights"},
+     {"mixed_precision.grad_reduce_in_fp32", "grad-reduce-in-bf16"},
+     {"model.gradient_accumulation_fusion", "no-gradient-accumulation-fusion"},
+     {"model.masked_softmax_fusion", "no-masked-softmax-fusion"}}};
+// Sections and fields that change neither time nor memory of a step, or are read apart.
+constexpr std::array<std::string_view, 27> kBesideTheJob{
+    "tokenizer",
+    "dataset",
+    "validation",
+    "checkpoint",
+    "logger",
+    "env_vars",
+    "dist",
+    "profiling",
+    "rng",
+    "ft",
+    "straggler",
+    "nvrx_straggler",
+    "inprocess_restart",
+    "peft",
+    "train.manual_gc",
+    "train.manual_gc_interval",
+    "train.manual_gc_eval",
+    "train.eval_interval",
+    "train.eval_iters",
+    "model.transformer_impl",
+    "model.use_transformer_engine_full_layer_spec",
+    "model.pipeline_dtype",
+    "model.params_dtype",
+    "model.cuda_graph_warmup_steps",
+    "model.activation_func",
+    "ddp.average_in_collective",
+    "ddp.check_for_nan_in_grad"};
+
+// What _pretrain_common() of recipes/common.py sets.
+constexpr std::array<Path, 16> kCommon{{{"train.train_iters", "300000"},
+                                        {"train.global_batch_size", "32"},
+                                        {"train.micro_batch_size", "2"},
+                                        {"optimizer.lr", "0.0003"},
+                                        {"optimizer.min_lr", "3e-05"},
+                                        {"optimizer.adam_beta1", "0.9"},
+                                        {"optimizer.adam_beta2", "0.95"},
+                                        {"optimizer.adam_eps", "1e-08"},
+                                        {"optimizer.weight_decay", "0.1"},
+                                        {"optimizer.clip_grad", "1.0"},
+                                        {"scheduler.lr_decay_style", "cosine"},
+                                        {"scheduler.lr_warmup_iters", "500"},
+                                        {"ddp.use_distributed_optimizer", ""},
+                                        {"ddp.overlap_grad_reduce", ""},
+                                        {"ddp.grad_reduce_in_fp32", ""},
+                                        {"rng.seed", "1234"}}};
+
+// What distributed_fused_adam_with_cosine_annealing() of recipes/utils/optimizer_utils.py
+// (@0d7a394c3a1c) makes of its arguments, in their order, as optimizer and scheduler: its own
+// names, the fields, and what they are where nothing is said.
+struct CosineField {
+  std::string_view given, field, value;
+};
+constexpr std::string_view kCosineCall = "distributed_fused_adam_with_cosine_annealing";
+constexpr std::array<CosineField, 10> kCosine{
+    {{"precision", "", ""},
+     {"lr_warmup_iters", "scheduler.lr_warmup_iters", "2000"},
+     {"lr_decay_iters", "scheduler.lr_decay_iters", "2000"},
+     {"adam_beta1", "optimizer.adam_beta1", "0.9"},
+     {"adam_beta2", "optimizer.adam_beta2", "0.95"},
+     {"adam_eps", "optimizer.adam_eps", "1e-5"},
+     {"weight_decay", "optimizer.weight_decay", "0.1"},
+     {"max_lr", "optimizer.lr", "1e-4"},
+     {"min_lr", "optimizer.min_lr", ""},
+     {"clip_grad", "optimizer.clip_grad", "1.0"}}};
+
+template <std::size_t N>
+std::string_view named_in(const std::array<Path, N>& table, std::string_view path) {
+  const auto found = std::ranges::find(table, path, &Path::first);
+  return found == table.end() ? std::string_view() : found->second;
+}
+
+bool beside(const std::string& path) {
+  return std::ranges::any_of(kBesideTheJob, [&](std::string_view name) {
+    return path == name || (path.starts_with(name) && path[name.size()] == '.');
+  });
+}
+
+std::string hyphened(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+// A value as the shell reads it: torch.float32 is fp32 there.
+std::string shell_value(const PythonValue& value) {
+  std::string text = value.text() != nullptr ? *value.text() : to_string(value);
+  for (const auto& [torch, megatron] :
+       {Path{"torch.float32", "fp32"}, {"torch.bfloat16", "bf16"}, {"torch.float16", "fp16"}}) {
+    if (text == torch) text = megatron;
+  }
+  std::ranges::replace(text, '\'', ' ');
+  std::ranges::replace(text, '\n', ' ');
+  return fmt::format("'{}'", text);
+}
+
+// [["embedding", "decoder"], ["decoder", "loss"]] as Megatron's "Et|tL".
+std::string layout_text(const PythonList& stages) {
+  std::string text;
+  for (const PythonValue& stage : stages.values) {
+    if (!text.empty()) text += '|';
+    if (stage.list() == nullptr) return "";
+    for (const PythonValue& layer : stage.list()->values) {
+      const std::string name = layer.text() == nullptr ? "" : *layer.text();
+      const std::string_view letter = named_in(
+          std::array<Path, 4>{{{"embedding", "E"}, {"decoder", "t"}, {"mtp", "m"}, {"loss", "L"}}},
+          name);
+      if (letter.empty()) return "";
+      text += letter;
+    }
+  }
+  return "'" + text + "'";
+}
+
+class Recipe {
+ public:
+  Recipe(const PythonValue& root, const JobOptions& options) : root_(root), options_(options) {}
+
+  std::string arguments() {
+    for (const auto& [section, value] : root_.object()->fields) leaf(section, value);
+    if (root_.object()->callee == "_pretrain_common") {
+      for (const auto& [path, value] : kCommon) {
+        const std::string argument = argument_of(std::string(path));
+        if (root_.at(path) == nullptr && !arguments_.contains(argument))
+          add(std::string(path), argument, std::string(value));
+      }
+    }
+    set_precision();
+    set_model();
+    std::string text;
+    for (const auto& [name, value] : arguments_) text += fmt::format(" --{} {}", name, value);
+    return text;
+  }
+
+  // The field that an argument stands for; the argument itself where it is ours.
+  [[nodiscard]] std::string field_of(const std::string& argument) const {
+    const auto found = fields_.find(argument);
+    return found == fields_.end() ? argument : found->second;
+  }
+  std::vector<JobArgument> left_out;  // of no effect
+
+ private:
+  static std::string argument_of(const std::string& path) {
+    const std::string_view renamed = named_in(kRenamed, path);
+    return renamed.empty() ? hyphened(path.substr(path.rfind('.') + 1)) : std::string(renamed);
+  }
+  void add(const std::string& path, const std::string& argument, std::string value) {
+    arguments_[argument] = std::move(value);
+    fields_[argument] = path;
+  }
+
+  // The fields of one of the two sections that the call gives back.
+  void cosine(const std::string& section, const PythonObject& call) {
+    for (std::size_t i = 0; i < kCosine.size(); ++i) {
+      const auto& [given, field, otherwise] = kCosine[i];
+      if (!field.starts_with(section + ".")) continue;
+      const auto named = call.fields.find(std::string(given));
+      const PythonValue* said = named != call.fields.end() ? &named->second
+                                : i < call.places.size()   ? &call.places[i]
+                                                           : nullptr;
+      const std::string path(field);
+      if (said != nullptr && !said->none()) {
+        add(path, argument_of(path), shell_value(*said));
+      } else if (!otherwise.empty()) {
+        add(path, argument_of(path), std::string(otherwise));
+      }
+    }
+    if (section == "scheduler") {
+      add("scheduler.lr_decay_style", "lr-decay-style", "cosine");
+      return;
+    }
+    add("optimizer.use_distributed_optimizer", "use-distributed-optimizer", "");
+    // A tenth of the rate where nothing is said.
+    const auto rate = call.fields.find("max_lr");
+    const auto most = rate == call.fields.end() ? std::optional(1e-4) : rate->second.number();
+    if (!arguments_.contains("min-lr") && most)
+      add("optimizer.min_lr", "min-lr", fmt::to_string(0.1 * *most));
+  }
+
+  void leaf(const std::string& path, const PythonValue& value) {
+    const PythonObject* call = value.object();
+    if (call != nullptr && call->callee == kCosineCall &&
+        (path == "optimizer" || path == "scheduler"))
+      return cosine(path, *call);
+    if (value.object() != nullptr && !beside(path) && path.find('.') == path.npos) {
+      for (const auto& [name, field] : value.object()->fields)
+        leaf(fmt::format("{}.{}", path, name), field);
+      return;
+    }
+    const auto* said = std::get_if<bool>(&value.is);
+    const std::string_view denied = named_in(kDenied, path);
+    const bool off = value.none() || (said != nullptr && !*said) ||
+                     (path.starts_with("model.cuda_graph") && !cuda_graphs());
+    if (!denied.empty() && said != nullptr && !*said) {
+      add(path, std::string(denied), "");
+    } else if (beside(path) || off || !denied.empty()) {
+      left_out.push_back({path, to_string(value).substr(0, 80), Fate::no_effect});
+    } else if (path == "mixed_precision") {
+      left_out.push_back({path, to_string(value).substr(0, 80), Fate::carried});
+    } else {
+      add(path, argument_of(path), argument_value(path, value));
+    }
+  }
+
+  // "none" switches them off, whatever else is said of them.
+  [[nodiscard]] bool cuda_graphs() const {
+    const PythonValue* kind = root_.at("model.cuda_graph_impl");
+    return kind != nullptr && kind->text() != nullptr && *kind->text() != "none";
+  }
+
+  static std::string argument_value(const std::string& path, const PythonValue& value) {
+    if (std::holds_alternative<bool>(value.is)) return "";
+    if (value.list() == nullptr) return shell_value(value);
+    if (path == "model.pipeline_model_parallel_layout") {
+      const std::string layout = layout_text(*value.list());
+      return layout.empty() ? shell_value(value) : layout;
+    }
+    std::vector<std::string> all;
+    for (const PythonValue& part : value.list()->values) all.push_back(shell_value(part));
+    return fmt::format("{}", fmt::join(all, " "));
+  }
+
+  // "bf16_mixed", bf16_mixed() or get_mixed_precision_config("bf16_mixed"): bf16 where nothing is
+  // said.
+  void set_precision() {
+    const PythonValue* value = root_.field("mixed_precision");
+    std::string name = "bf16_mixed";
+    if (value != nullptr && !value->none()) {
+      const PythonObject* object = value->object();
+      name = object == nullptr        ? to_string(*value)
+             : object->places.empty() ? object->callee
+                                      : to_string(object->places.front());
+    }
+    add("mixed_precision", name.find("fp16_") != name.npos ? "fp16" : "bf16", "");
+    if (name.find("fp8") != name.npos || name.find("fp4") != name.npos)
+      add("mixed_precision", "fp8-format", "'hybrid'");
+  }
+
+  // What a provider leaves to its defaults, and what Megatron's arguments say in several words.
+  void set_model() {
+    const PythonValue* model = root_.field("model");
+    const auto given = [&](std::string_view name) {
+      const PythonValue* field = model == nullptr ? nullptr : model->field(name);
+      return field != nullptr && !field->none();
+    };
+    if (given("num_query_groups")) add("model.num_query_groups", "group-query-attention", "");
+    const PythonValue* length = root_.at("dataset.seq_length");
+    if (!given("seq_length") && length != nullptr && length->integer())
+      add("dataset.seq_length", "seq-length", shell_value(*length));
+    if (!given("max_position_embeddings") && arguments_.contains("seq-length"))
+      arguments_["max-position-embeddings"] = arguments_["seq-length"];
+    // Transformer Engine takes a fused kernel unless told otherwise.
+    if (!given("attention_backend") ||
+        shell_value(*model->field("attention_backend")).find("auto") != std::string::npos)
+      add("model.attention_backend", "attention-backend", "'fused'");
+    const PythonValue* activation = root_.at("model.activation_func");
+    if (activation != nullptr && to_string(*activation).find("squared_relu") != std::string::npos)
+      add("model.activation_func", "squared-relu", "");
+    const PythonValue* tokens = root_.at("tokenizer.vocab_size");
+    if (!given("vocab_size") && !options_.vocabulary && tokens != nullptr && !tokens->none()) {
+      const bool null_tokenizer = to_string(*tokens) == "DEFAULT_NULL_TOKENIZER_VOCAB_SIZE";
+      if (null_tokenizer || tokens->integer())
+        add("tokenizer.vocab_size", "vocab-size", null_tokenizer ? "32000" : shell_value(*tokens));
+    }
+    if (options_.model != nullptr) set_given_model();
+  }
+
+  // Sizes of the model that is given in place of the recipe's.
+  void set_given_model() {
+    const auto decoder = as_decoder(*options_.model);
+    if (!decoder) return;
+    const auto size = [&](const char* argument, std::int64_t value) {
+      add("model", argument, fmt::to_string(value));
+    };
+    size("num-layers", decoder->blocks);
+    size("hidden-size", decoder->block.hidden);
+    size("ffn-hidden-size", decoder->block.ffn);
+    size("num-attention-heads", decoder->block.heads);
+    size("vocab-size", decoder->embedding.vocabulary);
+    if (decoder->block.experts > 1) {
+      size("num-experts", decoder->block.experts);
+      size("moe-router-topk", decoder->block.experts_per_token);
+    }
+    for (const char* of_model : {"num-query-groups", "group-query-attention"})
+      arguments_.erase(of_model);
+  }
+
+  const PythonValue& root_;
+  const JobOptions& options_;
+  std::map<std::string, std::string> arguments_, fields_;
+};
+
+std::string recipe_name(const PythonFile& python, const std::string& name) {
+  if (!name.empty()) return name;
+  const auto all = python_functions(python, {"ConfigContainer"});
+  if (all.size() == 1) return all.front();
+  throw InputError(python.name, "config",
+                   all.empty()
+                       ? "has no function that returns a ConfigContainer"
+                       : fmt::format("has {}, say which: {}", all.size(), fmt::join(all, ", ")));
+}
+
+}  // namespace
+
+Job read_bridge_job(const std::string& text, const std::string& file, const JobOptions& options) {
+  const PythonFile python = read_python(text, file);
+  const std::string function = recipe_name(python, options.config);
+  const PythonResult result = call_python(python, function);
+  if (result.value.object() == nullptr || result.value.object()->fields.empty())
+    throw InputError(file, function, "returns no ConfigContainer that is known without running it");
+  const PythonValue* model = result.value.field("model");
+  if (options.model == nullptr && (model == nullptr || model->field("num_layers") == nullptr)) {
+    throw InputError(file, "model",
+                     fmt::format("{}: its sizes are not in this file: give its config.json",
+                                 model == nullptr             ? "None"
+                                 : model->object() == nullptr ? to_string(*model).substr(0, 60)
+                                                              : model->object()->callee));
+  }
+  // Another provider has other defaults: biases, norms, gates and what else makes its family.
+  const PythonObject* provider = model == nullptr ? nullptr : model->object();
+  if (options.model == nullptr && provider != nullptr && provider->callee != "GPTModelProvider") {
+    throw InputError(file, "model",
+                     fmt::format("{}: its defaults are not in this file: give its config.json",
+                                 provider->callee.substr(0, 60)));
+  }
+  Recipe recipe(result.value, options);
+  Job job = read_megatron_job(recipe.arguments(), file, options);
+  job.lines.clear();
+  if (options.model != nullptr) job.model = *options.model;
+  for (Remark& remark : job.remarks) remark.name = recipe.field_of(remark.name);
+  for (JobArgument& argument : job.arguments) argument.name = recipe.field_of(argument.name);
+  job.arguments.insert(job.arguments.end(), recipe.left_out.begin(), recipe.left_out.end());
+  // A field may be several arguments, or of no effect as it stands and said by another one.
+  std::ranges::stable_sort(job.arguments, {}, &JobArgument::name);
+  const auto same = [](const JobArgument& a, const JobArgument& b) { return a.name == b.name; };
+  job.arguments.erase(std::unique(job.arguments.begin(), job.arguments.end(), same),
+                      job.arguments.end());
+  const std::string& callee = result.value.object()->callee;
+  if (callee != "ConfigContainer" && callee != "_pretrain_common")
+    job.remarks.push_back({function, fmt::format("begins with {}() of another file: what that sets "
+                                                 "is not carried",
+                                                 callee)});
+  for (const std::string& line : result.not_followed) job.remarks.push_back({function, line});
+  return job;
+}
+
+}  // namespace weir

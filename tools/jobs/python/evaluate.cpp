@@ -1,0 +1,377 @@
+// Evaluates what can be known of a Python function before it runs.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/python/evaluate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "plan/words/error.hpp"
+#include "tools/jobs/python/operators.hpp"
+
+namespace weir {
+namespace {
+
+using Expression = PythonExpression;
+using Statement = PythonStatement;
+using Names = std::map<std::string, PythonValue>;
+
+constexpr int kDeepestCall = 32;
+constexpr int kMostSteps = 200'000;
+
+class PythonEvaluator {
+ public:
+  explicit PythonEvaluator(const PythonFile& file) : file_(file) {
+    for (const Statement& statement : file.statements) {
+      if (statement.kind == Statement::Kind::define) functions_[statement.word] = &statement;
+    }
+    execute(file.statements, globals_, nullptr);
+    not_followed_.clear();  // of what stands beside the function
+  }
+
+  PythonResult call(const std::string& function) {
+    const auto found = functions_.find(function);
+    if (found == functions_.end())
+      throw InputError(file_.name, function, "is no function of this file");
+    return {call_own(*found->second, {}, {}), not_followed_};
+  }
+
+ private:
+  void step() {
+    if (++steps_ > kMostSteps) throw InputError(file_.name, "", "is too long to be followed");
+  }
+  void note(int line, const std::string& what) {
+    not_followed_.push_back(fmt::format("line {}: {}", line, what));
+  }
+
+  PythonValue call_own(const Statement& function, const std::vector<PythonValue>& places,
+                       const Names& keywords) {
+    if (++depth_ > kDeepestCall)
+      throw InputError(file_.name, function.word, "calls itself, or too deep to be followed");
+    Names locals;
+    for (std::size_t p = 0; p < function.parameters.size(); ++p) {
+      const Statement::Parameter& parameter = function.parameters[p];
+      const auto given = keywords.find(parameter.name);
+      if (p < places.size()) {
+        locals[parameter.name] = places[p];
+      } else if (given != keywords.end()) {
+        locals[parameter.name] = given->second;
+      } else {
+        locals[parameter.name] = parameter.has_default ? evaluate(parameter.value, locals)
+                                                       : PythonValue{PythonUnknown{parameter.name}};
+      }
+    }
+    PythonValue returned;
+    execute(function.body, locals, &returned);
+    --depth_;
+    return returned;
+  }
+
+  // Whether a return ended it.
+  bool execute(const std::vector<Statement>& body, Names& names, PythonValue* returned) {
+    return std::ranges::any_of(
+        body, [&](const Statement& statement) { return execute(statement, names, returned); });
+  }
+
+  bool execute(const Statement& s, Names& names, PythonValue* returned) {
+    step();
+    switch (s.kind) {
+      case Statement::Kind::assign: {
+        const PythonValue value = evaluate(s.value, names);
+        for (const Expression& target : s.targets) assign(target, value, names);
+        return false;
+      }
+      case Statement::Kind::change: {
+        const PythonValue before = evaluate(s.targets.front(), names);
+        assign(s.targets.front(),
+               python_binary(s.word.substr(0, s.word.size() - 1), before, evaluate(s.value, names)),
+               names);
+        return false;
+      }
+      case Statement::Kind::evaluate:
+        follow_call(s, names);
+        return false;
+      case Statement::Kind::give_back:
+        if (returned != nullptr && !s.value.source.empty()) *returned = evaluate(s.value, names);
+        return true;
+      case Statement::Kind::branch:
+        return branch(s, names, returned);
+      case Statement::Kind::repeat:
+        return repeat(s, names);
+      case Statement::Kind::block:
+        return execute(s.body, names, returned);
+      case Statement::Kind::define:
+      case Statement::Kind::import:
+      case Statement::Kind::other:
+        return false;
+    }
+    return false;
+  }
+
+  bool branch(const Statement& s, Names& names, PythonValue* returned) {
+    const auto taken = evaluate(s.value, names).truth();
+    if (taken) return execute(*taken ? s.body : s.otherwise, names, returned);
+    const std::size_t before = forgotten_;
+    forget(s.body, names, s.line);
+    forget(s.otherwise, names, s.line);
+    if (forgotten_ != before) note(s.line, fmt::format("if {}: not known here", s.value.source));
+    return false;
+  }
+
+  bool repeat(const Statement& s, Names& names) {
+    const std::size_t before = forgotten_;
+    forget(s.body, names, s.line);
+    if (forgotten_ != before) note(s.line, "a loop, or what catches an error: not followed");
+    return false;
+  }
+
+  // What a body that may or may not run assigns is not known afterwards.
+  void forget(const std::vector<Statement>& body, Names& names, int line) {
+    for (const Statement& s : body) {
+      for (const Expression& target : s.targets) {
+        assign(target, {PythonUnknown{s.value.source}}, names);
+        ++forgotten_;
+      }
+      if (s.kind == Statement::Kind::give_back || s.kind == Statement::Kind::evaluate) ++forgotten_;
+      forget(s.body, names, line);
+      forget(s.otherwise, names, line);
+    }
+  }
+
+  // A call as a statement: of the file's own function, or of one that may change what it is given.
+  void follow_call(const Statement& s, Names& names) {
+    static_cast<void>(evaluate(s.value, names));
+    if (s.value.kind != Expression::Kind::call) return;
+    const Expression& callee = s.value.parts.front();
+    if (callee.kind == Expression::Kind::name && functions_.contains(callee.word)) return;
+    bool changes = callee.kind == Expression::Kind::attribute &&
+                   evaluate(callee.parts.front(), names).object() != nullptr;
+    for (std::size_t p = 1; p < s.value.parts.size(); ++p)
+      changes = changes || evaluate(s.value.parts[p], names).object() != nullptr;
+    if (changes) note(s.line, fmt::format("{}: not followed", s.value.source));
+  }
+
+  void assign(const Expression& target, const PythonValue& value, Names& names) {
+    if (target.kind == Expression::Kind::name) {
+      names[target.word] = value;
+    } else if (target.kind == Expression::Kind::attribute) {
+      if (auto object = object_at(target.parts.front(), names)) object->fields[target.word] = value;
+    } else if (target.kind == Expression::Kind::subscript) {
+      const PythonValue key = evaluate(target.parts[1], names);
+      PythonValue* place = place_of(target.parts[0], names);
+      auto* dict = place == nullptr ? nullptr : std::get_if<PythonDict>(&place->is);
+      if (dict != nullptr && key.text() != nullptr) dict->values[*key.text()] = value;
+    } else if (target.kind == Expression::Kind::tuple) {
+      const PythonList* values = value.list();
+      const PythonObject* made = value.object();
+      for (std::size_t i = 0; i < target.parts.size(); ++i) {
+        if (made != nullptr) {
+          // What a function of another file gives back in several parts: each is the call.
+          assign(target.parts[i], {std::make_shared<PythonObject>(*made)}, names);
+          continue;
+        }
+        const bool known = values != nullptr && values->values.size() == target.parts.size();
+        assign(target.parts[i],
+               known ? values->values[i] : PythonValue{PythonUnknown{target.source}}, names);
+      }
+    }
+  }
+
+  // Where a name or an attribute keeps its value; nullptr for what is neither.
+  PythonValue* place_of(const Expression& target, Names& names) {
+    if (target.kind == Expression::Kind::name) {
+      const auto found = names.find(target.word);
+      return found == names.end() ? nullptr : &found->second;
+    }
+    if (target.kind != Expression::Kind::attribute) return nullptr;
+    const auto object = object_at(target.parts.front(), names);
+    return object == nullptr ? nullptr : &object->fields[target.word];
+  }
+
+  // The object that an expression means; what was not known so far begins as one without fields.
+  std::shared_ptr<PythonObject> object_at(const Expression& target, Names& names) {
+    PythonValue* place = place_of(target, names);
+    if (place == nullptr) return nullptr;
+    if (const auto* shared = std::get_if<std::shared_ptr<PythonObject>>(&place->is)) return *shared;
+    auto made = std::make_shared<PythonObject>();
+    if (place->unknown() != nullptr) made->callee = place->unknown()->source;
+    place->is = made;
+    return made;
+  }
+
+  PythonValue evaluate(const Expression& e, Names& names) {
+    step();
+    switch (e.kind) {
+      case Expression::Kind::none:
+        return {};
+      case Expression::Kind::truth:
+        return {e.word == "True"};
+      case Expression::Kind::number:
+        return python_number_value(e.word);
+      case Expression::Kind::text:
+        return {e.word};
+      case Expression::Kind::name:
+        return named(e, names);
+      case Expression::Kind::attribute:
+        return attribute(e, names);
+      case Expression::Kind::call:
+        return call(e, names);
+      case Expression::Kind::subscript:
+        return element(e, names);
+      case Expression::Kind::list:
+      case Expression::Kind::tuple: {
+        PythonList list;
+        for (const Expression& part : e.parts) list.values.push_back(evaluate(part, names));
+        return {std::move(list)};
+      }
+      case Expression::Kind::dict:
+        return dictionary(e, names);
+      case Expression::Kind::unary:
+        return python_unary(e.word, evaluate(e.parts[0], names), e.source);
+      case Expression::Kind::binary:
+        return binary(e, names);
+      case Expression::Kind::conditional: {
+        const auto taken = evaluate(e.parts[1], names).truth();
+        return taken ? evaluate(e.parts[*taken ? 0 : 2], names)
+                     : PythonValue{PythonUnknown{e.source}};
+      }
+      case Expression::Kind::other:
+        break;
+    }
+    return {PythonUnknown{e.source}};
+  }
+
+  PythonValue named(const Expression& e, const Names& names) {
+    if (const auto local = names.find(e.word); local != names.end()) return local->second;
+    if (const auto global = globals_.find(e.word); global != globals_.end()) return global->second;
+    return {PythonUnknown{e.word}};
+  }
+
+  PythonValue attribute(const Expression& e, Names& names) {
+    const PythonValue base = evaluate(e.parts.front(), names);
+    if (const PythonValue* field = base.object() != nullptr ? base.field(e.word) : nullptr)
+      return *field;
+    // A default of a class that another file has, or a name of a module.
+    return {PythonUnknown{e.source}};
+  }
+
+  PythonValue element(const Expression& e, Names& names) {
+    const PythonValue base = evaluate(e.parts[0], names), key = evaluate(e.parts[1], names);
+    if (base.dict() != nullptr && key.text() != nullptr) {
+      if (const PythonValue* value = base.field(*key.text())) return *value;
+    }
+    if (base.list() != nullptr && key.integer()) {
+      const auto& values = base.list()->values;
+      const auto size = static_cast<std::int64_t>(values.size());
+      const std::int64_t i = *key.integer() < 0 ? *key.integer() + size : *key.integer();
+      if (i >= 0 && i < size) return values[static_cast<std::size_t>(i)];
+    }
+    return {PythonUnknown{e.source}};
+  }
+
+  PythonValue dictionary(const Expression& e, Names& names) {
+    PythonDict dict;
+    for (std::size_t i = 0; i + 1 < e.parts.size(); i += 2) {
+      const Expression& key = e.parts[i];
+      const PythonValue value = evaluate(e.parts[i + 1], names);
+      if (key.kind == Expression::Kind::other && key.source.empty()) {  // ** of another
+        if (value.dict() == nullptr) return {PythonUnknown{e.source}};
+        for (const auto& [name, held] : value.dict()->values) dict.values[name] = held;
+        continue;
+      }
+      const PythonValue name = evaluate(key, names);
+      dict.values[name.text() != nullptr ? *name.text() : to_string(name)] = value;
+    }
+    return {std::move(dict)};
+  }
+
+  // `and` and `or` evaluate their right side where the left one leaves it open.
+  PythonValue binary(const Expression& e, Names& names) {
+    PythonValue left = evaluate(e.parts[0], names);
+    if (e.word == "and" || e.word == "or") {
+      const auto truth = left.truth();
+      if (!truth) return {PythonUnknown{e.source}};
+      return *truth == (e.word == "or") ? left : evaluate(e.parts[1], names);
+    }
+    PythonValue made = python_binary(e.word, left, evaluate(e.parts[1], names));
+    if (made.unknown() != nullptr) made = {PythonUnknown{e.source}};
+    return made;
+  }
+
+  PythonValue call(const Expression& e, Names& names) {
+    std::vector<PythonValue> places;
+    Names keywords;
+    for (std::size_t p = 1; p < e.parts.size(); ++p) {
+      const std::string& keyword = e.words[p - 1];
+      PythonValue value = evaluate(e.parts[p], names);
+      if (keyword == "**" && value.dict() != nullptr) {
+        for (const auto& [name, held] : value.dict()->values) keywords[name] = held;
+      } else if (keyword.empty() || keyword[0] == '*') {
+        places.push_back(std::move(value));
+      } else {
+        keywords[keyword] = std::move(value);
+      }
+    }
+    const Expression& callee = e.parts.front();
+    if (callee.kind == Expression::Kind::name) {
+      if (const auto own = functions_.find(callee.word); own != functions_.end())
+        return call_own(*own->second, places, keywords);
+    }
+    if (auto known = python_builtin(callee.source, places, keywords)) return *std::move(known);
+    return {std::make_shared<PythonObject>(
+        PythonObject{callee.source, std::move(places), std::move(keywords)})};
+  }
+
+  const PythonFile& file_;
+  std::map<std::string, const Statement*> functions_;
+  Names globals_;
+  std::vector<std::string> not_followed_;
+  std::size_t forgotten_ = 0;
+  int depth_ = 0, steps_ = 0;
+};
+
+}  // namespace
+
+bool is_python(std::string_view text) {
+  return std::ranges::any_of(
+      std::array<std::string_view, 3>{"def ", "from ", "import "}, [text](std::string_view word) {
+        return text.starts_with(word) || text.find(fmt::format("\n{}", word)) != text.npos;
+      });
+}
+
+PythonFile read_python(const std::string& source, const std::string& file) {
+  return {file, parse_python(source, file)};
+}
+
+std::vector<std::string> python_functions(const PythonFile& file,
+                                          const std::vector<std::string>& returns) {
+  std::vector<std::string> names;
+  for (const Statement& s : file.statements) {
+    if (s.kind != Statement::Kind::define || s.word[0] == '_') continue;
+    const bool needs = std::ranges::any_of(
+        s.parameters, [](const Statement::Parameter& p) { return !p.has_default; });
+    const std::string_view said = s.value.source;
+    const bool fits = said.empty() || std::ranges::any_of(returns, [&](const std::string& word) {
+                        return said.ends_with(word);
+                      });
+    if (!needs && fits) names.push_back(s.word);
+  }
+  return names;
+}
+
+std::string python_import_of(const PythonFile& file, const std::string& name) {
+  for (const Statement& s : file.statements) {
+    if (s.kind == Statement::Kind::import && std::ranges::find(s.words, name) != s.words.end())
+      return s.word;
+  }
+  return "";
+}
+
+PythonResult call_python(const PythonFile& file, const std::string& function) {
+  return PythonEvaluator(file).call(function);
+}
+
+}  // namespace weir

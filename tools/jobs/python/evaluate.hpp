@@ -1,0 +1,44 @@
+// A function of a Python file of settings, followed without running it: literals, arithmetic,
+// assignments to attributes, branches whose condition is known, and calls of the file's own
+// functions.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/jobs/python/syntax.hpp"
+#include "tools/jobs/python/value.hpp"
+
+namespace weir {
+
+// Whether a job's file is Python: TOML, YAML and JSON have no line
+// that begins as an import or a function does.
+[[nodiscard]] bool is_python(std::string_view text);
+
+struct PythonFile {
+  std::string name;
+  std::vector<PythonStatement> statements;
+};
+[[nodiscard]] PythonFile read_python(const std::string& source, const std::string& file);
+
+// Functions that can be called without arguments, do not begin with '_', and say that they return
+// what ends with one of these words, or do not say what; in the file's order.
+[[nodiscard]] std::vector<std::string> python_functions(const PythonFile& file,
+                                                        const std::vector<std::string>& returns);
+
+// Where a name was imported from: "torchtitan.models.llama3"; empty where it was not.
+[[nodiscard]] std::string python_import_of(const PythonFile& file, const std::string& name);
+
+struct PythonResult {
+  PythonValue value;
+  // Lines whose effect is not known: an `if` that hangs on something else, a call of another
+  // file's function with an object that it may change.
+  std::vector<std::string> not_followed;
+};
+// What the function returns when called without arguments. Throws InputError where the file has no
+// such function, or calls itself without end.
+[[nodiscard]] PythonResult call_python(const PythonFile& file, const std::string& function);
+
+}  // namespace weir

@@ -1,0 +1,172 @@
+// Python's arithmetic and comparisons.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/python/operators.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+namespace weir {
+namespace {
+
+using Whole = std::int64_t;
+
+// Floor division and its remainder, as Python's, whose remainder has the divisor's sign.
+std::optional<Whole> whole_arithmetic(const std::string& sign, Whole a, Whole b) {
+  Whole made = 0;
+  if (sign == "+") return __builtin_add_overflow(a, b, &made) ? std::nullopt : std::optional(made);
+  if (sign == "-") return __builtin_sub_overflow(a, b, &made) ? std::nullopt : std::optional(made);
+  if (sign == "*") return __builtin_mul_overflow(a, b, &made) ? std::nullopt : std::optional(made);
+  if (sign == "//" || sign == "%") {
+    if (b == 0) return std::nullopt;
+    if (b == -1) return sign == "%" ? std::optional<Whole>(0) : whole_arithmetic("-", 0, a);
+    const Whole rest = a % b, over = rest != 0 && (rest < 0) != (b < 0) ? 1 : 0;
+    return sign == "//" ? a / b - over : rest + over * b;
+  }
+  if (sign == "**" && b >= 0 && b < 64) {
+    made = 1;
+    for (Whole i = 0; i < b; ++i) {
+      if (__builtin_mul_overflow(made, a, &made)) return std::nullopt;
+    }
+    return made;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> real_arithmetic(const std::string& sign, double a, double b) {
+  if (sign == "+") return a + b;
+  if (sign == "-") return a - b;
+  if (sign == "*") return a * b;
+  if (sign == "/" && b != 0) return a / b;
+  if (sign == "//" && b != 0) return std::floor(a / b);
+  if (sign == "**") return std::pow(a, b);
+  return std::nullopt;
+}
+
+// Same kind and same value; nullopt where either has something unknown in it.
+std::optional<bool> same(const PythonValue& a, const PythonValue& b) {
+  if (a.unknown() != nullptr || b.unknown() != nullptr) return std::nullopt;
+  if (a.number() && b.number()) return *a.number() == *b.number();
+  if (a.text() != nullptr && b.text() != nullptr) return *a.text() == *b.text();
+  if (a.none() || b.none()) return a.none() && b.none();
+  const auto* x = std::get_if<bool>(&a.is);
+  const auto* y = std::get_if<bool>(&b.is);
+  if (x != nullptr && y != nullptr) return *x == *y;
+  return a.is.index() == b.is.index() ? std::nullopt : std::optional(false);
+}
+
+std::optional<bool> holds(const PythonValue& all, const PythonValue& one) {
+  if (all.dict() != nullptr && one.text() != nullptr) return all.field(*one.text()) != nullptr;
+  if (all.text() != nullptr && one.text() != nullptr)
+    return all.text()->find(*one.text()) != std::string::npos;
+  if (all.list() == nullptr) return std::nullopt;
+  bool known = true;
+  for (const PythonValue& value : all.list()->values) {
+    const auto equal = same(value, one);
+    if (equal && *equal) return true;
+    known = known && equal.has_value();
+  }
+  return known ? std::optional(false) : std::nullopt;
+}
+
+std::optional<bool> compared(const std::string& sign, const PythonValue& a, const PythonValue& b) {
+  const bool denies = sign == "!=" || sign == "is not" || sign == "not in";
+  std::optional<bool> truth;
+  if (sign == "==" || sign == "!=" || sign == "is" || sign == "is not") truth = same(a, b);
+  if (sign == "in" || sign == "not in") truth = holds(b, a);
+  if (truth) return *truth != denies;
+  if (!a.number() || !b.number()) return std::nullopt;
+  const double x = *a.number(), y = *b.number();
+  if (sign == "<") return x < y;
+  if (sign == ">") return x > y;
+  if (sign == "<=") return x <= y;
+  if (sign == ">=") return x >= y;
+  return std::nullopt;
+}
+
+PythonValue not_known() { return {PythonUnknown{}}; }
+
+// dataclasses.replace(object, field=...) is another object with the same other fields.
+std::optional<PythonValue> replaced(const PythonValue& original,
+                                    const std::map<std::string, PythonValue>& keywords) {
+  if (original.object() == nullptr) return std::nullopt;
+  auto made = std::make_shared<PythonObject>(*original.object());
+  for (const auto& [name, value] : keywords) made->fields[name] = value;
+  return PythonValue{std::move(made)};
+}
+
+PythonValue deep_copy(const PythonValue& value, int depth = 0) {
+  if (value.object() == nullptr || depth > 32) return value;
+  auto made = std::make_shared<PythonObject>(*value.object());
+  for (auto& [name, field] : made->fields) field = deep_copy(field, depth + 1);
+  return {std::move(made)};
+}
+
+}  // namespace
+
+PythonValue python_number_value(const std::string& digits) {
+  const char* const end = digits.data() + digits.size();
+  Whole whole = 0;
+  const bool hexadecimal = digits.starts_with("0x") || digits.starts_with("0X");
+  const auto read =
+      std::from_chars(digits.data() + (hexadecimal ? 2 : 0), end, whole, hexadecimal ? 16 : 10);
+  if (read.ec == std::errc() && read.ptr == end) return {whole};
+  double real = 0;
+  const auto floating = std::from_chars(digits.data(), end, real);
+  if (floating.ec == std::errc() && floating.ptr == end) return {real};
+  return {PythonUnknown{digits}};
+}
+
+PythonValue python_unary(const std::string& sign, const PythonValue& value,
+                         const std::string& source) {
+  if (sign == "not" && value.truth()) return {!*value.truth()};
+  if (sign == "+" && value.number()) return value;
+  if (sign == "-") {
+    PythonValue made = python_binary("-", {Whole{0}}, value);
+    if (const auto* real = std::get_if<double>(&value.is)) made = {-*real};
+    if (made.unknown() == nullptr) return made;
+  }
+  return {PythonUnknown{source}};
+}
+
+PythonValue python_binary(const std::string& sign, const PythonValue& left,
+                          const PythonValue& right) {
+  if (const auto truth = compared(sign, left, right)) return {*truth};
+  if (left.integer() && right.integer() && sign != "/") {
+    const auto made = whole_arithmetic(sign, *left.integer(), *right.integer());
+    return made ? PythonValue{*made} : not_known();
+  }
+  if (left.number() && right.number()) {
+    const auto made = real_arithmetic(sign, *left.number(), *right.number());
+    return made ? PythonValue{*made} : not_known();
+  }
+  if (sign == "+" && left.text() != nullptr && right.text() != nullptr)
+    return {*left.text() + *right.text()};
+  if (sign == "+" && left.list() != nullptr && right.list() != nullptr) {
+    PythonList both = *left.list();
+    both.values.insert(both.values.end(), right.list()->values.begin(), right.list()->values.end());
+    return {std::move(both)};
+  }
+  return not_known();
+}
+
+std::optional<PythonValue> python_builtin(const std::string& callee,
+                                          const std::vector<PythonValue>& places,
+                                          const std::map<std::string, PythonValue>& keywords) {
+  const bool one = places.size() == 1 && keywords.empty();
+  if (callee == "dict" && places.empty()) return PythonValue{PythonDict{keywords}};
+  if ((callee == "replace" || callee == "dataclasses.replace") && places.size() == 1)
+    return replaced(places[0], keywords);
+  if ((callee == "deepcopy" || callee == "copy.deepcopy") && one) return deep_copy(places[0]);
+  if (callee == "cast" && places.size() == 2) return places[1];
+  if (callee == "int" && one && places[0].number() && std::abs(*places[0].number()) < 1e15)
+    return PythonValue{static_cast<Whole>(*places[0].number())};
+  if (callee == "float" && one && places[0].number()) return PythonValue{*places[0].number()};
+  if (callee == "len" && one && places[0].list() != nullptr)
+    return PythonValue{static_cast<Whole>(places[0].list()->values.size())};
+  if ((callee == "list" || callee == "tuple") && one && places[0].list() != nullptr)
+    return places[0];
+  return std::nullopt;
+}
+
+}  // namespace weir

@@ -1,0 +1,26 @@
+// Python's operators and the few functions of its library that settings are written with, on values
+// that are known; what is not known stays so.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/jobs/python/value.hpp"
+
+namespace weir {
+
+[[nodiscard]] PythonValue python_number_value(const std::string& digits);
+[[nodiscard]] PythonValue python_unary(const std::string& sign, const PythonValue& value,
+                                       const std::string& source);
+// Unknown where either side is, or where Python would raise an error.
+[[nodiscard]] PythonValue python_binary(const std::string& sign, const PythonValue& left,
+                                        const PythonValue& right);
+// nullopt for a function that is not known here.
+[[nodiscard]] std::optional<PythonValue> python_builtin(
+    const std::string& callee, const std::vector<PythonValue>& places,
+    const std::map<std::string, PythonValue>& keywords);
+
+}  // namespace weir

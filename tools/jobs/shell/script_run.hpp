@@ -1,0 +1,126 @@
+// A script that is being followed, and what its parts share.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tools/jobs/shell/blocks.hpp"
+#include "tools/jobs/shell/followed.hpp"
+#include "tools/jobs/shell/tokens.hpp"
+#include "tools/jobs/shell/variables.hpp"
+
+namespace weir {
+
+inline constexpr int kDeepestRun = 24;  // functions, commands in quotes and files
+
+using ShellStatus = std::optional<bool>;  // of a command, where it is known
+
+class ScriptRun;
+
+// A function's body, in the text that defines it.
+struct ShellFunction {
+  ScriptRun* in = nullptr;
+  ShellRange body;
+};
+
+// What all parts of a script share, those in quotes and in other files too.
+struct ScriptState {
+  ShellVariables& variables;
+  const ShellFiles& files;
+  const std::string& file;
+  ShellScript& out;
+  int steps = 0;
+  int depth = 0;
+  std::deque<std::vector<std::string>> parameters = {};  // that "set --" and shift gave
+  std::map<std::string, ShellFunction, std::less<>> functions = {};
+  std::deque<std::string> names = {};                   // of other files
+  std::vector<std::string> following = {};              // scripts that are being followed
+  std::vector<std::unique_ptr<ScriptRun>> others = {};  // whose functions are still called
+  bool ended = false, returned = false;                 // by exit, by return
+  std::int64_t left = 0;                                // loops that break or continue still leaves
+  bool again = false;                                   // the last of them goes on
+};
+
+class ScriptRun : private ShellBlocks {
+ public:
+  ScriptRun(std::string_view text, const std::string& file, ScriptState& state,
+            std::vector<std::string> launcher = {})
+      : ShellBlocks(text, file), s_(state), file_(file), launcher_(std::move(launcher)) {}
+
+  void follow() { run({0, size()}); }
+  void whole();
+  // As call() does it, of a function of this text.
+  ShellStatus body(ShellRange range) { return run(range); }
+
+ private:
+  // Whether what is done there ends the script, functions called among it.
+  bool ends_script(ShellRange range, bool calls = true) const;
+  void remark(std::size_t i, std::string text) const;
+  bool leaves() const { return s_.ended || s_.returned || s_.left > 0; }
+
+  // ---- commands one after the other -------------------------------------------------------------
+
+  ShellStatus run(ShellRange range);
+  std::size_t command(std::size_t i, std::size_t end, ShellStatus& status);
+
+  // ---- functions --------------------------------------------------------------------------------
+
+  std::size_t function(std::size_t i, std::size_t end);
+  ShellStatus call(const ShellFunction& function, const std::vector<std::string>& parameters);
+
+  // ---- branches ---------------------------------------------------------------------------------
+
+  std::size_t choice(std::size_t i, std::size_t close, ShellStatus& status);
+  std::size_t cases(std::size_t i, std::size_t close);
+
+  // ---- loops ------------------------------------------------------------------------------------
+
+  static constexpr std::size_t kMostRounds = 256;
+
+  std::size_t each(std::size_t i, std::size_t close);
+  // for ((begin; condition; step))
+  void counted(std::size_t i, ShellRange body);
+  std::size_t repeat(std::size_t i, std::size_t close);
+  // One round of a loop: whether another may follow.
+  bool goes_on(ShellRange body);
+
+  // ---- one command ------------------------------------------------------------------------------
+
+  // NAME=..., NAME+=...
+  bool assign(const ShellToken& token);
+  std::size_t simple(std::size_t i, std::size_t end, ShellStatus& status);
+  // What a command makes of a here-document: a shell follows it, read puts it into a variable.
+  bool takes(const std::vector<std::string>& words, const ShellToken& here);
+  // Filled in; quotes are characters like others there.
+  std::string unquoted_here(std::string_view here);
+  ShellStatus started(std::size_t i, std::vector<std::string> words);
+  void sourced(std::size_t i, const std::vector<std::string>& words);
+  // Follows the script that a command starts, by itself, a shell or a scheduler; false: it starts
+  // none that is known here.
+  bool starts_script(const std::vector<std::string>& words);
+  // The other file's text with parameters of its own, or the outer ones where there are none.
+  void other(ShellFile file, std::vector<std::string> parameters,
+             std::vector<std::string> launcher);
+  // What echo and printf put out in a function of the script; nullopt where more happens there, or
+  // a part of it is not known.
+  std::optional<ShellText> printed(std::string_view command);
+  // A script in a word. One that is none is taken as words.
+  ShellStatus inner(const std::string& text, std::vector<std::string> launcher,
+                    const std::vector<std::string>& words);
+
+  ScriptState& s_;
+  const std::string& file_;
+  std::vector<std::string> launcher_;  // words that start what is read here, before each command
+  bool tested_ = false;                // the last command was a condition
+};
+
+}  // namespace weir

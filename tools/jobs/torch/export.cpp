@@ -1,0 +1,306 @@
+// The plan for torch.distributed.pipelining: the order as PyTorch's CSV and a script that runs it
+// on layers of transformers (torch_layers.py) or on the user's.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/job/export.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "plan/schedule/schedule_csv.hpp"
+#include "plan/words/error.hpp"
+#include "tools/jobs/job/script.hpp"
+#include "tools/jobs/torch/torch_layers.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::string_view kTorchScript = R"py(#!/usr/bin/env python3
+"""Runs a plan by torch.distributed.pipelining. Written by weir export@WHOSE@.
+
+    @LAUNCH@
+
+Layers of the plan's model, in its order:
+@LAYERS@
+"""
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+from torch.utils.checkpoint import checkpoint
+
+MICROBATCHES = @M@
+MICRO_BATCH_SIZE = @B@
+SEQ_LENGTH = @TOKENS@
+BOUNDS = @BOUNDS@  # first layer of each stage, then one past the last
+RANK_OF_STAGE = @RANKS@
+RECOMPUTE = @RECOMPUTE@  # the stage at once ("stage"), or these layers one at a time
+DTYPE = torch.@DTYPE@
+SEED = @SEED@
+STAGES = len(RANK_OF_STAGE)
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+@MODEL@
+
+def loss(output, target):
+    """The loss of one micro-batch, a mean."""
+    return torch.nn.functional.cross_entropy(output.flatten(0, -2).float(), target.flatten())
+
+
+def optimizer(parameters):
+    """Matrices decay; biases and norms do not."""
+    groups = [{"params": [p for p in parameters if p.dim() > 1]},
+              {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
+    return @OPTIMIZER@
+
+
+class StageModule(torch.nn.Module):
+    def __init__(self, modules, first):
+        super().__init__()
+        self.body = torch.nn.Sequential(*modules)
+        self.first = first  # layer of the model
+
+    def forward(self, x):
+        if not self.training:
+            return self.body(x)
+        if RECOMPUTE == "stage":
+            return checkpoint(self.body, x, use_reentrant=False)
+        for layer, module in enumerate(self.body, self.first):
+            x = checkpoint(module, x, use_reentrant=False) if layer in RECOMPUTE else module(x)
+        return x
+
+
+class Trainer:
+    """One rank of the pipeline; its ranks are those of the group (None: all)."""
+
+    def __init__(self, device, group=None):
+        self.group, rank = group, dist.get_rank(group)
+        self.mine = [s for s in range(STAGES) if RANK_OF_STAGE[s] == rank]
+        self.stages = []
+        for s in self.mine:
+            modules = layers(BOUNDS[s], BOUNDS[s + 1])
+            count = BOUNDS[s + 1] - BOUNDS[s]
+            assert len(modules) == count, f"stage {s}: {len(modules)} modules, not {count}"
+            body = StageModule(modules, BOUNDS[s]).to(device, DTYPE)
+            self.stages.append(PipelineStage(body, s, STAGES, device, group=group))
+        self.tie()
+        self.schedule = _PipelineScheduleRuntime(self.stages, n_microbatches=MICROBATCHES,
+                                                 loss_fn=loss)
+        placement = dict(enumerate(RANK_OF_STAGE))
+        self.schedule.stage_index_to_group_rank = placement
+        for stage in self.stages:
+            stage.stage_index_to_group_rank = placement
+        self.schedule._load_csv(os.path.join(HERE, "schedule.csv"), format="compute_only")
+        parameters = dict.fromkeys(p for stage in self.stages for p in stage.submod.parameters())
+        self.optimizer = optimizer(list(parameters))
+
+    def layer(self, index):
+        """Layer `index` of the model where this rank has it, else None."""
+        for s, stage in zip(self.mine, self.stages):
+            if BOUNDS[s] <= index < BOUNDS[s + 1]:
+                return stage.submod.body[index - BOUNDS[s]]
+        return None
+
+    def tie(self):
+        """The head's weight is the embedding's: one where a rank has both, else two that stay
+        equal, since their gradients are summed."""
+        self.twins, self.twin = None, None
+        if not TIED:
+            return
+        first, last = self.layer(0), self.layer(BOUNDS[-1] - 1)
+        if first is not None and last is not None:
+            last.weight = first.tokens.weight
+        elif RANK_OF_STAGE[0] != RANK_OF_STAGE[-1]:
+            ranks = dist.get_process_group_ranks(self.group or dist.group.WORLD)
+            self.twins = dist.new_group([ranks[r] for r in (RANK_OF_STAGE[0], RANK_OF_STAGE[-1])],
+                                        use_local_synchronization=True)
+            self.twin = first.tokens.weight if first else last.weight if last else None
+
+    def step(self, x, target):
+        """One update; the mean loss where the last stage is, else None."""
+        self.optimizer.zero_grad()
+        losses = []
+        self.schedule.step(*([x] if 0 in self.mine else []),
+                           **({"target": target, "losses": losses}
+                              if STAGES - 1 in self.mine else {}))
+        if self.twin is not None:
+            dist.all_reduce(self.twin.grad, group=self.twins)
+        self.optimizer.step()
+        return torch.stack(losses).mean() if losses else None
+
+
+def main():
+    options = argparse.ArgumentParser(description="Trains by the plan beside this script.")
+    options.add_argument("--steps", type=int, default=10)
+    steps = options.parse_args().steps
+    cuda = torch.cuda.is_available()
+    dist.init_process_group("nccl" if cuda else "gloo")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    trainer = Trainer(device)
+    for _, (x, target) in zip(range(steps), batches(device)):
+        value = trainer.step(x, target)
+        if value is not None:
+            print(f"loss {value.item():.4f}", flush=True)
+    dist.destroy_process_group()
+
+
+if not torch.cuda.is_available() and hasattr(PipelineStage, "_get_init_p2p_neighbors_ops"):
+    # torch 2.9: its first messages have two sizes at their two ends, which gloo refuses
+    PipelineStage._get_init_p2p_neighbors_ops = lambda self: []
+if __name__ == "__main__":
+    main()
+)py";
+
+// The user's to fill in.
+constexpr std::string_view kUsersModel = R"py(TIED = False
+
+
+def layers(first, last):
+    """Layers first to last - 1 of the model's @COUNT@ as modules; each takes what the one before
+    returns."""
+    raise NotImplementedError("layers")
+
+
+def batches(device):
+    """Yields (input, target) of MICROBATCHES * MICRO_BATCH_SIZE samples on the device."""
+    raise NotImplementedError("batches")
+
+)py";
+
+// Layers of transformers (kTorchLayers stands before it), and random tokens.
+constexpr std::string_view kKnownModel = R"py(import json
+
+with open(os.path.join(HERE, "config.json")) as file:
+    CONFIG = model_config(json.load(file), attention="@ATTENTION@")
+TIED = is_tied(CONFIG)
+BESIDE = Beside(CONFIG)
+
+
+def layers(first, last):
+    """Layers first to last - 1 of the model, of @COUNT@, with new weights."""
+    return [make_layer(CONFIG, layer, BESIDE, SEED) for layer in range(first, last)]
+
+
+def batches(device):
+    """Yields (input, target): random tokens, to be replaced by the job's data."""
+    draw = torch.Generator().manual_seed(SEED)
+    size = (MICROBATCHES * MICRO_BATCH_SIZE, SEQ_LENGTH + 1)
+    while True:
+        tokens = torch.randint(CONFIG.vocab_size, size, generator=draw).to(device)
+        yield tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+)py";
+
+// The families of which torch_layers.py makes the layers, and the model is one of them as it stands
+// in its config.json.
+bool has_layers(const ResolvedPlan& loaded, const ExportOptions& options) {
+  const std::string& family = loaded.model.family;
+  return !options.model_config.empty() && (family == "gpt2" || family == "llama");
+}
+
+std::string model_section(const ResolvedPlan& loaded, const ExportOptions& options) {
+  const std::pair<std::string_view, std::string> count{"COUNT",
+                                                       std::to_string(loaded.model.layers.size())};
+  if (!has_layers(loaded, options)) return filled(kUsersModel, {count});
+  const bool fused = loaded.plan.attention == AttentionKind::fused;
+  return std::string(torch_layers_script()) + "\n\n" +
+         filled(kKnownModel, {count, {"ATTENTION", fused ? "fused" : "unfused"}});
+}
+
+// Python for what the script's forward makes again.
+std::string recomputed(const ResolvedPlan& loaded) {
+  if (loaded.plan.recompute.mode == RecomputeMode::stage) return "\"stage\"";
+  std::vector<int> layers;
+  for (int l = 0; l < static_cast<int>(loaded.part->layers.size()); ++l) {
+    if (rebuilds(loaded.plan.recompute, loaded.part->layer(l), l)) layers.push_back(l);
+  }
+  return fmt::format("{}", layers);
+}
+
+// Python that makes it.
+std::string optimizer_call(const Optimizer& o) {
+  const std::string rate = python_number(o.learning_rate), momentum = python_number(o.momentum),
+                    decay = python_number(o.weight_decay), epsilon = python_number(o.epsilon);
+  switch (o.kind) {
+    case OptimizerKind::sgd:
+      return fmt::format("torch.optim.SGD(groups, lr={}, momentum={}, weight_decay={}{})", rate,
+                         momentum, decay, o.nesterov ? ", nesterov=True" : "");
+    case OptimizerKind::rmsprop:
+      return fmt::format(
+          "torch.optim.RMSprop(groups, lr={}, alpha={}, eps={}, weight_decay={}, momentum={})",
+          rate, python_number(o.alpha), epsilon, decay, momentum);
+    case OptimizerKind::adam:
+    case OptimizerKind::adamw:
+      break;
+  }
+  return fmt::format("torch.optim.{}(groups, lr={}, betas=({}, {}), eps={}, weight_decay={})",
+                     o.kind == OptimizerKind::adam ? "Adam" : "AdamW", rate, python_number(o.beta1),
+                     python_number(o.beta2), epsilon, decay);
+}
+
+}  // namespace
+
+ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& options) {
+  const Plan& plan = loaded.plan;
+  const ScheduleShape& shape = loaded.schedule.shape;
+  if (shape.replicas > 1 || shape.segments > 1) {
+    throw InputError("plan", "schedule",
+                     fmt::format("{}: copies of the weights or slices of sequences are not in "
+                                 "torch.distributed.pipelining",
+                                 plan.schedule));
+  }
+  ExportedJob job;
+  std::vector<std::int32_t> ranks;
+  for (const Rank rank : shape.rank_of_stage) ranks.push_back(rank.value);
+  // The script has no other parallelism.
+  job.launch = torchrun(nodes_of(Plan{.pp = plan.pp}, options)) + " pipeline.py";
+  const bool known = has_layers(loaded, options);
+  const std::string whose =
+      known ? "" : "; put the model into\nlayers() and the data into batches()";
+  job.files.push_back(
+      {"pipeline.py", filled(kTorchScript, {{"LAUNCH", job.launch},
+                                            {"LAYERS", layer_lines(loaded.model)},
+                                            {"WHOSE", whose},
+                                            {"MODEL", model_section(loaded, options)},
+                                            {"TOKENS", std::to_string(plan.seq_length)},
+                                            {"M", std::to_string(plan.microbatches)},
+                                            {"B", std::to_string(plan.micro_batch_size)},
+                                            {"BOUNDS", fmt::format("{}", bounds_of(loaded))},
+                                            {"RANKS", fmt::format("{}", ranks)},
+                                            {"RECOMPUTE", recomputed(loaded)},
+                                            {"DTYPE", torch_dtype(plan.dtype)},
+                                            {"OPTIMIZER", optimizer_call(plan.optimizer)},
+                                            {"SEED", std::to_string(plan.seed)}})});
+  job.files.push_back({"schedule.csv", to_csv(loaded.schedule)});
+  if (known) job.files.push_back({"config.json", options.model_config});
+  const auto parallel = [&](const char* name, int degree, const char* instead) {
+    if (degree > 1) job.not_carried.push_back({name, fmt::format("{}: {}", degree, instead)});
+  };
+  parallel("tp", plan.tp, "torch.distributed.tensor.parallel is the user's to apply in layers()");
+  parallel("cp", plan.cp, "context parallelism is the user's to apply in layers()");
+  parallel("dp", plan.dp,
+           "replicas are the user's: DistributedDataParallel or fully_shard over each stage");
+  if (plan.optimizer.clip_norm > 0)
+    job.not_carried.push_back({"clip_norm", "the norm over all ranks' gradients is the user's"});
+  if (plan.optimizer.rate != RateSchedule{})
+    job.not_carried.push_back({"lr_decay_style", "the script's learning rate is constant"});
+  if (plan.dtype == Dtype::tf32)
+    job.not_carried.push_back({"dtype", "tf32: torch.set_float32_matmul_precision('high')"});
+  if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) {
+    job.not_carried.push_back(
+        {"dtype", "weights are kept in 16 bits there, without a copy in fp32"});
+  }
+  if (!known && !loaded.ties.empty()) {
+    job.not_carried.push_back(
+        {"model", "the tied weight: gradients of its two copies must be summed by the user"});
+  }
+  remark_sharing(plan, "PyTorch", job.not_carried);
+  remark_ours(plan, "PyTorch", job.not_carried);
+  remark_chunks(plan, "PyTorch's script", job.not_carried);
+  remark_rank_order(plan, "PyTorch's script", job.not_carried);
+  return job;
+}
+
+}  // namespace weir

@@ -1,0 +1,29 @@
+// What a torchtitan job says of a plan, in the words that its TOML and its registry share.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tools/jobs/job/export.hpp"
+
+namespace weir {
+
+struct TorchtitanJob {
+  // Names, and values as TOML and Python both write them: numbers, texts in double quotes, lists.
+  using Fields = std::vector<std::pair<std::string, std::string>>;
+  std::string flavor;  // of llama3; "weir" where none has the model's sizes
+  Fields rate, training, parallelism;
+  std::string checkpointing;         // none, selective or full
+  std::optional<int> rebuilt_every;  // of full: every so many blocks of a rank alone
+  std::string schedule;              // of schedule.csv; empty: PyTorch has the order by name
+};
+
+// `head` is the name that the version has for the head's module.
+[[nodiscard]] TorchtitanJob torchtitan_job(const ResolvedPlan& loaded, std::string_view head,
+                                           std::vector<Remark>& remarks);
+
+}  // namespace weir

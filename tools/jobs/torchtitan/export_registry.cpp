@@ -1,0 +1,106 @@
+// A torchtitan job as a Python registry of one configuration, in the words of August 2026
+// (pytorch/torchtitan@b5bcd76c6); it reads back by `weir plan --from torchtitan`.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "tools/jobs/torchtitan/export.hpp"
+
+namespace weir {
+namespace {
+
+// "Callee(name=value, ...)", a field a line.
+std::string python_call(std::string_view callee, const TorchtitanJob::Fields& fields,
+                        std::string_view indent) {
+  if (fields.empty()) return fmt::format("{}()", callee);
+  std::string text = fmt::format("{}(\n", callee);
+  for (const auto& [name, value] : fields) {
+    text += fmt::format("{}    {}=", indent, name);
+    // The lines of a list stand under their field.
+    for (const char c : value) {
+      text += c;
+      if (c == '\n') text += fmt::format("{}    ", indent);
+    }
+    text += ",\n";
+  }
+  return fmt::format("{}{})", text, indent);
+}
+
+// AdamW has a word of its own; any other optimizer is a group of all parameters.
+std::string optimizer_call(const Optimizer& o, std::string_view indent) {
+  const std::string betas = fmt::format("({}, {})", python_number(o.beta1), python_number(o.beta2));
+  if (o.kind != OptimizerKind::adam) {
+    return python_call("default_adamw",
+                       {{"lr", python_number(o.learning_rate)},
+                        {"betas", betas},
+                        {"eps", python_number(o.epsilon)},
+                        {"weight_decay", python_number(o.weight_decay)}},
+                       indent);
+  }
+  const std::string group = fmt::format(
+      "[\n    ParamGroupConfig(\n        pattern=r\".*\",\n        optimizer_name=\"Adam\",\n"
+      "        optimizer_kwargs={{\n            \"lr\": {},\n            \"betas\": {},\n"
+      "            \"eps\": {},\n            \"weight_decay\": {},\n        }},\n    ),\n]",
+      python_number(o.learning_rate), betas, python_number(o.epsilon),
+      python_number(o.weight_decay));
+  return python_call("OptimizersContainer.Config", {{"param_groups", group}}, indent);
+}
+
+std::string_view policy_call(const TorchtitanJob& job) {
+  if (job.checkpointing == "none") return "None";
+  return job.checkpointing == "full" ? "FullAC.Config()" : "SelectiveAC.Config()";
+}
+
+constexpr std::string_view kImports =
+    "# Written by weir export, for torchtitan of August 2026: one configuration.\n"
+    "from torchtitan.components.optimizer import (\n"
+    "    default_adamw,\n    LRSchedulersContainer,\n    OptimizersContainer,\n"
+    "    ParamGroupConfig,\n)\n"
+    "from torchtitan.config import DebugConfig, ParallelismConfig, TrainingConfig\n"
+    "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC\n"
+    "from torchtitan.models.llama3 import model_registry\n"
+    "from torchtitan.trainer import Trainer\n\n\n";
+
+}  // namespace
+
+ExportedJob export_torchtitan_registry(const ResolvedPlan& loaded, const ExportOptions& options) {
+  const Plan& plan = loaded.plan;
+  ExportedJob made;
+  TorchtitanJob job = torchtitan_job(loaded, "lm_head", made.not_carried);
+  if (job.rebuilt_every) {
+    made.not_carried.push_back(
+        {"recompute", fmt::format("{}: the registry has no word for every so many blocks: full "
+                                  "in the file",
+                                  recompute_word(plan.recompute))});
+  }
+  TorchtitanJob::Fields training{
+      {"num_tokens_per_microbatch_per_dp_rank",
+       fmt::format("{} * {}", plan.micro_batch_size, plan.seq_length)},
+      {"max_context_length", fmt::to_string(plan.seq_length)},
+      {"num_tokens_per_train_step",
+       fmt::format("{} * {}", plan.global_batch_size(), plan.seq_length)}};
+  training.insert(training.end(), job.training.begin(), job.training.end());
+  if (plan.pp > 1)
+    job.parallelism.emplace_back("num_pp_microbatches", fmt::to_string(plan.microbatches));
+  constexpr std::string_view kIndent = "        ";
+  const std::string config = python_call(
+      "Trainer.Config",
+      {{"model_spec", fmt::format("model_registry(\"{}\")", job.flavor)},
+       {"optimizer", optimizer_call(plan.optimizer, "")},
+       {"lr_scheduler", python_call("LRSchedulersContainer.Config", job.rate, "")},
+       {"training", python_call("TrainingConfig", training, "")},
+       {"parallelism", python_call("ParallelismConfig", job.parallelism, "")},
+       {"activation_checkpoint", std::string(policy_call(job))},
+       {"debug", python_call("DebugConfig", {{"seed", fmt::to_string(plan.seed)}}, "")}},
+      kIndent.substr(4));
+  made.files.push_back(
+      {"config_registry.py",
+       fmt::format("{}def weir_job() -> Trainer.Config:\n    return {}\n", kImports, config)});
+  if (!job.schedule.empty()) made.files.push_back({"schedule.csv", job.schedule});
+  made.not_carried.push_back(
+      {"data", "a plan has none: give the configuration a dataloader and training.steps"});
+  made.launch = "PYTHONPATH=. " + torchrun(nodes_of(plan, options)) +
+                " -m torchtitan.train --module config_registry --config weir_job";
+  return made;
+}
+
+}  // namespace weir

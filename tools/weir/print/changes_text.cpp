@@ -1,0 +1,76 @@
+// Prints them.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/print/changes_text.hpp"
+
+#include <fmt/core.h>
+
+#include "plan/job/summary.hpp"
+#include "tools/weir/print/fit_text.hpp"
+#include "tools/weir/print/printout.hpp"
+
+namespace weir {
+
+void print_critical_path(Printout& out, const CriticalPath& path, Nanoseconds step) {
+  out.say("\n");
+  Table table{{left("the critical path, by action"), {"time"}, {"share"}, {"actions"}}, {}, {}};
+  for (const auto& [kind, time, actions] : path.parts) {
+    table.rows.push_back({fmt::format("{}", kind), format_duration(to_seconds(time)),
+                          fmt::format("{:.1f}%", 100 * (to_seconds(time) / to_seconds(step))),
+                          std::to_string(actions)});
+  }
+  out.show(table);
+}
+
+void print_what_if(Printout& out, const std::string& title, const std::vector<WhatIf>& rows) {
+  out.say("\n");
+  Table table{{left(title), {"gain"}, {"step"}, {"peak memory"}, {"fits"}, left("note")}, {}, {}};
+  for (const auto& [change, forecast, gain] : rows) {
+    const std::string name = change.choice + ": " + change.to;
+    if (!forecast) {
+      table.rows.push_back({name, "-", "-", "-", "-", change.refused});
+      continue;
+    }
+    table.rows.push_back({name, fmt::format("{:+.1f}%", 100 * gain),
+                          format_duration(forecast->step_time),
+                          format_bytes(forecast->peak_memory()), fit_word(*forecast), ""});
+  }
+  out.show(table);
+}
+
+void print_rejected(Printout& out, const std::vector<Rejected>& rows) {
+  out.say("\n");
+  Table table{{left("instead of the best plan"),
+               {"times"},
+               {"step"},
+               {"peak memory"},
+               left("the best such plan, or why there is none")},
+              {},
+              {}};
+  for (const Rejected& one : rows) {
+    const std::string name = one.choice + ": " + one.value;
+    if (!one.best) {
+      table.rows.push_back({name, "-", "-", "-", one.reason});
+      continue;
+    }
+    const Forecast& f = one.best->forecast;
+    const std::string faster =
+        one.gap > 0 ? fmt::format(" (another may be {:.1f}% faster)", 100 * one.gap) : "";
+    table.rows.push_back({name, fmt::format("{:.3f}", one.ratio), format_duration(f.step_time),
+                          format_bytes(f.peak_memory()), summary(one.best->plan) + faster});
+  }
+  out.show(table);
+}
+
+void print_front(Printout& out, const std::vector<Ranked>& front) {
+  out.say("\n");
+  Table table{{left("what less memory costs"), {"times"}, {"step"}, {"peak memory"}}, {}, {}};
+  for (const Ranked& ranked : front) {
+    const Forecast& f = ranked.forecast;
+    const double times = f.step_time / front.front().forecast.step_time;
+    table.rows.push_back({summary(ranked.plan), fmt::format("{:.3f}", times),
+                          format_duration(f.step_time), format_bytes(f.peak_memory())});
+  }
+  out.show(table);
+}
+
+}  // namespace weir

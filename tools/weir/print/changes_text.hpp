@@ -1,0 +1,22 @@
+// What explains a plan, as tables for people: its critical path, what one change would bring, what
+// it was preferred to, and what less memory costs.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/explain/critical_path.hpp"
+#include "sim/explain/rejected.hpp"
+#include "sim/explain/what_if.hpp"
+#include "tools/weir/print/printout.hpp"
+
+namespace weir {
+
+void print_critical_path(Printout& out, const CriticalPath& path, Nanoseconds step);
+void print_what_if(Printout& out, const std::string& title, const std::vector<WhatIf>& rows);
+
+void print_rejected(Printout& out, const std::vector<Rejected>& rows);
+void print_front(Printout& out, const std::vector<Ranked>& front);
+
+}  // namespace weir

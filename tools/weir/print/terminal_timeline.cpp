@@ -1,0 +1,118 @@
+// One text row a rank, each action as wide as it is long.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/print/terminal_timeline.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "plan/words/per_kind.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::size_t kCellsAcross = 4'000;
+constexpr std::size_t kFewestCells = 5;  // of the shortest action that counts
+// What is shorter than this share of the median action does not stretch the drawing: a stage
+// without blocks, an optimizer of microseconds, would leave pages of dots between the others.
+constexpr std::int64_t kShortestOfMedian = 4;
+constexpr std::size_t kNumber = 4;  // characters of a rank's number before its row
+
+// Cells a nanosecond.
+double scale_of(const Trace& trace, std::size_t most) {
+  const std::int64_t end = std::max<std::int64_t>(trace.steps[0].end.count(), 1);
+  std::vector<std::int64_t> durations;
+  std::size_t longest_name = 0;
+  for (const Span& span : trace.spans) {
+    if (span.lane != LaneKind::compute || span.duration().count() <= 0) continue;
+    durations.push_back(span.duration().count());
+    longest_name = std::max(longest_name, to_string(span.action).size());
+  }
+  if (durations.empty()) durations.push_back(end);
+  std::ranges::sort(durations);
+  const std::int64_t shortest =
+      std::max(durations.front(), durations[durations.size() / 2] / kShortestOfMedian);
+  const auto cells = static_cast<double>(std::max(kFewestCells, longest_name + 1));
+  return std::min(cells / static_cast<double>(shortest),
+                  static_cast<double>(most) / static_cast<double>(end));
+}
+
+const char* colour_of(ActionKind kind) {
+  static constexpr PerKind<const char*> kColours{.f = "\x1b[44;97m",
+                                                 .i = "\x1b[46;30m",
+                                                 .w = "\x1b[102;30m",
+                                                 .b = "\x1b[42;30m",
+                                                 .r = "",
+                                                 .optimizer = ""};
+  return kColours[kind];
+}
+
+std::string coloured(const DrawnRow& row, std::size_t first, std::size_t last) {
+  std::string text;
+  ActionKind now = ActionKind::OPTIMIZER;
+  for (std::size_t i = first; i < last; ++i) {
+    if (row.kinds[i] != now) {
+      text += "\x1b[0m";
+      text += colour_of(row.kinds[i]);
+      now = row.kinds[i];
+    }
+    text += row.cells[i];
+  }
+  return text + "\x1b[0m";
+}
+
+}  // namespace
+
+std::vector<DrawnRow> drawn_rows(const Trace& trace, std::size_t most) {
+  const double scale = scale_of(trace, most);
+  const auto cell_of = [&](Nanoseconds time) {
+    return static_cast<std::size_t>(static_cast<double>(time.count()) * scale);
+  };
+  const std::size_t width = cell_of(trace.steps[0].end);
+  std::vector<DrawnRow> rows;
+  for (std::int32_t rank = 0; rank < trace.ranks; ++rank) {
+    rows.push_back(
+        {std::string(width, '.'), std::vector<ActionKind>(width, ActionKind::OPTIMIZER)});
+  }
+  for (const Span& span : trace.spans) {
+    if (span.lane != LaneKind::compute) continue;
+    DrawnRow& row = rows[static_cast<std::size_t>(span.rank.value)];
+    const std::size_t first = cell_of(span.start), last = std::min(cell_of(span.end), width);
+    std::string name = to_string(span.action);
+    name.resize(last > first ? last - first : 0, ' ');
+    if (!name.empty()) name.back() = '|';
+    for (std::size_t i = first; i < last; ++i) {
+      row.cells[i] = name[i - first];
+      row.kinds[i] = span.action.kind;
+    }
+  }
+  return rows;
+}
+
+void draw_in_terminal(Printout& out, const Trace& trace, std::optional<std::size_t> width) {
+  // Nothing here sets the environment.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe)
+  const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  const std::vector<DrawnRow> rows = drawn_rows(trace, kCellsAcross);
+  const std::size_t cells = rows.empty() ? 0 : rows.front().cells.size();
+  // A line has room for its number and at least one action.
+  const std::size_t fold = width ? std::max(*width, kNumber + kFewestCells) - kNumber : cells;
+  for (std::size_t first = 0; first < cells; first += fold) {
+    const std::size_t last = std::min(first + fold, cells);
+    if (first > 0) out.say("\n");
+    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+      out.say("{:>3} ", rank);
+      // The escapes that colour it would be shown, not obeyed, by say().
+      if (colour) {
+        fmt::print("{}", coloured(rows[rank], first, last));
+      } else {
+        out.say("{}", rows[rank].cells.substr(first, last - first));
+      }
+      out.say("\n");
+    }
+  }
+}
+
+}  // namespace weir
