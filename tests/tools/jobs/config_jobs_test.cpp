@@ -9,8 +9,8 @@
 #include "plan/model/readers/foreign_job.hpp"
 #include "plan/text/text_file.hpp"
 #include "tests/plan/complaint.hpp"
-#include "tests/tools/jobs/remark_names.hpp"
 #include "tests/plan/samples.hpp"
+#include "tests/tools/jobs/remark_names.hpp"
 #include "tools/jobs/job/config_table.hpp"
 
 namespace weir {
