@@ -8,6 +8,7 @@
 #include <optional>
 #include <sstream>
 
+#include "plan/text/words_of.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/names.hpp"
 
@@ -48,13 +49,6 @@ std::string plain(const std::string& text) {
     }
   }
   return out;
-}
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream in(line);
-  std::vector<std::string> words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
 }
 
 // "GPU12" -> 12

@@ -14,17 +14,11 @@
 #include <utility>
 
 #include "costmodel/links/nccl_tests_json.hpp"
+#include "plan/text/words_of.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream in(line);
-  std::vector<std::string> words;
-  for (std::string word; in >> word;) words.push_back(word);
-  return words;
-}
 
 std::optional<double> number(const std::string& word) {
   double value = 0;

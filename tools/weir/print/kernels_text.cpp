@@ -15,14 +15,14 @@ double microseconds(Nanoseconds time) { return Seconds(time).count() * 1e6; }
 constexpr std::size_t kNameWidth = 56;
 
 // The middle says least: a library's names begin with what they are and end with the layout.
-std::string cut(const std::string& name) {
+std::string shortened(const std::string& name) {
   if (name.size() <= kNameWidth) return name;
   const std::size_t tail = (kNameWidth - 3) / 3;
   return name.substr(0, kNameWidth - 3 - tail) + "..." + name.substr(name.size() - tail);
 }
 
 std::string row_text(const std::string& name, const KernelRow& row) {
-  return fmt::format("  {:<{}} {:>8} {:>10} {:>6.1f} %\n", cut(name), kNameWidth, row.calls,
+  return fmt::format("  {:<{}} {:>8} {:>10} {:>6.1f} %\n", shortened(name), kNameWidth, row.calls,
                      format_duration(Seconds(row.total)), 100 * row.share);
 }
 
