@@ -111,6 +111,7 @@ StackMemory memory_of(JsonObject object) {
                                    {"fp8_weights", &m.fp8_weights},
                                    {"at_update", &m.at_update}})
     read_number(object, key, *value, 0, kMost);
+  m.gradients_come = object.boolean_or("gradients_come", m.gradients_come);
   read_number(object, "pending", m.pending, 0, 1e4);
   read_number(object, "pending_least", m.pending_least, 0, m.pending);
   read_number(object, "pending_nodes", m.pending_nodes, 0, 1e4);

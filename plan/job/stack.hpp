@@ -79,6 +79,9 @@ struct StackMemory {
   double weights = 0;    // 0: as the number format
   double gradients = 4;  // where they accumulate
   double optimizer = 12;
+  // Gradients come with a step's first backward, layer by layer, and go with the update; else they
+  // are held throughout.
+  bool gradients_come = false;
   double backward_gradients = 0;  // those of one micro-batch's backward, whole until it ends
   // Held beside the shards of ZeRO-3 where stages send each other micro-batches: weights gathered
   // in the step's first forward and kept, gradients summed whole until its last backward. 0: every
