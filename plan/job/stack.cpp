@@ -128,6 +128,16 @@ StackMemory memory_of(JsonObject object) {
   return m;
 }
 
+// By steps that are not fused, and for parameters, tables and logits.
+void read_bytes_moved(JsonObject& object, StackTime& t) {
+  if (object.has("norm")) t.norm = stepwise_of(object.object("norm"));
+  if (object.has("softmax")) t.softmax = stepwise_of(object.object("softmax"));
+  read_number(object, "accumulate", t.accumulate, 0, 64);
+  read_number(object, "embedding", t.embedding, 0, 64);
+  read_number(object, "logits", t.logits, 0, 64);
+  t.logits_backward = object.number_or("logits_backward", t.logits, 0, 64);
+}
+
 StackTime time_of(JsonObject object) {
   StackTime t;
   if (object.has("attention")) t.attention = word(object, "attention", kAttentionLibraryNames);
@@ -142,12 +152,7 @@ StackTime time_of(JsonObject object) {
         {"tensor_kernels", &t.tensor_kernels},
         {"kernels_a_tensor", &t.kernels_a_tensor}})
     read_number(object, key, *value, 0, 1000);
-  if (object.has("norm")) t.norm = stepwise_of(object.object("norm"));
-  if (object.has("softmax")) t.softmax = stepwise_of(object.object("softmax"));
-  read_number(object, "accumulate", t.accumulate, 0, 64);
-  read_number(object, "embedding", t.embedding, 0, 64);
-  read_number(object, "logits", t.logits, 0, 64);
-  t.logits_backward = object.number_or("logits_backward", t.logits, 0, 64);
+  read_bytes_moved(object, t);
   read_number(object, "tensor_overlap", t.tensor_overlap, 0, 1);
   read_number(object, "expert_overlap", t.expert_overlap, 0, 1);
   read_number(object, "overlap_slowdown", t.overlap_slowdown, 0, 1);
