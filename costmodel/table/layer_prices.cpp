@@ -72,6 +72,20 @@ double core_share(const Layer& layer, std::int64_t seq_length) {
          executed_flops(layer, seq_length).count();
 }
 
+// The host's time for a block, whatever the device has to do: what its modules and hooks take, or
+// what its collectives do, which is counted with the kernels between them. A W of its own is a few
+// products that hooks have queued.
+PerKind<Seconds> host_time(const Layer& layer, const Plan& plan, const Cluster& cluster) {
+  PerKind<Seconds> host = collective_host_time(layer, plan, cluster);
+  if (!std::holds_alternative<TransformerShape>(layer.shape)) return host;
+  const StackTime& stack = cluster.stack.time;
+  for (const ActionKind kind : {ActionKind::F, ActionKind::R})
+    host[kind] = std::max(host[kind], stack.block_host_forward);
+  for (const ActionKind kind : {ActionKind::B, ActionKind::I})
+    host[kind] = std::max(host[kind], stack.block_host_backward);
+  return host;
+}
+
 }  // namespace
 
 LayerPrices::LayerPrices(const Plan& plan, const LayerCosts& known, const Cluster& cluster)
@@ -144,7 +158,7 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   PerKind<Seconds> traffic = tensor;
   traffic += context;
   traffic += experts;
-  const PerKind<Seconds> host = collective_host_time(layer, plan_, cluster_);
+  const PerKind<Seconds> host = host_time(layer, plan_, cluster_);
   for (const ActionKind kind : kPassKinds) {
     traffic[kind] *= anchor_.messages;
     if (parts != nullptr) {

@@ -64,6 +64,13 @@ struct ExtraStream {
   int kernels = 1;  // launches, in each pass that has bytes
 };
 
+// What a stack makes step by step, a kernel each, where others have one kernel: bytes that all of
+// them move for each number, and how many there are. `forward` 0: it is one kernel.
+struct StepwiseKernels {
+  double forward = 0, backward = 0;
+  int kernels_forward = 1, kernels_backward = 1;
+};
+
 struct StackMemory {
   std::vector<KeptRule> block;  // of a transformer block; empty: as Weir's executor does
   // Of the head, bytes for each logit: kept from F to its backward, and in either at its worst.
@@ -72,6 +79,9 @@ struct StackMemory {
   double weights = 0;    // 0: as the number format
   double gradients = 4;  // where they accumulate
   double optimizer = 12;
+  // Gradients come with a step's first backward, layer by layer, and go with the update; else they
+  // are held throughout.
+  bool gradients_come = false;
   double backward_gradients = 0;  // those of one micro-batch's backward, whole until it ends
   // Held beside the shards of ZeRO-3 where stages send each other micro-batches: weights gathered
   // in the step's first forward and kept, gradients summed whole until its last backward. 0: every
@@ -104,8 +114,14 @@ struct StackTime {
   // and calls up to the next; and on top, for each device of tp, where stages are on several nodes.
   Seconds collective_host{0}, collective_host_across{0};
   std::vector<ExtraStream> block;
-  double accumulate = 0;  // bytes moved a parameter and micro-batch, to add up gradients
-  double logits = 0;      // bytes moved a logit in F beside the listed; as much again in I
+  StepwiseKernels norm;     // of each number it normalises
+  StepwiseKernels softmax;  // of each score, where attention is not fused
+  double accumulate = 0;    // bytes moved a parameter and micro-batch, to add up gradients
+  double embedding = 0;  // the same of the embedding's tables, whose gradient is as large as they
+  // Bytes moved a logit beside the listed, in F and in I.
+  double logits = 0, logits_backward = 0;
+  // The host's time for a block's modules, hooks and launches, however little there is to compute.
+  Seconds block_host_forward{0}, block_host_backward{0};
   // The share of tensor-parallel traffic that runs beside products.
   double tensor_overlap = 0;
   // The share of the all-to-all exchanges of experts that does.

@@ -70,6 +70,33 @@ TEST(StageCosts, TheFirstBackwardMayBeAllForWeights) {
   EXPECT_EQ(ns(stages[1].w), 4000);
 }
 
+// The host needs 10 us for a block's forward and 20 for its backward, whatever the device has to
+// do: F of 8 us becomes 10, B of 16 and I of 12 become 20; W, a few queued products, stays. Divided
+// by two, F is 4 us and sends for 256 ns, both within the 10. A host of 3 us is never waited for.
+TEST(StageCosts, TheHostSetsWhatABlockTakesAtLeast) {
+  const auto with = [](int tp, double forward_us, double backward_us) {
+    Case two([tp](Plan& p) { p.tp = tp; });
+    two.cluster.stack.time.block_host_forward = Seconds(forward_us * 1e-6);
+    two.cluster.stack.time.block_host_backward = Seconds(backward_us * 1e-6);
+    return two.stage();
+  };
+  EXPECT_EQ(ns(with(1, 10, 20).f), 10'000);
+  EXPECT_EQ(ns(with(1, 10, 20).b), 20'000);
+  EXPECT_EQ(ns(with(1, 10, 20).i), 20'000);
+  EXPECT_EQ(ns(with(1, 10, 20).w), 4'000);
+  EXPECT_EQ(ns(with(2, 10, 20).f), 10'000);
+  EXPECT_EQ(ns(with(2, 3, 3).f), 4'000 + 256);
+  EXPECT_EQ(ns(with(2, 3, 3).b), 8'000 + 256);
+}
+
+// A forward that is done again is launched again: 10 us of the host within B beside the 20.
+TEST(StageCosts, TheHostLaunchesWhatIsRebuilt) {
+  Case two([](Plan& p) { p.recompute.mode = RecomputeMode::full; });
+  two.cluster.stack.time.block_host_forward = Seconds(10e-6);
+  two.cluster.stack.time.block_host_backward = Seconds(20e-6);
+  EXPECT_EQ(ns(two.stage().b), 30'000);
+}
+
 // Halved, plus two all-reduces of 4 x 8 x 4 = 128 bytes each way, 2 x 1/2 x 128 ns each; W sends
 // nothing. The message, held twice, goes over whole: dividing it and gathering would take 64 + 64.
 TEST(StageCosts, TensorParallelismDividesAndSends) {
