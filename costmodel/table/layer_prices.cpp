@@ -138,7 +138,10 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
       cluster_.kind(0).device.multiprocessors == 0 && cluster_.stack.own_tensors
           ? WeightGathers::counted
           : WeightGathers::hidden;
-  const PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers);
+  PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers);
+  // A whole backward's sums run beside its own products; a W that is a pass of its own comes later.
+  const Seconds sums = std::min(sums_beside_weights(layer, plan_, links_.tensor, stack), time.w);
+  tensor.b -= sums * (1 - stack.overlap_slowdown);
   const PerKind<Seconds> context = context_traffic(layer, plan_, links_.context);
   const PerKind<Seconds> experts = expert_traffic(layer, plan_, links_.experts, stack);
   PerKind<Seconds> traffic = tensor;
