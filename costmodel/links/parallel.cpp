@@ -147,12 +147,26 @@ MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const
   return {to_nanoseconds(occupancy), to_nanoseconds(regime.latency)};
 }
 
+namespace {
+
+// Behind a block's last product, which a rebuilt one may leave out.
+Seconds last_sum(const Layer& layer, const Plan& plan, const Link& link) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr || block->experts > 1) return Seconds(0);
+  const Bytes n = tokens_bytes(plan, block->hidden, bytes_per_element(plan.dtype));
+  if (plan.sequence_parallel) return ring_reduce_scatter(n, plan.tp, link);
+  return all_reduce(n, plan.tp, link);
+}
+
+}  // namespace
+
 PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link& link,
                                 const StackTime& stack, WeightGathers gathers) {
   if (plan.tp == 1) return {};
   const bool counted = gathers == WeightGathers::counted;
   PerKind<Seconds> traffic =
       std::visit(TensorTraffic{plan, link, stack.regathers, counted}, layer.shape);
+  if (stack.rebuild_stops_early) traffic.r -= last_sum(layer, plan, link);
   if (plan.overlap_tensor_parallel && plan.sequence_parallel) {
     for (const ActionKind kind : kPassKinds) traffic[kind] *= 1 - stack.tensor_overlap;
   }
@@ -215,8 +229,10 @@ PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan, const Link
     const auto copies = static_cast<double>(block->experts_per_token);
     once = exchange_once_a_node(all, {plan.ep, visited, copies}, *link.node);
   }
-  const Seconds both = once * 2.0 * (1 - stack.expert_overlap);
-  return sent(both, both);
+  const Seconds way = once * (1 - stack.expert_overlap), both = way * 2.0;
+  PerKind<Seconds> traffic = sent(both, both);
+  if (stack.rebuild_stops_early) traffic.r = way;
+  return traffic;
 }
 
 namespace {

@@ -97,6 +97,16 @@ TEST(Experts, ATokenCrossesOnceToANode) {
   EXPECT_NEAR(ns(exchange_once_a_node(Bytes(1024), {8, 0.1, 2}, node)), 768, 1e-6);
 }
 
+// What is rebuilt brings tokens to their experts again; a stack that stops at the last tensor that is
+// needed does not send them back.
+TEST(Experts, ARebuiltBlockMayLeaveOutTheWayBack) {
+  StackTime early;
+  early.rebuild_stops_early = true;
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), plan(2, 2), kLink).r), 2 * 1024);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), plan(2, 2), kLink, early).r), 1024);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), plan(2, 2), kLink, early).b), 2 * 1024);
+}
+
 // The stack's word decides: four experts on two nodes, two a token, are on 2 (1 - 1/6) of them, so
 // 5/6 of what every copy for itself would send crosses.
 TEST(Experts, OnceANodeIsTheStacksWord) {

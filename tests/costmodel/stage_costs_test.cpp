@@ -149,6 +149,21 @@ TEST(StageCosts, SumsRunBesideWeightGradients) {
   EXPECT_EQ(ns(stage(1e5, true).b), 8000 + 2'560'000 - 1800);
 }
 
+// Of the block's 6656 FLOPs 2 x 4 x 8 x 32 = 2048 are the last product's, which a rebuilt block leaves
+// out where the stack stops early: of F's 8 us 2.462. Of two devices it leaves out the sum behind that
+// product as well, one of two of 128 ns.
+TEST(StageCosts, ARebuiltBlockLeavesOutItsLastProduct) {
+  const auto backward = [](int tp, bool early) {
+    Case full([&](Plan& p) { p.tp = tp, p.recompute.mode = RecomputeMode::full; });
+    full.cluster.stack.time.rebuild_stops_early = early;
+    return ns(full.stage().b);
+  };
+  EXPECT_EQ(backward(1, false), 16000 + 8000);
+  EXPECT_EQ(backward(1, true), 16000 + 8000 - 2462);
+  EXPECT_EQ(backward(2, false), 8000 + 256 + 4000 + 256);
+  EXPECT_EQ(backward(2, true), 8000 + 256 + 4000 - 1231 + 128);
+}
+
 // ZeRO-3: weights gathered beside F and I, 1/2 x 4 ns a parameter = 1744 ns, less than they take;
 // W's 4000 ns hide the reduce-scatter, as long. A slow link shows: ten times as long, 17440.
 TEST(StageCosts, ZeroThreeRunsBesideTheWork) {

@@ -393,6 +393,10 @@ TEST(MegatronJob, ReadsLatentAttentionAndExperts) {
       "--max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 16\n";
   const Job job = megatron(r1);
   EXPECT_EQ(parameter_count(job.model), 671'026'419'200);
+  const Job limited = megatron(r1 + "--moe-router-num-groups 8 --moe-router-group-topk 4");
+  EXPECT_EQ(std::get<TransformerShape>(limited.model.layers.at(9).shape).groups_per_token, 4);
+  EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--moe-router-num-groups 7")); }),
+              HasSubstr("--moe-router-num-groups: expected two or more groups"));
   EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--mtp-num-layers 1")); }),
               HasSubstr("job.args: --mtp-num-layers: multi-token prediction is not modelled"));
   for (const char* off : {"--optimizer-cpu-offload", "--cpu-offloading-num-layers 2"}) {

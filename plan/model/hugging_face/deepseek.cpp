@@ -42,8 +42,9 @@ void set_experts(JsonObject& config, TransformerShape& block, const DeepSeekDefa
   block.shared_ffn = block.ffn * config.integer_or("n_shared_experts", defaults.shared, 0, 1024);
   block.router_bias = defaults.router_bias;
   // Groups of which a token visits all are none. DeepSeek-V2 draws groups where it says how.
-  const std::int64_t groups = config.integer_or("n_group", 1, 1, block.experts),
-                     drawn = config.integer_or("topk_group", groups, 1, groups);
+  const bool said = config.has("n_group") && !config.is_null("n_group");
+  const std::int64_t groups = said ? config.integer("n_group", 1, block.experts) : 1;
+  const std::int64_t drawn = groups > 1 ? config.integer("topk_group", 1, groups) : 1;
   if (drawn < groups && config.text_or("topk_method", "noaux_tc") != "greedy") {
     block.expert_groups = groups;
     block.groups_per_token = drawn;
