@@ -86,6 +86,17 @@ PerKind<Seconds> host_time(const Layer& layer, const Plan& plan, const Cluster& 
   return host;
 }
 
+// What a rebuilt block leaves out where it runs to the last tensor that its backward needs: its
+// MLP's last product, as a share of its products. What is normalised behind it is needed.
+double left_out_share(const Layer& layer, std::int64_t seq_length) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr || block->post_norms || !block->pre_norm) return 0;
+  const std::int64_t visited = block->experts > 1 ? block->experts_per_token : 1;
+  const auto width = static_cast<double>(visited * block->ffn + block->shared_ffn);
+  const double product = 2.0 * width * static_cast<double>(block->hidden * seq_length);
+  return product / executed_flops(layer, seq_length).count();
+}
+
 }  // namespace
 
 LayerPrices::LayerPrices(const Plan& plan, const LayerCosts& known, const Cluster& cluster)
@@ -121,6 +132,8 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
     time.b += time.core;
     if (parts != nullptr) parts->core = time.core;
   }
+  if (cluster_.stack.time.rebuild_stops_early)
+    time.r -= time.f * left_out_share(layer, plan_.seq_length);
   const bool rebuilt = rebuilds(plan_.recompute, known_.part()->layer(l), l);
   const Seconds rebuild = rebuilt ? time.r : Seconds(0);
   if (plan_.replicas() > 1) {
@@ -152,7 +165,10 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
       cluster_.kind(0).device.multiprocessors == 0 && cluster_.stack.own_tensors
           ? WeightGathers::counted
           : WeightGathers::hidden;
-  const PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers);
+  PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers);
+  // A whole backward's sums run beside its own products; a W that is a pass of its own comes later.
+  const Seconds sums = std::min(sums_beside_weights(layer, plan_, links_.tensor, stack), time.w);
+  tensor.b -= sums * (1 - stack.overlap_slowdown);
   const PerKind<Seconds> context = context_traffic(layer, plan_, links_.context);
   const PerKind<Seconds> experts = expert_traffic(layer, plan_, links_.experts, stack);
   PerKind<Seconds> traffic = tensor;

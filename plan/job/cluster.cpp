@@ -63,11 +63,12 @@ SwitchReduction switch_reduction_of(JsonObject object) {
 }
 
 Link link_of(JsonObject object) {
-  Link link{latency_of(object), bandwidth_of(object), {}, 1, std::nullopt, std::nullopt};
+  Link link{.latency = latency_of(object), .bandwidth = bandwidth_of(object)};
   if (object.has("efficiency")) {
     link.efficiency = share_of(object, "efficiency");
     link.bandwidth = BytesPerSecond(link.bandwidth.count() * link.efficiency);
   }
+  if (object.has("tree")) link.tree = duration_of(object, "tree");
   if (object.has("switch_reduction"))
     link.switch_reduction = switch_reduction_of(object.object("switch_reduction"));
   if (object.has("regimes")) {
@@ -186,6 +187,7 @@ Json link_json(const Link& link) {
   const BytesPerSecond wire(link.bandwidth.count() / link.efficiency);
   Json json{{"latency", latency_text(link.latency)}, {"bandwidth", rate_text(wire)}};
   if (link.efficiency != 1) json["efficiency"] = link.efficiency;
+  if (link.tree.count() > 0) json["tree"] = latency_text(link.tree);
   if (const auto& reduction = link.switch_reduction) {
     json["switch_reduction"] = {{"members", reduction->members},
                                 {"latency", latency_text(reduction->latency)},

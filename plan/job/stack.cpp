@@ -156,6 +156,9 @@ StackTime time_of(JsonObject object) {
   read_number(object, "tensor_overlap", t.tensor_overlap, 0, 1);
   read_number(object, "expert_overlap", t.expert_overlap, 0, 1);
   read_number(object, "overlap_slowdown", t.overlap_slowdown, 0, 1);
+  t.tensor_beside_weights = object.boolean_or("tensor_beside_weights", t.tensor_beside_weights);
+  t.rebuild_stops_early = object.boolean_or("rebuild_stops_early", t.rebuild_stops_early);
+  t.experts_once_a_node = object.boolean_or("experts_once_a_node", t.experts_once_a_node);
   t.regathers = object.boolean_or("regathers", t.regathers);
   t.blocking_messages = object.boolean_or("blocking_messages", t.blocking_messages);
   for (const auto& [key, value] : {std::pair<const char*, Seconds*>{"message", &t.message},
@@ -168,7 +171,8 @@ StackTime time_of(JsonObject object) {
   read_number(object, "reduced_gradients", t.reduced_gradients, 0.5, 8);
   t.reduces_whole = object.boolean_or("reduces_whole", t.reduces_whole);
   if (object.has("overlaps_reduction")) t.overlaps_reduction = object.boolean("overlaps_reduction");
-  t.overlaps_gather = object.boolean_or("overlaps_gather", t.overlaps_gather);
+  t.overlaps_gather.reset();
+  if (object.has("overlaps_gather")) t.overlaps_gather = object.boolean("overlaps_gather");
   read_number(object, "update", t.update, 0, 256);
   if (object.has("step")) t.step = duration(object, "step");
   object.finish();

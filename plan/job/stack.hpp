@@ -122,20 +122,30 @@ struct StackTime {
   double logits = 0, logits_backward = 0;
   // The host's time for a block's modules, hooks and launches, however little there is to compute.
   Seconds block_host_forward{0}, block_host_backward{0};
-  // The share of tensor-parallel traffic that runs beside products.
+  // The share of tensor-parallel traffic that runs beside products where a plan asks for it
+  // (Plan::overlap_tensor_parallel).
   double tensor_overlap = 0;
+  // In every other plan: sums of an input's gradient run beside the product of the weights' one.
+  bool tensor_beside_weights = false;
   // The share of the all-to-all exchanges of experts that does.
   double expert_overlap = 0;
-  // By what share of the time that sharded replicas' traffic runs beside a layer's work both are
-  // slowed: collectives take multiprocessors and bandwidth.
+  // A token crosses once to each node that has some of its experts, and is handed on there
+  // (DeepEP); else once for each expert.
+  bool experts_once_a_node = false;
+  // By what share of the time that traffic runs beside work both are slowed: collectives take
+  // multiprocessors and bandwidth.
   double overlap_slowdown = 0;
+  // What is rebuilt runs up to the last tensor that the backward needs (PyTorch's checkpoints that
+  // are not reentrant): a block's last product, and its experts' way back, are left out.
+  bool rebuild_stops_early = false;
   bool regathers = false;  // the backward gathers the kept shards of sequence parallelism again
   bool blocking_messages = false;  // a message of the pipeline keeps both its stages waiting
   Seconds message{0};              // host time about each message
   double reduced_gradients = 4;    // bytes a parameter on the wire
   bool reduces_whole = false;      // ZeRO-1 all-reduces gradients instead of scattering them
   std::optional<bool> overlaps_reduction;  // with the last backward; none: the plan says
-  bool overlaps_gather = false;            // updated weights arrive during the next forward
+  // Updated weights arrive during the next forward; none: where the plan asks for it.
+  std::optional<bool> overlaps_gather = false;
   double update = 0;            // bytes moved a parameter of the optimizer's share; 0: as Weir's
   double kernels_a_tensor = 0;  // launches a parameter tensor at the update
   Seconds step{0};              // host time a step

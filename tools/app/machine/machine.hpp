@@ -41,7 +41,7 @@ struct MachineChoice {
 };
 
 // The cluster with its stack. Anchored costs bring theirs; otherwise a GPU is taken to run
-// Megatron-Core and a CPU Weir's executor.
+// Megatron-Core, but to sum no gradients beside others, and a CPU Weir's executor.
 [[nodiscard]] Cluster machine(const MachineChoice& choice);
 // "stack: megatron-core, none being named with --stack"; nothing of one that was named, or of
 // Weir's own. For who reads no JSON, which has it.

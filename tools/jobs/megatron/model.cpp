@@ -7,6 +7,7 @@
 #include <cctype>
 #include <sstream>
 
+#include "plan/model/expert_groups.hpp"
 #include "plan/model/limits.hpp"
 #include "plan/text/cells.hpp"
 #include "tools/jobs/megatron/import.hpp"
@@ -263,6 +264,9 @@ void set_experts(Arguments& a, TransformerShape& block, std::int64_t experts, bo
   block.experts = experts;
   block.experts_per_token = deepspeed ? a.integer_or("topk", 1, 1, experts)
                                       : a.integer_or("moe-router-topk", 2, 1, experts);
+  block.expert_groups = a.integer_or("moe-router-num-groups", 0, 0, experts);
+  block.groups_per_token = a.integer_or("moe-router-group-topk", 0, 0, experts);
+  if (const auto why = cannot_group(block)) a.fail("moe-router-num-groups", *why);
   block.ffn = a.integer_or("moe-ffn-hidden-size", block.ffn, 1, kLargestSize);
   block.shared_ffn = a.integer_or("moe-shared-expert-intermediate-size", 0, 0, kLargestSize);
   block.shared_gate = a.flag("moe-shared-expert-gate") && block.shared_ffn > 0;
