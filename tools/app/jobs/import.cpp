@@ -25,6 +25,7 @@
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/schedule/schedule_source.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
+#include "tools/jobs/job/doubt.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
@@ -307,6 +308,8 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
     if (job.model.name.empty()) job.model.name = (j.file == "-" ? output : j.file).stem().string();
     save_with_model(plan, job.model, output, session.output(model));
   }
+  for (const std::string& doubt : doubts_of(plan.job))
+    session.note(fmt::format("{}: in doubt: {} is not in the plan", file, doubt));
   note_arguments(job.arguments, file, session);
   note_defaults(job.defaults, job_format(r.from).tool, file, session);
   note_remarks(job.remarks, file, session);

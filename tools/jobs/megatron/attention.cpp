@@ -86,6 +86,12 @@ Taken taken_by_default(Arguments& a, Dtype dtype) {
 
 }  // namespace
 
+bool is_old_megatron(const std::vector<std::string>& lines) {
+  if (lines.empty()) return false;
+  Arguments a(job_text(lines), "the job");
+  return !own_layers(a).empty();
+}
+
 // Megatron's flash (the flash-attn package) and fused (cuDNN) both keep the statistics alone.
 void set_attention(Arguments& a, Job& job) {
   const bool flash = asks_for_flash(a);
