@@ -210,6 +210,27 @@ void take_argument(std::string_view line, std::map<std::string, std::int64_t>& a
   if (error == std::errc{}) arguments[std::string(argument->name)] = value;
 }
 
+// NVIDIA's DLLogger prints a job's configuration as JSON, by paths:
+// DLLL {"type": "LOG", "step": "PARAMETER", "data": {"cfg/global_batch_size": 16, ...}}
+void take_parameters(std::string_view line, std::map<std::string, std::int64_t>& arguments) {
+  if (line.find("\"PARAMETER\"") == line.npos) return;
+  for (const LoggedArgument& argument : kLoggedArguments) {
+    for (const std::string_view name : {argument.name, argument.dllogger}) {
+      if (name.empty()) continue;
+      for (const char before : {'/', '"', '.'}) {
+        const std::string key = fmt::format("{}{}\":", before, name);
+        const std::size_t at = line.find(key);
+        if (at == line.npos) continue;
+        const std::size_t digits = std::min(line.find_first_not_of(' ', at + key.size()), line.size());
+        std::int64_t value = 0;
+        const auto [end, error] =
+            std::from_chars(line.data() + digits, line.data() + line.size(), value);
+        if (error == std::errc{}) arguments[std::string(argument.name)] = value;
+      }
+    }
+  }
+}
+
 // The best of the first `count` formats that a line is of; null: of none.
 const LogFormat* format_of(std::string_view line, std::size_t count = kLogFormats.size()) {
   const auto formats = std::span(kLogFormats).first(count);
@@ -268,6 +289,7 @@ JobLog read_job_log(const std::string& text, const std::string& file) {
   const LogFormat* format = nullptr;
   for (const std::string& line : lines_of(text)) {
     take_argument(line, log.arguments);
+    take_parameters(line, log.arguments);
     for (const auto& [word, plain] :
          {std::pair<std::string_view, double>{"max allocated:", 1024.0 * 1024},
           {"MaxMemAllocated=", 1},

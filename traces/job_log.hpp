@@ -27,18 +27,21 @@ struct LoggedStep {
   std::optional<std::int64_t> sequence;  // tokens a sample
 };
 
-// What makes two jobs others: NVIDIA's names, and where GPT-NeoX has others, these.
+// What makes two jobs others: NVIDIA's names, and where others have others, these.
 struct LoggedArgument {
   std::string_view name, neox;
+  std::string_view dllogger = {};  // NeMo's, as NVIDIA's logger prints it
 };
-inline constexpr std::array<LoggedArgument, 7> kLoggedArguments{
+inline constexpr std::array<LoggedArgument, 9> kLoggedArguments{
     {{"world_size", ""},
+     {"num_layers", ""},
+     {"hidden_size", ""},
      {"tensor_model_parallel_size", "model_parallel_size"},
      {"pipeline_model_parallel_size", "pipe_parallel_size"},
      {"context_parallel_size", ""},
      {"micro_batch_size", "train_micro_batch_size_per_gpu"},
      {"global_batch_size", "train_batch_size"},
-     {"seq_length", ""}}};
+     {"seq_length", "", "encoder_seq_length"}}};
 
 struct JobLog {
   std::string tool;  // "Megatron-LM", "torchtitan", "DeepSpeed", "NeMo", "nanotron"

@@ -237,6 +237,10 @@ class Reader {
                                           : fmt::format("{} failed before its first result: {}",
                                                         what, failure_));
       }
+      if (listed_.empty()) {
+        fail("Rank", "the lines \"#  Rank  0 ...\" above the table, which name the devices, are "
+                     "missing: give nccl-tests' whole output");
+      }
       complete_test(test_, static_cast<int>(hosts_.size()), named_.empty() ? guess() : named_,
                     file_);
       tests_.push_back(std::move(test_));

@@ -12,40 +12,39 @@
 namespace weir {
 namespace {
 
-constexpr int kDeepest = 64;
+constexpr std::size_t kDeepest = 64;
 
-// Builds nothing: watches depth and keys before the real parse, so that deep nesting never reaches
-// a recursive builder.
-class Watch : public nlohmann::json_sax<Json> {
+// Builds the value while it watches depth and keys: a recursive reader would be led into the depth,
+// and one that looks for each key among those before it takes their square.
+class Builder : public nlohmann::json_sax<Json> {
  public:
-  explicit Watch(std::string file) : file_(std::move(file)) {}
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
+  explicit Builder(std::string file) : file_(std::move(file)) {}
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
   bool binary(binary_t&) override { return true; }
   bool start_object(std::size_t) override {
-    open();
     keys_.emplace_back();
-    return true;
+    return open(Json::object());
   }
   bool key(string_t& name) override {
     if (!keys_.back().insert(name).second) throw InputError(file_, name, "the key is there twice");
+    name_ = std::move(name);
     return true;
   }
   bool end_object() override {
     keys_.pop_back();
-    --depth_;
+    open_.pop_back();
     return true;
   }
-  bool start_array(std::size_t) override {
-    open();
-    return true;
-  }
+  bool start_array(std::size_t) override { return open(Json::array()); }
   bool end_array() override {
-    --depth_;
+    open_.pop_back();
     return true;
   }
   bool parse_error(std::size_t, const std::string&,
@@ -57,21 +56,45 @@ class Watch : public nlohmann::json_sax<Json> {
   }
 
  private:
-  void open() {
-    if (++depth_ > kDeepest)
-      throw InputError(file_, "", fmt::format("JSON nested deeper than {}", kDeepest));
+  // Where the next value stands. Only the last of a list or an object is still open, so that none
+  // of those in `open_` moves when another is put behind it.
+  Json* place(Json value) {
+    if (open_.empty()) {
+      root_ = std::move(value);
+      return &root_;
+    }
+    Json& parent = *open_.back();
+    if (parent.is_array()) return &parent.emplace_back(std::move(value));
+    // As in a vector: that the key is new is known.
+    auto& members = parent.get_ref<Json::object_t&>();
+    static_cast<Json::object_t::Container&>(members).emplace_back(std::move(name_),
+                                                                  std::move(value));
+    return &members.back().second;
   }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json value) {
+    if (open_.size() >= kDeepest)
+      throw InputError(file_, "", fmt::format("JSON nested deeper than {}", kDeepest));
+    open_.push_back(place(std::move(value)));
+    return true;
+  }
+
   std::string file_;
+  Json root_;
+  std::vector<Json*> open_;
   std::vector<std::set<std::string>> keys_;
-  int depth_ = 0;
+  std::string name_;  // of the value that comes next
 };
 
 }  // namespace
 
 Json parse_json(const std::string& text, const std::string& file) {
-  Watch watch(file);
-  Json::sax_parse(text, &watch);
-  return Json::parse(text);
+  Builder builder(file);
+  Json::sax_parse(text, &builder);
+  return builder.take();
 }
 
 JsonObject::JsonObject(const Json& value, std::string file, std::string where)

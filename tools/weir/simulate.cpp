@@ -3,10 +3,12 @@
 #include "tools/app/simulate/simulate.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "plan/words/figures.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/simulate/builtin_accuracy.hpp"
+#include "tools/jobs/job/doubt.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/print/fit_text.hpp"
 #include "tools/weir/print/printout.hpp"
@@ -20,6 +22,13 @@ std::string interval_text(const Forecast& f) {
   const StepInterval& interval = *f.interval;
   return fmt::format(", {:.3g} % {} to {}", 100 * interval.nominal, format_duration(interval.low),
                      format_duration(interval.high));
+}
+
+// Of a plan that lacks some of its job.
+std::string doubt_text(const Plan& plan) {
+  const std::vector<std::string> doubts = doubts_of(plan.job);
+  if (doubts.empty()) return "";
+  return fmt::format("; in doubt: the job's {} is not in the plan", fmt::join(doubts, ", "));
 }
 
 // On what a built-in interval stands.
@@ -53,9 +62,10 @@ Table rank_table(const Forecast& f) {
 }
 
 void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f) {
-  out.say("{}: step {} ({}{}), lower bound {}, bubble {:.1f} %\n", summary(loaded.plan),
+  out.say("{}: step {} ({}{}), lower bound {}, bubble {:.1f} %{}\n", summary(loaded.plan),
           format_duration(f.step_time), to_string(f.basis), interval_text(f),
-          format_duration(f.lower_bound), f.metrics.bubble_fraction * 100);
+          format_duration(f.lower_bound), f.metrics.bubble_fraction * 100,
+          doubt_text(loaded.plan));
   if (f.samples_per_s) out.say("{} samples/s", format_figure(*f.samples_per_s, 4));
   if (f.tokens_per_s) out.say(", {} tokens/s", format_figure(*f.tokens_per_s, 4));
   if (f.model_tflops_per_device)
@@ -63,7 +73,7 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
   out.say("\n");
   out.show(rank_table(f));
   if (f.interval_source) print_source(out, *f.interval_source);
-  if (f.memory_limit) out.say("{}\n", describe_fit(f));
+  if (f.memory_limit) out.say("{}{}\n", describe_fit(f), doubt_text(loaded.plan));
   if (f.distribution) {
     out.say("jitter: mean {}, median {}, 90 % of steps between {} and {} ({} samples)\n",
             format_duration(f.distribution->mean), format_duration(f.distribution->median),

@@ -13,8 +13,17 @@ struct Mark {
   std::array<std::string_view, 2> words;  // both are there
 };
 // The more particular before those that they hold.
-constexpr std::array<Mark, 33> kMarks{
-    {{{"torchtitan", "torchtitan"}, {"torchtitan", "import "}},
+constexpr std::array<Mark, 42> kMarks{
+    {{{"Primus", ""}, {"pre_trainer:", "overrides:"}},
+     {{"Primus", ""}, {"post_trainer:", "overrides:"}},
+     {{"FlagScale", ""}, {"system:", "tensor_model_parallel_size:"}},
+     {{"FlagScale", ""}, {"experiment:", "runner:"}},
+     {{"ms-swift", ""}, {"megatron sft", "--model "}},
+     {{"ms-swift", ""}, {"megatron pt", "--model "}},
+     {{"ms-swift", ""}, {"swift sft", "--model "}},
+     {{"verl", ""}, {"actor_rollout_ref", ""}},
+     {{"OpenRLHF", ""}, {"openrlhf.cli", ""}},
+     {{"torchtitan", "torchtitan"}, {"torchtitan", "import "}},
      {{"NeMo 2 (the Megatron-Bridge recipe of the same model is read)", ""},
       {"import ", "nemo.collections"}},
      {{"NeMo 2 (the Megatron-Bridge recipe of the same model is read)", ""},

@@ -18,6 +18,7 @@
 #include "plan/model/readers/foreign_job.hpp"
 #include "plan/model/readers/layer_list.hpp"
 #include "plan/model/readers/pipedream_graph.hpp"
+#include "plan/text/python_json.hpp"
 #include "plan/text/cells.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
@@ -252,7 +253,7 @@ Json parsed_model(const std::string& text, const std::string& file) {
     throw InputError(file, "", fmt::format("is a job of {}, expected a model", tool.name));
   };
   try {
-    Json json = parse_json(text, file);
+    Json json = parse_json(without_python_numbers(text), file);
     const bool a_model =
         json.is_object() && (json.contains("schema") || json.contains("model_type"));
     if (!a_model) refuse_job();

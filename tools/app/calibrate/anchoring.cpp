@@ -44,9 +44,10 @@ AnchoringRun run_of(const std::string& text, const Cluster& cluster, const Sessi
                     plan.cp, plan.dp, plan.devices(), cluster.name, cluster.devices()));
   }
   if (run.figure.log) {
-    require_same_job(*run.figure.log, plan, file);
+    require_same_job(*run.figure.log, run.plan, file);
     session.note(fmt::format("{}: {}", text, told(*run.figure.log)));
   }
+  if (const auto counted = count_whole(run.figure, run.plan)) session.note(*counted);
   run.builtin = load(CostsSource(), run.plan.model, plan, cluster);
   run.forecast = forecast_of(run.plan, run.builtin, cluster);
   return run;

@@ -174,7 +174,7 @@ CompareResult compare_log(const CompareRequest& r, const Session& session) {
   const ResolvedPlan& plan = result.plans[0];
   const std::string plan_file = file_of(r.first, "compare: plan").string();
   const JobLogSummary log = summary(read_job_log(read_text_file(file), file.string()));
-  require_same_job(log, plan.plan, plan_file);
+  require_same_job(log, plan, plan_file);
   const Cluster cluster = machine({r.cluster, r.stack, r.costs});
   result.forecasts[0] =
       forecast(plan, load(r.costs, plan.model, plan.plan, cluster), cluster).forecast;

@@ -18,9 +18,11 @@
 namespace weir::app {
 namespace {
 
-Seconds measured_step(const ExplainRequest& r, const Plan& plan, const Forecast& forecast) {
-  const MeasuredFigure figure = parse_plain_figure(r.measured, "--measured");
+Seconds measured_step(const ExplainRequest& r, const ResolvedPlan& plan, const Forecast& forecast,
+                      const Session& session) {
+  MeasuredFigure figure = parse_plain_figure(r.measured, "--measured");
   if (figure.log) require_same_job(*figure.log, plan, "the plan");
+  if (const auto counted = count_whole(figure, plan)) session.note(*counted);
   const auto time = step_time_of(figure, forecast, forecast.devices);
   if (time) return *time;
   throw UsageError(
@@ -102,7 +104,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
                     .what_if = what_if(loaded, changes(loaded, costs, cluster), costs, cluster, f),
                     .measured = r.measured};
   if (!r.measured.empty())
-    why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured_step(r, loaded.plan, f));
+    why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured_step(r, loaded, f, session));
   why.forecast = std::move(f);
   if (r.plans) write_plans(why, plan.folder, *r.plans, session);
   if (r.output) write_file_atomically(session.output(*r.output), to_json(why).dump(2) + "\n");

@@ -12,9 +12,11 @@
 #include <tuple>
 #include <utility>
 
+#include "costmodel/layers/layer_math.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/figures.hpp"
+#include "tools/jobs/megatron/import.hpp"
 
 namespace weir::app {
 namespace {
@@ -56,6 +58,41 @@ std::optional<std::pair<FigureKind, double>> parse_speed(std::string_view text) 
   return std::nullopt;
 }
 
+// Transformer blocks of a model, and how wide they are; 0: it has none.
+std::int64_t blocks_of(const Model& model) {
+  return std::ranges::count_if(model.layers, [](const Layer& layer) {
+    return std::holds_alternative<TransformerShape>(layer.shape);
+  });
+}
+std::int64_t width_of(const Model& model) {
+  for (const Layer& layer : model.layers) {
+    if (const auto* block = std::get_if<TransformerShape>(&layer.shape)) return block->hidden;
+  }
+  return 0;
+}
+
+// Model FLOPs of a step's causal attention cores by those of all the rest and them.
+double core_share(const Model& model, std::int64_t seq_length) {
+  double cores = 0;
+  for (const Layer& layer : model.layers) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    if (block == nullptr || !block->causal) continue;
+    TransformerShape unmasked = *block;
+    unmasked.attention = AttentionKind::unfused;
+    cores += 3 * core_flops(unmasked, seq_length).forward.count();
+  }
+  const double all = training_flops(model, seq_length).count();
+  return all > 0 ? cores / all : 0;
+}
+
+// Megatron-LM counts half since 6 March 2025 (megatron/training/training.py, 8873b55d6aad), and
+// Megatron-Bridge after it (utils/flop_utils.py); torchtitan (tools/utils.py,
+// get_nparams_and_flops), Megatron-DeepSpeed and Megatron-LM's older forks count all.
+AttentionCount count_of(const SourceJob& job) {
+  const bool megatron = job.tool == "megatron" || job.tool == "nemo";
+  return megatron && !is_old_megatron(job.lines) ? AttentionCount::half : AttentionCount::whole;
+}
+
 // `whole`: what was given, for messages.
 MeasuredFigure with_figure(MeasuredFigure figure, const std::string& whole,
                            const std::string& option) {
@@ -63,7 +100,13 @@ MeasuredFigure with_figure(MeasuredFigure figure, const std::string& whole,
     throw UsageError(fmt::format("{} {}: {}", option, whole, why));
   };
   const auto comma = figure.text.find(',');
-  const std::string first = figure.text.substr(0, comma);
+  std::string first = figure.text.substr(0, comma);
+  for (const auto& [word, count] :
+       {std::pair(":half", AttentionCount::half), {":whole", AttentionCount::whole}}) {
+    if (!first.ends_with(word)) continue;
+    first.resize(first.size() - std::string_view(word).size());
+    figure.count = count;
+  }
   const auto speed = parse_speed(first);
   if (!speed && std::filesystem::is_regular_file(first)) {
     MeasuredFigure logged = figure_of(summary(read_job_log(read_text_file(first), first)), first);
@@ -78,6 +121,8 @@ MeasuredFigure with_figure(MeasuredFigure figure, const std::string& whole,
   } else {
     std::tie(figure.kind, figure.value) = *speed;
   }
+  if (figure.count && figure.kind != FigureKind::flops)
+    refuse(":half and :whole say how TFLOPs count attention");
   if (comma == std::string::npos) return figure;
   const std::string second = figure.text.substr(comma + 1);
   // A measured amount need not be of whole bytes; what is counted by the second has the same units.
@@ -120,7 +165,9 @@ MeasuredFigure figure_of(const JobLogSummary& log, const std::string& file) {
   return figure;
 }
 
-void require_same_job(const JobLogSummary& log, const Plan& plan, const std::string& plan_file) {
+void require_same_job(const JobLogSummary& log, const ResolvedPlan& loaded,
+                      const std::string& plan_file) {
+  const Plan& plan = loaded.plan;
   const auto refuse = [&](std::int64_t planned, std::string_view of, std::int64_t logged) {
     throw InputError(plan_file, "",
                      fmt::format("has {} {}, the log's steps have {}", planned, of, logged));
@@ -136,6 +183,8 @@ void require_same_job(const JobLogSummary& log, const Plan& plan, const std::str
     if (name == "context_parallel_size") return plan.cp;
     if (name == "micro_batch_size") return plan.micro_batch_size;
     if (name == "global_batch_size") return plan.global_batch_size();
+    if (name == "num_layers") return blocks_of(loaded.model);
+    if (name == "hidden_size") return width_of(loaded.model);
     return plan.seq_length;
   };
   for (const auto& [name, value] : log.arguments) {
@@ -143,7 +192,8 @@ void require_same_job(const JobLogSummary& log, const Plan& plan, const std::str
     if (name == "global_batch_size" && log.batch) continue;
     if (name == "seq_length" && log.sequence) continue;
     const std::int64_t logged = std::max<std::int64_t>(value, 1);
-    if (logged == planned(name)) continue;
+    const std::int64_t ours = planned(name);
+    if (logged == ours || ours == 0) continue;
     throw InputError(plan_file, "",
                      fmt::format("is of {} {}, the log's job of {}", name, planned(name), logged));
   }
@@ -166,6 +216,23 @@ std::string told(const JobLogSummary& log) {
                   : "";
   return fmt::format("{} lines of {} ({} of the warm-up or another batch left out): {}{}",
                      log.lines, log.tool, log.left_out, speed, doubt);
+}
+
+std::optional<std::string> count_whole(MeasuredFigure& figure, const ResolvedPlan& loaded) {
+  if (figure.kind != FigureKind::flops) return std::nullopt;
+  const SourceJob& job = loaded.plan.job;
+  const AttentionCount count = figure.count.value_or(count_of(job));
+  const double share = core_share(loaded.model, loaded.plan.seq_length);
+  if (count == AttentionCount::half) figure.value /= 1 - share / 2;
+  constexpr double kMatters = 0.02;
+  if (!figure.count && share / 2 < kMatters) return std::nullopt;
+  const bool half = count == AttentionCount::half;
+  std::string why;
+  if (!figure.count && half) why = ", as Megatron's logs have it since March 2025";
+  if (!figure.count && !half) why = job.tool.empty() ? "" : fmt::format(", as {} counts", job.tool);
+  return fmt::format("{}: FLOPs with {} of the causal attention{}{}", figure.text,
+                     half ? "half" : "all", why,
+                     figure.count ? "" : half ? "; :whole says all" : "; :half says half");
 }
 
 std::optional<Seconds> step_time_of(const MeasuredFigure& figure, const Forecast& forecast,

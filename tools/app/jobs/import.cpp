@@ -22,8 +22,10 @@
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tools/app/machine/machine.hpp"
 #include "tools/app/schedule/schedule_source.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
+#include "tools/jobs/job/doubt.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
@@ -55,13 +57,14 @@ struct JobFormat {
   Job (*read)(const std::string& text, const std::string& file, const JobOptions& options);
   bool says_model;         // all of it: a model named beside it must be the same
   std::string_view stack;  // the software that runs such jobs, where the file does not tell
+  std::string_view tool;   // for people
 };
 constexpr std::array<JobFormat, 5> kFormats{
-    {{"megatron", &read_megatron_job, true, "megatron-core"},
-     {"torchtitan", &read_torchtitan_job, false, "torchtitan"},
-     {"neox", &read_neox_job, true, "megatron-deepspeed-2022"},
-     {"deepspeed", &read_deepspeed_job, false, "megatron-deepspeed-2022"},
-     {"nemo", &read_nemo_job, true, "megatron-core"}}};
+    {{"megatron", &read_megatron_job, true, "megatron-core", "Megatron"},
+     {"torchtitan", &read_torchtitan_job, false, "torchtitan", "torchtitan"},
+     {"neox", &read_neox_job, true, "megatron-deepspeed-2022", "GPT-NeoX"},
+     {"deepspeed", &read_deepspeed_job, false, "megatron-deepspeed-2022", "DeepSpeed"},
+     {"nemo", &read_nemo_job, true, "megatron-core", "NeMo"}}};
 
 const JobFormat& job_format(std::string_view name) {
   return *std::ranges::find(kFormats, name, &JobFormat::name);
@@ -87,11 +90,34 @@ void note_arguments(const std::vector<JobArgument>& arguments, const std::string
       if (argument.fate == fate) names.push_back(argument.name);
     }
     if (names.empty()) continue;
+    constexpr std::size_t kMost = 500;  // names of one line
+    const std::size_t count = names.size();
+    names.resize(std::min(count, kMost));
     session.note(
-        fmt::format("{}: {} {}: {}", file, names.size(),
+        fmt::format("{}: {} {}: {}{}", file, count,
                     fate == Fate::carried ? "carried" : "without effect on time and memory",
-                    fmt::join(names, " ")));
+                    fmt::join(names, " "), count > kMost ? " ..." : ""));
   }
+}
+
+// What the file does not say and moves the forecast, on one line.
+void note_defaults(const std::vector<Remark>& defaults, std::string_view tool,
+                   const std::string& file, const Session& session) {
+  std::string all;
+  for (const Remark& taken : defaults)
+    all += fmt::format("{}{} {}", all.empty() ? "" : ", ", taken.name, taken.text);
+  if (!all.empty())
+    session.note(fmt::format("{}: not said, taken as {} takes it: {}", file, tool, all));
+}
+
+// Of a file of thousands the first are said.
+void note_remarks(const std::vector<Remark>& remarks, const std::string& file,
+                  const Session& session) {
+  constexpr std::size_t kMost = 100;
+  for (std::size_t i = 0; i < std::min(remarks.size(), kMost); ++i)
+    session.note(fmt::format("{}: {}: {}", file, remarks[i].name, remarks[i].text));
+  if (remarks.size() > kMost)
+    session.note(fmt::format("{}: and {} more", file, remarks.size() - kMost));
 }
 
 // What of the job the plan keeps, for those who export it.
@@ -105,12 +131,14 @@ SourceJob source_job(std::string_view tool, const Job& job) {
 }
 
 Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
+  std::optional<int> machine;
+  if (j.cluster) machine = load_cluster_or_name(*j.cluster).devices();
   const JobOptions options{.gpus = r.gpus,
                            .dp = j.dp,
+                           .machine = machine,
                            .vocabulary = r.vocabulary,
                            .model = named,
-                           .seq_length = j.seq_length,
-                           .dtype = j.dtype,
+                           .given = j.given,
                            .config = r.config,
                            .environment = environment(),
                            .files = files_beside(j.file)};
@@ -124,6 +152,10 @@ Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
   } catch (const InputError&) {
     refuse_other_tool(text, file, r.from);
     throw;
+  }
+  if (machine && job.plan.devices() > *machine) {
+    throw NoFeasiblePlan(fmt::format("{}: the job needs {} devices, the cluster has {}", file,
+                                     job.plan.devices(), *machine));
   }
   if (named != nullptr && format.says_model) check_same(*named, job.model, file, *r.model);
   return job;
@@ -276,10 +308,12 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
     if (job.model.name.empty()) job.model.name = (j.file == "-" ? output : j.file).stem().string();
     save_with_model(plan, job.model, output, session.output(model));
   }
+  for (const std::string& doubt : doubts_of(plan.job))
+    session.note(fmt::format("{}: in doubt: {} is not in the plan", file, doubt));
   note_arguments(job.arguments, file, session);
-  for (const Remark& remark : job.remarks)
-    session.note(fmt::format("{}: {}: {}", file, remark.name, remark.text));
-  return {output, model, job.remarks, job.arguments,
+  note_defaults(job.defaults, job_format(r.from).tool, file, session);
+  note_remarks(job.remarks, file, session);
+  return {output, model, job.remarks, job.arguments, job.defaults,
           job.stack.empty() ? std::string(job_format(r.from).stack) : job.stack};
 }
 

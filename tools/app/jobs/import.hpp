@@ -28,14 +28,15 @@ struct ImportedJob {
   std::optional<int> dp;     // where the file does not say
   std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
   std::string note;
-  std::optional<std::int64_t> seq_length = {};  // of DeepSpeed, whose files do not say
-  std::optional<Dtype> dtype = {};              // likewise, where it says neither bf16 nor fp16
+  GivenFields given = {};                              // where the file leaves them open
+  std::optional<std::filesystem::path> cluster = {};  // its devices, where nothing else says how many
 };
 
 struct Imported {
   std::filesystem::path plan, model;
   std::vector<Remark> remarks;         // what was not carried
   std::vector<JobArgument> arguments;  // all of the file's, with what became of each
+  std::vector<Remark> defaults;        // what it leaves to its tool, as the tool takes it
   std::string stack;                   // the software that runs the job
 };
 

@@ -165,20 +165,36 @@ void save(PlacedPlan& plan, const std::filesystem::path& file, const Session& se
   plan.schedule_in_memory = false;
 }
 
-// With --from the file says everything; a field that would contradict it is refused.
+// What the user says beside the job.
+GivenFields given_beside(const PlanRequest& r, const Session& session) {
+  GivenFields given{.seq_length = r.common.seq_length};
+  if (session.given("dtype")) given.dtype = dtype_of(r.common);
+  if (session.given("micro-batch-size")) given.micro_batch_size = r.micro_batch_size;
+  if (session.given("microbatches")) given.microbatches = r.microbatches;
+  if (r.global_batch_size) given.global_batch_size = *r.global_batch_size;
+  if (session.given("attention")) given.attention = attention_of(r.common);
+  if (session.given("recompute")) {
+    if (r.recompute == kAuto) throw UsageError("--recompute auto is not for a job: say which");
+    given.recompute = parse_recompute(r.recompute, r.recompute_microbatches);
+  }
+  return given;
+}
+
+// With --from the file says its plan; these fill what it leaves open, or are beside it.
 PlanResult from_job(const PlanRequest& r, const Session& session) {
-  constexpr std::array kTogether{"model", "from",       "job-model", "gpus",   "dp",  "config",
-                                 "slots", "vocab-size", "note",      "output", "seed"};
-  // DeepSpeed's file leaves these to the training script.
-  const bool open = r.import.from == "deepspeed";
+  constexpr std::array kTogether{
+      "model",  "from",      "job-model",  "gpus",
+      "dp",     "config",    "slots",      "vocab-size",
+      "note",   "output",    "seed",       "cluster",
+      "dtype",  "attention", "seq-length", "micro-batch-size",
+      "recompute",           "microbatches", "global-batch-size", "recompute-microbatches"};
   for (const std::string& name : session.all_given()) {
-    if (open && (name == "seq-length" || name == "dtype")) continue;
     if (std::ranges::find(kTogether, name) == kTogether.end())
       throw UsageError(fmt::format("--{} contradicts --from: the job's file says it", name));
   }
   ImportedJob job{r.common.model, r.output, r.parallel.dp, r.common.slots, r.common.note};
-  job.seq_length = r.common.seq_length;
-  if (session.given("dtype")) job.dtype = dtype_of(r.common);
+  job.given = given_beside(r, session);
+  job.cluster = r.cluster;
   Imported imported = import_job(r.import, job, session);
   PlacedPlan plan = load(imported.plan, session);
   std::string stack = imported.stack;
@@ -328,6 +344,7 @@ nlohmann::ordered_json to_json(const PlanResult& result) {
           {"model", result.imported->model.string()},
           {"stack", result.imported->stack},
           {"remarks", to_json(result.imported->remarks)},
+          {"defaults", to_json(result.imported->defaults)},
           {"arguments", arguments_json(result.imported->arguments)}};
 }
 

@@ -32,15 +32,6 @@ int parse_number(std::string_view text, const std::string& option, Bounds bounds
   return *number;
 }
 
-AttentionKind attention_of(const PlanOptions& options) {
-  const auto kind = parse_attention_kind(options.attention);
-  if (!kind)
-    throw UsageError(fmt::format("--attention {}: expected unfused or fused (flash){}",
-                                 options.attention,
-                                 did_you_mean(options.attention, {"unfused", "fused", "flash"})));
-  return *kind;
-}
-
 // The name of an option by its key in the plan file.
 std::string option_of(std::string key) {
   std::ranges::replace(key, '_', '-');
@@ -75,6 +66,15 @@ Optimizer optimizer_of(const PlanOptions& options) {
 }
 
 }  // namespace
+
+AttentionKind attention_of(const PlanOptions& options) {
+  const auto kind = parse_attention_kind(options.attention);
+  if (!kind)
+    throw UsageError(fmt::format("--attention {}: expected unfused or fused (flash){}",
+                                 options.attention,
+                                 did_you_mean(options.attention, {"unfused", "fused", "flash"})));
+  return *kind;
+}
 
 std::vector<int> parse_numbers(const std::string& text, const std::string& option, int low,
                                int high) {

@@ -61,6 +61,8 @@ enum class SampleLength : std::uint8_t { needed, not_needed };
                              const app::Session& session,
                              SampleLength length = SampleLength::needed);
 
+// Of --attention; throws UsageError.
+[[nodiscard]] AttentionKind attention_of(const PlanOptions& options);
 // Of --dtype; throws UsageError.
 [[nodiscard]] Dtype dtype_of(const PlanOptions& options);
 

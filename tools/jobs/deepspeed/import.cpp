@@ -38,7 +38,7 @@ Dtype deepspeed_dtype(ConfigTable& t, const JobOptions& options, std::vector<Rem
     remarks.push_back({"fp16.type", type.substr(0, 20) + ": GPT-NeoX 1.0 trained in it, later ones "
                                                          "do not read it: fp16 in the plan"});
   const Dtype own = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : Dtype::fp32;
-  const Dtype taken = options.dtype.value_or(own);
+  const Dtype taken = options.given.dtype.value_or(own);
   if ((bf16 || fp16) && taken != own)
     t.fail(bf16 ? "bf16.enabled" : "fp16.enabled",
            fmt::format("true, which contradicts {}", to_string(taken)));
@@ -183,7 +183,43 @@ void say_open_numbers(const ConfigTable& t, const Plan& plan, std::vector<Remark
   say("scheduler.params.warmup_num_steps", o.rate.warmup_iters);
 }
 
+// Attention and re-materialisation are the training script's. Transformers' own attention is
+// PyTorch's scaled_dot_product_attention since 4.36 (modeling_utils.py,
+// _check_and_enable_sdpa), which keeps the statistics alone.
+void set_script_choices(const GivenFields& given, Job& job) {
+  job.plan.attention = given.attention.value_or(AttentionKind::fused);
+  if (!given.attention) {
+    job.defaults.push_back({"attention",
+                            "fused (the training script's to choose; transformers take "
+                            "scaled_dot_product_attention)"});
+  }
+  job.plan.recompute = given.recompute.value_or(Recompute{});
+  if (!given.recompute)
+    job.defaults.push_back({"re-materialisation", "none (the training script's to choose)"});
+}
+
 }  // namespace
+
+void fill_deepspeed(ConfigTable& t, const GivenFields& given) {
+  const auto fill = [&](const char* key, const auto& value, const char* field) {
+    if (value) t.fill(key, fmt::to_string(*value), field);
+  };
+  fill("train_micro_batch_size_per_gpu", given.micro_batch_size, "micro-batch-size");
+  fill("gradient_accumulation_steps", given.microbatches, "microbatches");
+  fill("train_batch_size", given.global_batch_size, "global-batch-size");
+}
+
+void say_deepspeed_defaults(const ConfigTable& t, Job& job) {
+  const Plan& plan = job.plan;
+  const auto take = [&](const char* what, const char* taken) {
+    job.defaults.push_back({what, taken});
+  };
+  if (plan.dtype == Dtype::fp32) take("precision", "fp32");
+  if (plan.replicas() == 1) return;
+  if (!t.has("zero_optimization.stage")) take("ZeRO", "stage 0");
+  if (!t.has("zero_optimization.overlap_comm"))
+    take("overlap of gradient reduction", plan.zero == 3 ? "on" : "off");
+}
 
 void read_deepspeed(ConfigTable& t, Plan& plan, const JobOptions& options, const std::string& file,
                     std::vector<Remark>& remarks) {
@@ -306,10 +342,11 @@ Job read_deepspeed_job(const std::string& text, const std::string& file,
     throw InputError(file, "", "is no configuration of DeepSpeed: it names no batch size");
   if (options.model == nullptr)
     throw InputError(file, "", "DeepSpeed's configuration has no model: give the model's file too");
+  fill_deepspeed(t, options.given);
   Job job;
   job.model = *options.model;
   Plan& plan = job.plan;
-  plan.seq_length = options.seq_length.value_or(job.model.seq_length);
+  plan.seq_length = options.given.seq_length.value_or(job.model.seq_length);
   if (plan.seq_length == 0 && job.model.max_positions > 0) {
     throw InputError(file, "",
                      "DeepSpeed's configuration has no number of tokens a sample, and the model's "
@@ -328,6 +365,8 @@ Job read_deepspeed_job(const std::string& text, const std::string& file,
     plan.boundaries =
         boundaries_of_blocks(balanced_blocks(t, "pipeline.stages", decoder->blocks, plan.pp));
   }
+  set_script_choices(options.given, job);
+  say_deepspeed_defaults(t, job);
   t.account_for(unread_deepspeed_key, job);
   if (Json::accept(text)) job.lines = job_lines(text);
   return job;

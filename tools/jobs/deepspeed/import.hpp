@@ -15,6 +15,13 @@ namespace weir {
 void read_deepspeed(ConfigTable& table, Plan& plan, const JobOptions& options,
                     const std::string& file, std::vector<Remark>& remarks);
 
+// What the user says fills the batch that the file leaves open. Throws UsageError where it says
+// otherwise.
+void fill_deepspeed(ConfigTable& table, const GivenFields& given);
+
+// What the file leaves to DeepSpeed's own defaults (runtime/config.py and runtime/zero/config.py).
+void say_deepspeed_defaults(const ConfigTable& table, Job& job);
+
 // DeepSpeed's configuration beside the arguments of Megatron-DeepSpeed, which say most of it too:
 // its ZeRO stage where they do not, and an account of its other keys. `file` names it in messages.
 void read_deepspeed_beside(const std::string& text, const std::string& file, bool has_stage,

@@ -106,16 +106,41 @@ void set_neox_norm(ConfigTable& t, TransformerShape& block) {
 }
 
 // attention_config: kinds that alternate, and how many layers of them.
-void set_neox_attention(ConfigTable& t, Plan& plan, std::vector<Remark>& remarks) {
+void set_neox_attention(ConfigTable& t, const GivenFields& given, const std::string& file,
+                        Job& job) {
   bool flash = false, other = false;
   for (const std::string& word : t.list("attention_config")) {
     const bool digits = word.find_first_not_of("0123456789") == word.npos;
     flash = flash || word == "flash";
     other = other || (!digits && word != "flash" && word != "global" && word != "all");
   }
-  if (flash) plan.attention = AttentionKind::fused;
+  const AttentionKind said = flash ? AttentionKind::fused : AttentionKind::unfused;
+  job.plan.attention = said;
   if (other)
-    remarks.push_back({"attention_config", "other attention than global: timed as global"});
+    job.remarks.push_back({"attention_config", "other attention than global: timed as global"});
+  if (t.has("attention_config")) {
+    if (given.attention.value_or(said) != said) {
+      contradicts("attention", std::string(to_string(*given.attention)), file,
+                  fmt::format("attention_config: {}", to_string(said)));
+    }
+  } else if (given.attention) {
+    job.plan.attention = *given.attention;
+  } else {
+    // megatron/neox_arguments/arguments.py: [[["global"], num_layers]].
+    job.defaults.push_back({"attention", "unfused (attention_config is global)"});
+  }
+}
+
+void fill_neox_recompute(const ConfigTable& t, const GivenFields& given, const std::string& file,
+                         Job& job) {
+  Recompute& recompute = job.plan.recompute;
+  if (!t.has("checkpoint_activations")) {
+    recompute = given.recompute.value_or(recompute);
+    if (!given.recompute) job.defaults.push_back({"re-materialisation", "none"});
+  } else if (given.recompute && *given.recompute != recompute) {
+    contradicts("recompute", recompute_word(*given.recompute), file,
+                "checkpoint_activations: " + recompute_word(recompute));
+  }
 }
 
 Model neox_model(ConfigTable& t, const JobOptions& options, Plan& plan,
@@ -269,6 +294,9 @@ Job read_neox_job(const std::string& text, const std::string& file, const JobOpt
     throw InputError(file, "", "is no configuration of GPT-NeoX: it has NeMo's sections");
   }
   refuse_other_training(t);
+  fill_deepspeed(t, options.given);
+  if (options.given.seq_length)
+    t.fill("seq_length", fmt::to_string(*options.given.seq_length), "seq-length");
   const bool batch = t.has("train_micro_batch_size_per_gpu") || t.has("train_batch_size");
   Job job;
   Plan& plan = job.plan;
@@ -282,13 +310,16 @@ Job read_neox_job(const std::string& text, const std::string& file, const JobOpt
   if (!batch) t.fail("train_micro_batch_size_per_gpu", kSeveralFiles);
   read_deepspeed(t, plan, options, file, job.remarks);
   const std::string precision = t.text_or("precision", "");
+  const std::string asked(options.given.dtype ? to_string(*options.given.dtype) : "");
+  if (!asked.empty() && !precision.empty() && asked != (precision == "bfloat16" ? "bf16" : precision))
+    contradicts("dtype", asked, file, "precision: " + precision);
   if (precision == "bfloat16") plan.dtype = Dtype::bf16;
   if (precision == "fp16") plan.dtype = Dtype::fp16;
   plan.optimizer.clip_norm = t.number_or("gradient_clipping", 1, 0, 1e9);
   plan.optimizer.weight_decay = t.number_or("weight_decay", 0.1, 0, 1e3);
   set_neox_rate(t, plan, job.remarks);
   plan.sequence_parallel = t.flag_or("sequence_parallel", false) && plan.tp > 1;
-  set_neox_attention(t, plan, job.remarks);
+  set_neox_attention(t, options.given, file, job);
   if (t.flag_or("checkpoint_activations", false)) plan.recompute.mode = RecomputeMode::full;
   const auto group = t.integer_or("checkpoint_num_layers", 1, 1, kMostLayers);
   if (group > 1 && plan.recompute.mode == RecomputeMode::full) {
@@ -299,6 +330,8 @@ Job read_neox_job(const std::string& text, const std::string& file, const JobOpt
                                        group)});
     plan.recompute.at_a_time = static_cast<int>(group);
   }
+  fill_neox_recompute(t, options.given, file, job);
+  say_deepspeed_defaults(t, job);
   const std::string method = t.text_or("pipe_partition_method", "type:transformer|mlp");
   if (!method.starts_with("type:"))
     job.remarks.push_back({"pipe_partition_method", method + ": blocks are dealt evenly"});

@@ -14,6 +14,7 @@
 #include "plan/text/cells.hpp"
 #include "plan/text/quote.hpp"
 #include "plan/words/error.hpp"
+#include "tools/jobs/job/given.hpp"
 #include "tools/jobs/job/launcher.hpp"
 
 namespace weir {
@@ -229,6 +230,7 @@ Arguments::Arguments(const std::string& text, std::string file, const ShellEnvir
     : file_(std::move(file)), files_(files) {
   ShellScript script = read_script(text, file_, environment, files);
   written_ = std::move(script.written);
+  set_ = std::move(script.set);
   nodes_ = script.nodes;
   gpus_ = script.gpus;
   const auto commands = argument_commands(script, script.remarks);
@@ -317,11 +319,25 @@ bool Arguments::of_launcher(std::string_view name) const {
   return found != given_.end() && found->second.launcher;
 }
 
+std::string_view Arguments::own_name(std::string_view name) const {
+  const auto other = aliases_.find(name);
+  return other == aliases_.end() || given_.contains(name) ? name : other->second;
+}
+
+const Arguments::Given* Arguments::look_up(std::string_view name) const {
+  const auto found = given_.find(own_name(name));
+  return found == given_.end() ? nullptr : &found->second;
+}
+
 Arguments::Given* Arguments::find(std::string_view name) {
-  const auto found = given_.find(name);
+  const auto found = given_.find(own_name(name));
   if (found == given_.end()) return nullptr;
   found->second.read = true;
   return &found->second;
+}
+
+void Arguments::alias(std::string_view other, std::string_view name) {
+  if (given_.contains(other) && !given_.contains(name)) aliases_[std::string(name)] = other;
 }
 
 bool Arguments::flag(std::string_view name) { return find(name) != nullptr; }
@@ -376,6 +392,33 @@ double Arguments::number_or(std::string_view name, double otherwise, double low,
   return *number;
 }
 
+bool Arguments::says(std::string_view name) const {
+  const Given* given = look_up(name);
+  if (given == nullptr) return false;
+  const std::vector<std::string>& values = given->values;
+  return values.empty() || values.front().find_first_of("$`") == std::string::npos;
+}
+
+void Arguments::fill(std::string_view name, const std::string& value, std::string_view field) {
+  const Given* known = look_up(name);
+  if (says(name) && !known->values.empty() && known->values.front() != "auto") {
+    const std::string& said = known->values.front();
+    const auto number = parse<std::int64_t>(said);
+    const bool same = said == value || (number && fmt::to_string(*number) == value);
+    if (!same) contradicts(field, value, file_, fmt::format("--{} {}", name, said.substr(0, 40)));
+    return;
+  }
+  std::string written(name);
+  Given given{.written = "--" + written};
+  if (!value.empty()) given.values.push_back(value);
+  given_[written] = std::move(given);
+}
+
+std::optional<std::string> Arguments::environment_of(std::string_view variable) const {
+  const auto found = set_.find(variable);
+  return found == set_.end() ? std::nullopt : std::optional(found->second);
+}
+
 std::vector<std::string> Arguments::unread() const {
   std::vector<std::string> names;
   for (const auto& [name, given] : given_) {
@@ -407,8 +450,8 @@ std::vector<std::string> Arguments::ambiguous() const {
 }
 
 std::string Arguments::values(std::string_view name) const {
-  const auto found = given_.find(name);
-  return found == given_.end() ? "" : fmt::format("{}", fmt::join(found->second.values, " "));
+  const Given* given = look_up(name);
+  return given == nullptr ? "" : fmt::format("{}", fmt::join(given->values, " "));
 }
 
 std::optional<std::string> Arguments::file_text(const std::string& path) const {

@@ -39,6 +39,15 @@ class Arguments {
   [[nodiscard]] std::int64_t integer_or(std::string_view name, std::int64_t otherwise,
                                         std::int64_t low, std::int64_t high);
   [[nodiscard]] double number_or(std::string_view name, double otherwise, double low, double high);
+  // Given, with a value that is known here where it has one. Marks nothing.
+  [[nodiscard]] bool says(std::string_view name) const;
+  // Another name for the same argument, which fills its place where the other is not given.
+  void alias(std::string_view other, std::string_view name);
+  // As if the file had it: in the place of one that is not known here. A file that says another
+  // value is contradicted: UsageError, by the plan's word for it.
+  void fill(std::string_view name, const std::string& value, std::string_view field);
+  // What the script sets in its own environment: "export NVTE_FLASH_ATTN=0".
+  [[nodiscard]] std::optional<std::string> environment_of(std::string_view variable) const;
 
   [[nodiscard]] std::vector<std::string> names() const;   // sorted
   [[nodiscard]] std::vector<std::string> unread() const;  // sorted
@@ -72,17 +81,20 @@ class Arguments {
     bool launcher = false;
   };
   Given* find(std::string_view name);
+  const Given* look_up(std::string_view name) const;
+  std::string_view own_name(std::string_view name) const;  // as the file calls it
   void read(const std::vector<std::string>& command);
   // A word among the arguments that stands for what is not known here: it is remembered.
   void leave_open(const std::string& word);
   std::string file_;
   std::string program_;
   ShellFiles files_;
-  std::map<std::string, std::string, std::less<>> written_;
+  std::map<std::string, std::string, std::less<>> written_, set_;
   std::vector<ShellRemark> remarks_;
   std::vector<std::string> open_;  // words of the job that are not known and may hold arguments
   std::optional<std::int64_t> nodes_, gpus_, processes_;
   std::map<std::string, Given, std::less<>> given_;
+  std::map<std::string, std::string, std::less<>> aliases_;  // by the name that is asked for
 };
 
 }  // namespace weir

@@ -16,6 +16,7 @@
 
 #include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
+#include "tools/jobs/job/given.hpp"
 #include "tools/jobs/job/unmodelled.hpp"
 
 namespace weir {
@@ -224,6 +225,16 @@ std::vector<std::string> ConfigTable::list(std::string_view path) {
   return leaf == nullptr ? std::vector<std::string>{} : leaf->values;
 }
 
+void ConfigTable::fill(std::string_view path, const std::string& value, std::string_view field) {
+  const auto found = leaves_.find(path);
+  if (found != leaves_.end() && this->value(path) != nullptr) {
+    const std::string& said = *this->value(path);
+    if (said != value) contradicts(field, value, file_, fmt::format("{}: {}", path, said));
+    return;
+  }
+  replace(path, value);
+}
+
 void ConfigTable::replace(std::string_view path, std::string value) {
   std::vector<std::string>& values = leaves_[std::string(path)].values;
   values.clear();
@@ -238,13 +249,13 @@ std::map<std::string, std::string> ConfigTable::texts() const {
 }
 
 void ConfigTable::account_for(UnreadArgument (*unread)(std::string_view path), Job& job) const {
-  for (const auto& [key, leaf] : leaves_) {
-    const std::string& path = key;  // a binding, which not every compiler captures
+  std::set<std::string, std::less<>> remarks;
+  for (const Remark& remark : job.remarks) remarks.insert(remark.name);
+  for (const auto& [path, leaf] : leaves_) {
     const std::string text = fmt::format("{}", fmt::join(leaf.values, " ")).substr(0, 80);
     if (const auto why = unmodelled(path, text)) fail(path, fmt::format("{}: {}", text, *why));
     JobArgument argument{path, text, Fate::carried};
-    const bool remarked =
-        std::ranges::any_of(job.remarks, [&](const Remark& r) { return r.name == path; });
+    const bool remarked = remarks.contains(path);
     // What is switched off changes nothing.
     const bool off =
         text.empty() || text == "false" || text == "False" || text == "null" || text == "None";

@@ -33,6 +33,9 @@ class ConfigTable {
   [[nodiscard]] bool is_auto(std::string_view path) const;
   // The values of a list and of the lists in it, in order.
   [[nodiscard]] std::vector<std::string> list(std::string_view path);
+  // As if the file had it, in the place of "auto" too. A file that says another value is
+  // contradicted: UsageError, by the plan's word for it.
+  void fill(std::string_view path, const std::string& value, std::string_view field);
   // Another value in place of the file's, as a reference that is followed.
   void replace(std::string_view path, std::string value);
   [[nodiscard]] std::map<std::string, std::string> texts() const;  // all, for people

@@ -137,6 +137,12 @@ int replicas_of(const JobOptions& options, std::optional<std::int64_t> gpus, con
     }
     return *options.dp;
   }
+  if (!gpus && options.machine && *options.machine % model_parallel == 0) {
+    gpus = *options.machine;
+    remarks.push_back({"data parallelism", fmt::format("the file does not say on how many devices "
+                                                       "it runs: all {} of the cluster",
+                                                       *gpus)});
+  }
   if (gpus && *gpus / model_parallel >= 1) return static_cast<int>(*gpus / model_parallel);
   remarks.push_back({"data parallelism",
                      "the file does not say on how many devices it runs: one replica supposed; "

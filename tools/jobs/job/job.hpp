@@ -14,6 +14,7 @@
 #include "plan/model/decoder.hpp"
 #include "plan/model/model.hpp"
 #include "plan/words/error.hpp"
+#include "tools/jobs/job/given.hpp"
 #include "tools/jobs/shell/script.hpp"
 
 namespace weir {
@@ -53,6 +54,8 @@ struct Job {
   Plan plan;  // without model_path and model_sha256: where the model is kept is the caller's choice
   std::vector<Remark> remarks;
   std::vector<JobArgument> arguments;  // all that the file gives, sorted by name
+  // What the file leaves to its tool and moves time or memory of a step, as the tool takes it.
+  std::vector<Remark> defaults = {};
   std::string stack;  // the software that runs it, where the file tells; empty: as its kind of file
   std::vector<std::string> lines;  // of the SourceJob
 };
@@ -67,10 +70,10 @@ class DeviceCountError : public InputError {
 struct JobOptions {
   std::optional<int> gpus;                 // all devices of the job
   std::optional<int> dp;                   // data-parallel replicas
+  std::optional<int> machine = {};         // devices that there are: taken where nothing says more
   std::optional<std::int64_t> vocabulary;  // tokens the model knows, before padding
   const Model* model = nullptr;            // the model, where the file only names it
-  std::optional<std::int64_t> seq_length;  // tokens a sample, where the file does not say
-  std::optional<Dtype> dtype;              // likewise
+  GivenFields given;                       // of the plan
   std::string config;                      // of a file of several configurations, its name
   ShellEnvironment environment;            // what the job's script finds in its environment
   ShellFiles files;                        // and on disk: files that it sources or configures by

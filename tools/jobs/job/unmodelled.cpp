@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 namespace weir {
 namespace {
@@ -25,7 +26,35 @@ bool is_at_most_one(std::string_view value) {
   return says_off(value) || value == "1" || value == "-1";
 }
 
+// The parts of a name between '-' and '_'.
+std::vector<std::string_view> parts_of(std::string_view name) {
+  std::vector<std::string_view> parts;
+  while (!name.empty()) {
+    const std::size_t end = std::min(name.find_first_of("-_."), name.size());
+    parts.push_back(name.substr(0, end));
+    name.remove_prefix(std::min(end + 1, name.size()));
+  }
+  return parts;
+}
+
 }  // namespace
+
+bool names_adapters(std::string_view name) {
+  const std::vector<std::string_view> parts = parts_of(name.substr(name.rfind('.') + 1));
+  if (parts.empty()) return false;
+  constexpr std::array<std::string_view, 5> kFirst{"lora", "peft", "freeze", "frozen", "adapter"};
+  const bool targets = parts.size() == 2 && parts[0] == "target" && parts[1] == "modules";
+  return targets || std::ranges::find(kFirst, parts[0]) != kFirst.end();
+}
+
+bool names_a_size(std::string_view name) {
+  constexpr std::array<std::string_view, 16> kSizes{
+      "size",   "sizes",   "dim",      "dims",   "rank",  "heads", "layers", "experts",
+      "hidden", "channels", "width",   "groups", "blocks", "head", "replace", "intermediate"};
+  const std::vector<std::string_view> parts = parts_of(name.substr(name.rfind('.') + 1));
+  if (parts.empty()) return false;
+  return std::ranges::find(kSizes, parts.back()) != kSizes.end();
+}
 
 std::optional<std::string> unmodelled(std::string_view path, std::string_view value) {
   constexpr std::array<std::pair<std::string_view, const char*>, 17> kSwitches{
@@ -49,6 +78,7 @@ std::optional<std::string> unmodelled(std::string_view path, std::string_view va
   for (const auto& [end, message] : kSwitches) {
     if (is_path_end(path, end) && !says_off(value)) return message;
   }
+  if (names_adapters(path) && !says_off(value)) return kAdaptersNotModelled;
   for (const std::string_view end :
        {"zero_hpz_partition_size", "mics_shard_size", "num_distributed_optimizer_instances"}) {
     if (is_path_end(path, end) && !is_at_most_one(value)) return kHybridNotModelled;

@@ -14,6 +14,17 @@ inline constexpr const char* kOffloadNotModelled = "offload to host memory is no
 inline constexpr const char* kPredictionNotModelled = "multi-token prediction is not modelled";
 inline constexpr const char* kHybridNotModelled = "hybrid sharding is not modelled";
 
+inline constexpr const char* kAdaptersNotModelled =
+    "adapters and frozen layers are not modelled: a plan trains every weight";
+
+// Whether a name, of an argument or of a key's part, switches on training that leaves weights as
+// they are: "lora-rank", "peft_type", "freeze_backbone", "target_modules".
+[[nodiscard]] bool names_adapters(std::string_view name);
+
+// Whether it names a size, a rank, a dimension or a count, so that without it parameters and
+// memory are in doubt: "expert-hidden-size", "n-shared-experts", "num_heads".
+[[nodiscard]] bool names_a_size(std::string_view name);
+
 // Of a key of DeepSpeed, GPT-NeoX, NeMo or torchtitan, by the end of its path
 // ("zero_optimization.offload_param.device") and its value, the one of the three that it switches
 // on; nullopt: none.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "tools/jobs/megatron/import.hpp"
 
@@ -58,10 +59,6 @@ std::int64_t first_count(Arguments& a, std::initializer_list<std::string_view> n
   return found;
 }
 
-bool has_remark(const Job& job, const std::string& name) {
-  return std::ranges::any_of(job.remarks, [&](const Remark& r) { return r.name == name; });
-}
-
 }  // namespace
 
 std::optional<std::int64_t> megatron_devices(Arguments& a) {
@@ -113,15 +110,17 @@ void refuse_other_models(Arguments& a, const std::string& file) {
 }
 
 void account_for(Arguments& a, Job& job) {
-  const std::vector<std::string> unread = a.unread();
+  const std::vector<std::string> unread = a.unread();  // sorted
+  std::set<std::string, std::less<>> remarked;
+  for (const Remark& remark : job.remarks) remarked.insert(remark.name);
   for (const std::string& name : a.names()) {
     JobArgument argument{name, a.values(name), Fate::carried, a.of_launcher(name)};
-    const bool nobody = std::ranges::find(unread, name) != unread.end();
+    const bool nobody = std::ranges::binary_search(unread, name);
     if (nobody) {
       const UnreadArgument means = argument.launcher ? UnreadArgument{} : unread_argument(name);
       argument.fate = means.fate;
       if (!means.why.empty()) job.remarks.push_back({name, std::string(means.why)});
-    } else if (has_remark(job, name)) {
+    } else if (remarked.contains(name)) {
       argument.fate = Fate::changed;
     }
     job.arguments.push_back(std::move(argument));

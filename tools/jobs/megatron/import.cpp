@@ -12,7 +12,7 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/deepspeed/import.hpp"
 #include "tools/jobs/job/unmodelled.hpp"
-#include "tools/jobs/megatron/layout.hpp"
+#include "tools/jobs/megatron/dump.hpp"
 #include "tools/jobs/megatron/recipe.hpp"
 
 namespace weir {
@@ -20,106 +20,6 @@ namespace {
 
 int degree(Arguments& a, std::string_view name) {
   return static_cast<int>(a.integer_or(name, 1, 1, kMostRanks));
-}
-
-// Blocks of each stage when stages of the first and last rank may hold other numbers than those
-// between.
-class StageBlocks {
- public:
-  StageBlocks(Arguments& a, const Plan& plan, std::int64_t blocks)
-      : a_(a), plan_(plan), blocks_(blocks) {}
-
-  std::vector<int> blocks_of_stages() {
-    const auto first = a_.maybe_integer("decoder-first-pipeline-num-layers", 0, blocks_);
-    const auto last = a_.maybe_integer("decoder-last-pipeline-num-layers", 0, blocks_);
-    const std::string method = a_.text_or("pp-partition-method", "");
-    // A stage may count its embedding or its loss as one block.
-    const bool by_type = method.starts_with("type:") && method.find("embed") != std::string::npos;
-    const bool embedding = a_.flag("account-for-embedding-in-pipeline-split") || by_type;
-    const bool loss = a_.flag("account-for-loss-in-pipeline-split") || by_type;
-    if ((first || last) && (embedding || loss)) {
-      a_.fail("decoder-first-pipeline-num-layers",
-              "excludes account-for-embedding and account-for-loss");
-    }
-    if (first || last) return uneven(first, last);
-    // Embedding and loss take the place of a block each, so their stages have one fewer.
-    const std::int64_t counted = blocks_ + (embedding ? 1 : 0) + (loss ? 1 : 0);
-    std::vector<int> blocks(static_cast<std::size_t>(plan_.stages()),
-                            divided(counted, plan_.stages(), "num-layers"));
-    if (embedding) --blocks.front();
-    if (loss) --blocks.back();
-    return blocks;
-  }
-
- private:
-  std::vector<int> uneven(std::optional<std::int64_t> first, std::optional<std::int64_t> last) {
-    const std::int64_t others = plan_.pp - (first ? 1 : 0) - (last ? 1 : 0);
-    const std::int64_t rest = blocks_ - first.value_or(0) - last.value_or(0);
-    if (others < 0 || rest < 0 || (others == 0 && rest != 0)) {
-      a_.fail("num-layers", "does not agree with the layers of the first and last rank");
-    }
-    const int usual = others > 0 ? divided(rest, others * plan_.vpp, "num-layers") : 0;
-    std::vector<int> blocks;
-    for (int s = 0; s < plan_.stages(); ++s) {
-      const int rank = s % plan_.pp;
-      const bool at_first = first && rank == 0, at_last = last && rank == plan_.pp - 1;
-      blocks.push_back(at_first  ? divided(*first, plan_.vpp, "decoder-first-pipeline-num-layers")
-                       : at_last ? divided(*last, plan_.vpp, "decoder-last-pipeline-num-layers")
-                                 : usual);
-    }
-    return blocks;
-  }
-  int divided(std::int64_t blocks, std::int64_t stages, std::string_view name) {
-    if (blocks % stages != 0) {
-      a_.fail(name, fmt::format("{} blocks do not divide into {} equal stages", blocks, stages));
-    }
-    return static_cast<int>(blocks / stages);
-  }
-
-  Arguments& a_;
-  const Plan& plan_;
-  std::int64_t blocks_;
-};
-
-void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string& file) {
-  const auto per_chunk = a.maybe_integer("num-layers-per-virtual-pipeline-stage", 1, blocks);
-  const auto chunks = a.maybe_integer("num-virtual-stages-per-pipeline-rank", 1, 1024);
-  const auto layout = a.text("pipeline-model-parallel-layout");
-  const std::string layout_key = "--pipeline-model-parallel-layout";
-  if (per_chunk.has_value() + chunks.has_value() + layout.has_value() > 1) {
-    a.fail("num-layers-per-virtual-pipeline-stage",
-           "num-virtual-stages-per-pipeline-rank and pipeline-model-parallel-layout exclude each "
-           "other");
-  }
-  std::vector<int> of_stages;
-  if (layout) {
-    const MegatronLayout parsed = parse_layout(*layout, file, layout_key);
-    of_stages = parsed.blocks;
-    const auto stages = static_cast<int>(of_stages.size());
-    if (stages % plan.pp != 0) {
-      throw InputError(file, layout_key,
-                       fmt::format("{} stages are no multiple of {} ranks", stages, plan.pp));
-    }
-    plan.vpp = stages / plan.pp;
-    std::int64_t sum = 0;
-    for (const int n : of_stages) sum += n;
-    if (sum != blocks)
-      throw InputError(file, layout_key,
-                       fmt::format("holds {} blocks of num-layers {}", sum, blocks));
-    if (parsed.predictions > 0)
-      throw InputError(file, layout_key, "m: multi-token prediction is not modelled");
-  } else {
-    if (per_chunk && blocks % (*per_chunk * plan.pp) != 0) {
-      a.fail("num-layers-per-virtual-pipeline-stage",
-             fmt::format("times {} ranks does not divide num-layers", plan.pp));
-    }
-    const std::int64_t usual =
-        a.flag("zero-bubble-v-schedule") ? 2 : 1;  // a V has two chunks a rank, unasked
-    plan.vpp =
-        static_cast<int>(chunks.value_or(per_chunk ? blocks / (*per_chunk * plan.pp) : usual));
-    of_stages = StageBlocks(a, plan, blocks).blocks_of_stages();
-  }
-  plan.boundaries = boundaries_of_blocks(of_stages);
 }
 
 void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
@@ -153,65 +53,6 @@ void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
     remarks.push_back({"microbatch-group-size-per-virtual-pipeline-stage",
                        fmt::format("{}: groups of {} (K) in the plan", *group, plan.pp)});
   }
-}
-
-// Megatron's flash (the flash-attn package) and fused (cuDNN) both keep the statistics alone.
-void set_attention(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
-  const std::string backend =
-      a.text_or("attention-backend", a.flag("use-flash-attn") ? "flash" : "unfused");
-  if (backend == "auto") {
-    remarks.push_back(
-        {"attention-backend", "auto: fused where Megatron finds it can; the plan says unfused"});
-    return;
-  }
-  if (backend == "flash" || backend == "fused") {
-    plan.attention = AttentionKind::fused;
-  } else if (backend != "unfused" && backend != "local") {
-    a.fail("attention-backend", "expected flash, fused, unfused, local or auto");
-  }
-}
-
-// Method block: the first `layers` blocks of each stage (Megatron-Core 0.12,
-// transformer/transformer_block.py, _checkpointed_forward).
-Recompute first_blocks(const std::vector<int>& of_stages, std::int64_t layers) {
-  std::vector<bool> rebuilt;
-  for (const int blocks : of_stages) {
-    for (int b = 0; b < blocks; ++b) rebuilt.push_back(b < layers);
-  }
-  return rebuilt_blocks(rebuilt);
-}
-
-void set_recompute(Arguments& a, Plan& plan, const std::vector<int>& of_stages,
-                   std::vector<Remark>& remarks) {
-  const auto granularity = a.text("recompute-granularity");
-  const std::string method =
-      a.text_or("recompute-method", a.text_or("activations-checkpoint-method", ""));
-  const auto layers = a.integer_or(
-      "recompute-num-layers", a.integer_or("checkpoint-num-layers", 1, 0, 1 << 20), 0, 1 << 20);
-  const bool old = a.flag("checkpoint-activations");  // Megatron of 2020, and Megatron-DeepSpeed
-  static_cast<void>(a.flag("deepspeed-activation-checkpointing"));
-  static_cast<void>(a.flag("recompute-modules"));
-  if (granularity && *granularity != "full" && *granularity != "selective") {
-    a.fail("recompute-granularity", "expected full or selective");
-  }
-  const bool selective =
-      a.flag("recompute-activations") || (granularity && *granularity == "selective");
-  if (selective) {
-    plan.recompute.mode = RecomputeMode::selective;
-    const std::string modules = a.values("recompute-modules");
-    if (!modules.empty() && modules != "core_attn") {
-      remarks.push_back({"recompute-modules",
-                         modules + ": the plan rebuilds the attention core, core_attn, alone"});
-    }
-    return;
-  }
-  if (!old && !granularity && method.empty()) return;
-  if (method == "block") {
-    plan.recompute = first_blocks(of_stages, layers);
-    return;
-  }
-  plan.recompute = {.mode = RecomputeMode::full,
-                    .at_a_time = std::max(1, static_cast<int>(layers))};
 }
 
 // ZeRO's stage: Megatron-DeepSpeed's own, the distributed optimizer, Megatron's FSDP by its
@@ -320,21 +161,29 @@ void set_optimizer(Arguments& a, Plan& plan) {
   o.epsilon = a.number_or("adam-eps", 1e-8, 0, 1);
 }
 
-void set_batch(Arguments& a, Plan& plan, const std::string& file, std::vector<Remark>& remarks) {
-  plan.micro_batch_size = static_cast<int>(a.integer("micro-batch-size", 1, 1 << 20));
-  const auto global = a.maybe_integer("global-batch-size", 1, 1 << 30);
+// G = b M D, of which the file may leave M to the other two.
+void set_batch(Arguments& a, Plan& plan, const std::string& file, const GivenFields& given,
+               Job& job) {
+  BatchSizes batch{.count = given.microbatches};
+  batch.global = a.maybe_integer("global-batch-size", 1, 1 << 30);
+  if (batch.global && batch.count) batch.micro = a.maybe_integer("micro-batch-size", 1, 1 << 20);
+  if (const auto misfit = complete(batch, plan.dp))
+    throw UsageError(fmt::format("microbatches {} contradicts {}: {}", *batch.count, file, *misfit));
+  plan.micro_batch_size = static_cast<int>(
+      batch.micro ? *batch.micro : a.integer("micro-batch-size", 1, 1 << 20));
   const std::int64_t per_step = std::int64_t{plan.micro_batch_size} * plan.dp;
-  if (!global) {
-    remarks.push_back(
+  if (!batch.global && batch.count) batch.global = per_step * *batch.count;
+  if (!batch.global) {
+    job.remarks.push_back(
         {"global-batch-size", "not given: one micro-batch a step, as Megatron takes it"});
     return;
   }
-  if (*global % per_step != 0 || *global / per_step > (1 << 20)) {
+  if (*batch.global % per_step != 0 || *batch.global / per_step > (1 << 20)) {
     throw InputError(file, "--global-batch-size",
                      fmt::format("{} is no multiple of micro-batch-size {} times {} replicas",
-                                 *global, plan.micro_batch_size, plan.dp));
+                                 *batch.global, plan.micro_batch_size, plan.dp));
   }
-  plan.microbatches = static_cast<int>(*global / per_step);
+  plan.microbatches = static_cast<int>(*batch.global / per_step);
 }
 
 // Experts that are padded to a capacity are all as full as that; without padding, and where tokens
@@ -372,6 +221,9 @@ void refuse_unmodelled(Arguments& a) {
                            "offload-optimizer-states", "fine-grained-activation-offloading"}) {
     if (a.flag(name)) a.fail(name, kOffloadNotModelled);
   }
+  for (const std::string& name : a.names()) {
+    if (names_adapters(name)) a.fail(name, kAdaptersNotModelled);
+  }
   if (a.integer_or("cpu-offloading-num-layers", 0, 0, kMostLayers) > 0)
     a.fail("cpu-offloading-num-layers", kOffloadNotModelled);
   if (a.integer_or("ds-sequence-parallel-size", 1, 1, kMostRanks) > 1)
@@ -382,18 +234,73 @@ void refuse_unmodelled(Arguments& a) {
     a.fail("outer-dp-sharding-strategy", kHybridNotModelled);
 }
 
+void fill_recompute(const Recompute& given, const std::string& file, Job& job) {
+  const auto open = std::ranges::find(job.defaults, std::string_view(kRecomputeDefault), &Remark::name);
+  if (open == job.defaults.end() && given != job.plan.recompute)
+    contradicts("recompute", recompute_word(given), file, recompute_word(job.plan.recompute));
+  if (open != job.defaults.end()) job.defaults.erase(open);
+  job.plan.recompute = given;
+}
+
+// What else the job leaves to Megatron-LM's defaults (megatron/training/arguments.py).
+void say_defaults(Arguments& a, Job& job) {
+  const Plan& plan = job.plan;
+  const auto unsaid = [&](std::initializer_list<std::string_view> names) {
+    return std::ranges::none_of(names, [&](std::string_view name) { return a.says(name); });
+  };
+  const auto take = [&](const char* what, const char* taken) {
+    job.defaults.push_back({what, taken});
+  };
+  if (plan.dtype == Dtype::fp32) take("precision", "fp32");
+  if (unsaid({"use-precision-aware-optimizer", "exp-avg-dtype", "main-params-dtype"}))
+    take("optimizer state", "fp32");
+  if (plan.tp > 1 && unsaid({"sequence-parallel"})) take("sequence parallelism", "off");
+  if (plan.replicas() == 1) return;
+  if (unsaid({"use-distributed-optimizer", "zero-stage", "use-megatron-fsdp", "use-custom-fsdp",
+              "use-torch-fsdp2", "deepspeed-config"}))
+    take("distributed optimizer", "off");
+  if (unsaid({"overlap-grad-reduce"})) take("overlap of gradient reduction", "off");
+}
+
 }  // namespace
 
+void fill_arguments(Arguments& a, const GivenFields& given) {
+  const auto number = [&](const char* name, const auto& value, const char* field) {
+    if (value) a.fill(name, fmt::to_string(*value), field);
+  };
+  number("seq-length", given.seq_length, "seq-length");
+  number("micro-batch-size", given.micro_batch_size, "micro-batch-size");
+  number("global-batch-size", given.global_batch_size, "global-batch-size");
+  if (given.dtype) {
+    const std::string said = a.says("bf16") ? "bf16" : a.says("fp16") ? "fp16" : "";
+    const std::string word(to_string(*given.dtype));
+    if (!said.empty() && said != word) contradicts("dtype", word, "the job", "--" + said);
+    if (word == "bf16" || word == "fp16") a.fill(word, "", "dtype");
+  }
+  if (!given.attention) return;
+  const bool fused = *given.attention == AttentionKind::fused;
+  const std::string backend = a.says("attention-backend") ? a.values("attention-backend")
+                              : a.says("use-flash-attn")  ? "flash"
+                                                          : "auto";
+  const bool says_fused = backend == "flash" || backend == "fused";
+  if (backend != "auto" && says_fused != fused)
+    contradicts("attention", std::string(to_string(*given.attention)), "the job", backend);
+  if (backend == "auto") a.fill("attention-backend", fused ? "fused" : "unfused", "attention");
+}
+
 Job read_megatron_job(const std::string& text, const std::string& file, const JobOptions& options) {
-  Arguments a(megatron_recipe_arguments(text).value_or(text), file, options.environment,
-              options.files);
+  const auto dumped = megatron_dump_arguments(text);
+  const auto recipe = dumped ? dumped : megatron_recipe_arguments(text);
+  Arguments a(recipe.value_or(text), file, options.environment, options.files);
   if (a.empty()) {
     throw InputError(file, "",
                      "holds no arguments, expected --num-layers and its like" +
                          (a.remarks().empty() ? "" : "; " + a.remarks().front().text));
   }
+  take_other_names(a);
   refuse_other_models(a, file);
   refuse_unmodelled(a);
+  fill_arguments(a, options.given);
   Job job;
   Plan& plan = job.plan;
   job.model = megatron_model(a, options, job.remarks);
@@ -404,16 +311,18 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   plan.seq_length = job.model.seq_length;
   const bool bf16 = a.flag("bf16"), fp16 = a.flag("fp16");
   if (bf16 && fp16) a.fail("bf16", "contradicts --fp16");
-  plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : Dtype::fp32;
+  plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : options.given.dtype.value_or(Dtype::fp32);
   plan.dp = replicas_of(options, megatron_devices(a), plan, file, job.remarks);
   set_sharing(a, plan, job.remarks);
   set_expert_parallelism(a, plan, job.model, file);
-  set_batch(a, plan, file, job.remarks);
+  set_batch(a, plan, file, options.given, job);
   set_stages(a, plan, blocks, file);
   set_schedule(a, plan, job.remarks);
-  set_attention(a, plan, job.remarks);
+  set_attention(a, job);
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
-  set_recompute(a, plan, of_stages, job.remarks);
+  set_recompute(a, of_stages, job);
+  if (options.given.recompute) fill_recompute(*options.given.recompute, file, job);
+  say_defaults(a, job);
   set_optimizer(a, plan);
   set_rate(a, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));

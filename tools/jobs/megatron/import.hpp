@@ -21,6 +21,25 @@ namespace weir {
 [[nodiscard]] Model megatron_model(Arguments& arguments, const JobOptions& options,
                                    std::vector<Remark>& remarks);
 
+// Parts of the plan half. Each throws InputError with the argument.
+// v and where stages begin, of a plan whose pp is set.
+void set_stages(Arguments& arguments, Plan& plan, std::int64_t blocks, const std::string& file);
+// Of a plan whose dtype is set; where the job leaves it to its Megatron, a default of the job's.
+void set_attention(Arguments& arguments, Job& job);
+// Whether a job's arguments are of a Megatron without Transformer Engine, by names that only it has:
+// Megatron-LM before 2024, Megatron-DeepSpeed and other forks.
+[[nodiscard]] bool is_old_megatron(const std::vector<std::string>& lines);
+// Re-materialisation; none by default is a default of this name.
+inline constexpr const char* kRecomputeDefault = "re-materialisation";
+void set_recompute(Arguments& arguments, const std::vector<int>& of_stages, Job& job);
+
+// Sizes that the job gives by another name.
+void take_other_names(Arguments& arguments);
+
+// What the user says fills the arguments that the job leaves open. Throws UsageError where one
+// contradicts the job.
+void fill_arguments(Arguments& arguments, const GivenFields& given);
+
 // All devices, where the launcher's own arguments say so (torchrun, torch.distributed.launch,
 // deepspeed, srun), or #SBATCH lines. A number that the script takes from elsewhere says nothing.
 [[nodiscard]] std::optional<std::int64_t> megatron_devices(Arguments& arguments);

@@ -156,8 +156,9 @@ std::vector<bool> sparse_blocks(Arguments& a, std::int64_t blocks) {
   const auto every = whole_number<int>(text);
   if (!every) return listed_blocks(a, kName, text, blocks);
   if (*every < 1) a.fail(kName, "expected 1 or more, or a list");
+  const std::int64_t dense = a.integer_or("first-k-dense-replace", 0, 0, blocks);  // ModelLink's
   std::vector<bool> sparse;
-  for (std::int64_t i = 0; i < blocks; ++i) sparse.push_back(i % *every == 0);
+  for (std::int64_t i = 0; i < blocks; ++i) sparse.push_back(i >= dense && i % *every == 0);
   return sparse;
 }
 
@@ -268,7 +269,9 @@ void set_experts(Arguments& a, TransformerShape& block, std::int64_t experts, bo
   block.groups_per_token = a.integer_or("moe-router-group-topk", 0, 0, experts);
   if (const auto why = cannot_group(block)) a.fail("moe-router-num-groups", *why);
   block.ffn = a.integer_or("moe-ffn-hidden-size", block.ffn, 1, kLargestSize);
-  block.shared_ffn = a.integer_or("moe-shared-expert-intermediate-size", 0, 0, kLargestSize);
+  // ModelLink counts shared experts, of the others' width.
+  const std::int64_t shared = a.integer_or("n-shared-experts", 0, 0, kMostExperts) * block.ffn;
+  block.shared_ffn = a.integer_or("moe-shared-expert-intermediate-size", shared, 0, kLargestSize);
   block.shared_gate = a.flag("moe-shared-expert-gate") && block.shared_ffn > 0;
   // Kept for balance, or learned where all products have biases (moe/router.py).
   block.router_bias = a.flag("moe-router-enable-expert-bias") || (block.mlp_bias && !deepspeed);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "tools/jobs/job/unmodelled.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
 namespace weir {
@@ -99,6 +100,13 @@ constexpr std::string_view kHarmless[] = {"num-workers",
                                           "apply-query-key-layer-scaling",
                                           "straggler-minmax-count"};
 
+// Of experts, what has a size's name and is none.
+constexpr std::string_view kMoe = "moe-";
+constexpr std::string_view kRouting[] = {"moe-router-num-groups", "moe-hybridep-num-sms",
+                                         "moe-deepep-num-sms"};
+constexpr std::string_view kDoubtfulSize =
+    "names a size and is not understood: parameters, memory and time are in doubt";
+
 struct Matter {
   std::string_view prefix;
   std::string_view why;
@@ -154,12 +162,16 @@ constexpr Matter kMatters[] = {
 
 UnreadArgument unread_argument(std::string_view name) {
   if (std::ranges::find(kHarmless, name) != std::end(kHarmless)) return {};
+  const bool of_experts = name.starts_with(kMoe);
+  if (of_experts && std::ranges::find(kRouting, name) == std::end(kRouting) && names_a_size(name))
+    return {Fate::unknown, kDoubtfulSize};
   for (const Matter& matter : kMatters) {
     if (name.starts_with(matter.prefix)) return {Fate::not_carried, matter.why};
   }
   for (const std::string_view prefix : kHarmlessPrefixes) {
     if (name.starts_with(prefix)) return {};
   }
+  if (names_a_size(name)) return {Fate::unknown, kDoubtfulSize};
   return {Fate::unknown, "not understood: it may change time or memory"};
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "plan/words/error.hpp"
+#include "tools/jobs/job/unmodelled.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/python/evaluate.hpp"
 
@@ -44,7 +45,7 @@ constexpr std::array<Path, 5> kDenied{
      {"model.gradient_accumulation_fusion", "no-gradient-accumulation-fusion"},
      {"model.masked_softmax_fusion", "no-masked-softmax-fusion"}}};
 // Sections and fields that change neither time nor memory of a step, or are read apart.
-constexpr std::array<std::string_view, 27> kBesideTheJob{
+constexpr std::array<std::string_view, 25> kBesideTheJob{
     "tokenizer",
     "dataset",
     "validation",
@@ -58,13 +59,11 @@ constexpr std::array<std::string_view, 27> kBesideTheJob{
     "straggler",
     "nvrx_straggler",
     "inprocess_restart",
-    "peft",
     "train.manual_gc",
     "train.manual_gc_interval",
     "train.manual_gc_eval",
     "train.eval_interval",
     "train.eval_iters",
-    "model.transformer_impl",
     "model.use_transformer_engine_full_layer_spec",
     "model.pipeline_dtype",
     "model.params_dtype",
@@ -294,10 +293,11 @@ class Recipe {
       add("dataset.seq_length", "seq-length", shell_value(*length));
     if (!given("max_position_embeddings") && arguments_.contains("seq-length"))
       arguments_["max-position-embeddings"] = arguments_["seq-length"];
-    // Transformer Engine takes a fused kernel unless told otherwise.
-    if (!given("attention_backend") ||
-        shell_value(*model->field("attention_backend")).find("auto") != std::string::npos)
-      add("model.attention_backend", "attention-backend", "'fused'");
+    if (given("attention_backend")) {  // AttnBackend.flash
+      std::string backend = to_string(*model->field("attention_backend"));
+      if (const auto* text = model->field("attention_backend")->text()) backend = *text;
+      add("model.attention_backend", "attention-backend", backend.substr(backend.rfind('.') + 1));
+    }
     const PythonValue* activation = root_.at("model.activation_func");
     if (activation != nullptr && to_string(*activation).find("squared_relu") != std::string::npos)
       add("model.activation_func", "squared-relu", "");
@@ -353,6 +353,9 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
   const PythonResult result = call_python(python, function);
   if (result.value.object() == nullptr || result.value.object()->fields.empty())
     throw InputError(file, function, "returns no ConfigContainer that is known without running it");
+  if (const PythonValue* peft = result.value.field("peft"); peft != nullptr && !peft->none())
+    throw InputError(file, "peft", fmt::format("{}: {}", to_string(*peft).substr(0, 60),
+                                               kAdaptersNotModelled));
   const PythonValue* model = result.value.field("model");
   if (options.model == nullptr && (model == nullptr || model->field("num_layers") == nullptr)) {
     throw InputError(file, "model",

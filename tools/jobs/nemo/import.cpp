@@ -143,6 +143,11 @@ void refuse_other_models(ConfigTable& t, const std::string& file) {
   }
 }
 
+// Whether the file says which attention runs.
+bool says_kernels(const ConfigTable& t) {
+  return t.has("model.transformer_engine") || t.has("model.use_flash_attention");
+}
+
 // What takes more than one word of the other side.
 std::string special_arguments(ConfigTable& t) {
   std::string arguments;
@@ -172,6 +177,11 @@ std::string special_arguments(ConfigTable& t) {
   const auto betas = t.list("model.optim.betas");
   if (betas.size() == 2)
     arguments += fmt::format(" --adam-beta1 '{}' --adam-beta2 '{}'", betas[0], betas[1]);
+  // NeMo 1's layers are Megatron's own unless Transformer Engine's are asked for
+  // (megatron_gpt_model.py: cfg.get('transformer_engine', False)).
+  const bool engine = t.flag_or("model.transformer_engine", false);
+  if (!engine && !t.flag_or("model.use_flash_attention", false) && says_kernels(t))
+    arguments += " --attention-backend unfused";
   return arguments + rate_arguments(t);
 }
 
@@ -213,7 +223,7 @@ UnreadArgument unread_nemo_key(std::string_view path) {
   constexpr std::string_view kKernel = "another kernel, not modelled: the costs in use decide";
   constexpr std::string_view kSums = "how gradients are summed over replicas, not modelled";
   constexpr std::string_view kHides = "hides or moves communication, not modelled";
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kMeanings{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kMeanings{
       {{"model.optim.bucket_cap", kSums},
        {"model.optim.contiguous_", kSums},
        {"model.optim.grad_sync_dtype", kSums},
@@ -226,7 +236,6 @@ UnreadArgument unread_nemo_key(std::string_view path) {
        {"model.ub_tp_comm_overlap_cfg", kHides},
        {"model.gradient_accumulation_fusion", kKernel},
        {"model.persist_layer_norm", kKernel},
-       {"model.transformer_engine", kKernel},
        {"model.get_attention_mask", kKernel}}};
   for (const auto& [prefix, why] : kMeanings) {
     if (path.starts_with(prefix)) return {Fate::not_carried, why};
@@ -339,9 +348,16 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
   arguments += special_arguments(t);
   pass_over(t);
   JobOptions named = options;
+  const bool by_default = !says_kernels(t) && !options.given.attention;
+  if (by_default) named.given.attention = AttentionKind::unfused;
   if (const auto whole = t.integer("model.override_vocab_size", 1, 1 << 30))
     named.vocabulary = *whole;
   Job job = in_nemos_names(arguments, file, named);
+  if (by_default)
+    job.defaults.push_back({"attention", "unfused (transformer_engine is false)"});
+  std::erase_if(job.defaults, [&](const Remark& taken) {
+    return taken.name == "distributed optimizer" && t.has("model.optim.name");
+  });
   job.arguments.clear();
   job.lines.clear();
   // What Megatron's reader said is said in NeMo's names.

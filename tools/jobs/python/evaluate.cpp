@@ -21,10 +21,11 @@ using Names = std::map<std::string, PythonValue>;
 
 constexpr int kDeepestCall = 32;
 constexpr int kMostSteps = 200'000;
+constexpr std::size_t kMostNotes = 100;
 
 class PythonEvaluator {
  public:
-  explicit PythonEvaluator(const PythonFile& file) : file_(file) {
+  explicit PythonEvaluator(const PythonFile& file) : file_(file), budget_(file.name) {
     for (const Statement& statement : file.statements) {
       if (statement.kind == Statement::Kind::define) functions_[statement.word] = &statement;
     }
@@ -36,15 +37,21 @@ class PythonEvaluator {
     const auto found = functions_.find(function);
     if (found == functions_.end())
       throw InputError(file_.name, function, "is no function of this file");
-    return {call_own(*found->second, {}, {}), not_followed_};
+    PythonValue value = call_own(*found->second, {}, {});
+    return {std::move(value), not_followed_, std::move(heap_)};
   }
 
  private:
   void step() {
     if (++steps_ > kMostSteps) throw InputError(file_.name, "", "is too long to be followed");
   }
+  // What is made, or copied from where it is kept.
+  PythonValue made(PythonValue value) {
+    budget_.elements(weight(value));
+    return value;
+  }
   void note(int line, const std::string& what) {
-    not_followed_.push_back(fmt::format("line {}: {}", line, what));
+    if (not_followed_.size() < kMostNotes) not_followed_.push_back(fmt::format("line {}: {}", line, what));
   }
 
   PythonValue call_own(const Statement& function, const std::vector<PythonValue>& places,
@@ -77,6 +84,7 @@ class PythonEvaluator {
   }
 
   bool execute(const Statement& s, Names& names, PythonValue* returned) {
+    const Budget::Level level(budget_);
     step();
     switch (s.kind) {
       case Statement::Kind::assign: {
@@ -131,6 +139,7 @@ class PythonEvaluator {
   // What a body that may or may not run assigns is not known afterwards.
   void forget(const std::vector<Statement>& body, Names& names, int line) {
     for (const Statement& s : body) {
+      step();
       for (const Expression& target : s.targets) {
         assign(target, {PythonUnknown{s.value.source}}, names);
         ++forgotten_;
@@ -170,7 +179,7 @@ class PythonEvaluator {
       for (std::size_t i = 0; i < target.parts.size(); ++i) {
         if (made != nullptr) {
           // What a function of another file gives back in several parts: each is the call.
-          assign(target.parts[i], {std::make_shared<PythonObject>(*made)}, names);
+          assign(target.parts[i], object(*made), names);
           continue;
         }
         const bool known = values != nullptr && values->values.size() == target.parts.size();
@@ -196,14 +205,27 @@ class PythonEvaluator {
     PythonValue* place = place_of(target, names);
     if (place == nullptr) return nullptr;
     if (const auto* shared = std::get_if<std::shared_ptr<PythonObject>>(&place->is)) return *shared;
-    auto made = std::make_shared<PythonObject>();
+    auto made = heap_.make({});
     if (place->unknown() != nullptr) made->callee = place->unknown()->source;
     place->is = made;
     return made;
   }
+  PythonValue object(PythonObject object) {
+    std::size_t held = 1;
+    for (const PythonValue& place : object.places) held += weight(place);
+    for (const auto& [name, field] : object.fields) held += weight(field);
+    budget_.elements(held);
+    return {heap_.make(std::move(object))};
+  }
 
+  // Every value that is made counts with all that it holds, so nothing grows without an end.
   PythonValue evaluate(const Expression& e, Names& names) {
+    const Budget::Level level(budget_);
     step();
+    return made(value_of(e, names));
+  }
+
+  PythonValue value_of(const Expression& e, Names& names) {
     switch (e.kind) {
       case Expression::Kind::none:
         return {};
@@ -320,9 +342,9 @@ class PythonEvaluator {
       if (const auto own = functions_.find(callee.word); own != functions_.end())
         return call_own(*own->second, places, keywords);
     }
-    if (auto known = python_builtin(callee.source, places, keywords)) return *std::move(known);
-    return {std::make_shared<PythonObject>(
-        PythonObject{callee.source, std::move(places), std::move(keywords)})};
+    if (auto known = python_builtin({callee.source, places, keywords}, heap_, budget_))
+      return *std::move(known);
+    return object({callee.source, std::move(places), std::move(keywords)});
   }
 
   const PythonFile& file_;
@@ -330,6 +352,8 @@ class PythonEvaluator {
   Names globals_;
   std::vector<std::string> not_followed_;
   std::size_t forgotten_ = 0;
+  PythonHeap heap_;
+  Budget budget_;
   int depth_ = 0, steps_ = 0;
 };
 

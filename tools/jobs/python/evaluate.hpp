@@ -36,6 +36,7 @@ struct PythonResult {
   // Lines whose effect is not known: an `if` that hangs on something else, a call of another
   // file's function with an object that it may change.
   std::vector<std::string> not_followed;
+  PythonHeap heap = {};  // of the value's objects
 };
 // What the function returns when called without arguments. Throws InputError where the file has no
 // such function, or calls itself without end.

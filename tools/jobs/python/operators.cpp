@@ -86,21 +86,46 @@ std::optional<bool> compared(const std::string& sign, const PythonValue& a, cons
 
 PythonValue not_known() { return {PythonUnknown{}}; }
 
+std::size_t weight_of(const PythonObject& object) {
+  std::size_t all = 1;
+  for (const PythonValue& place : object.places) all += weight(place);
+  for (const auto& [name, field] : object.fields) all += weight(field);
+  return all;
+}
+
 // dataclasses.replace(object, field=...) is another object with the same other fields.
-std::optional<PythonValue> replaced(const PythonValue& original,
-                                    const std::map<std::string, PythonValue>& keywords) {
-  if (original.object() == nullptr) return std::nullopt;
-  auto made = std::make_shared<PythonObject>(*original.object());
-  for (const auto& [name, value] : keywords) made->fields[name] = value;
+std::optional<PythonValue> replaced(const PythonCall& call, PythonHeap& heap, Budget& budget) {
+  const PythonObject* original = call.places[0].object();
+  if (original == nullptr) return std::nullopt;
+  budget.elements(weight_of(*original));
+  auto made = heap.make(*original);
+  for (const auto& [name, value] : call.keywords) made->fields[name] = value;
   return PythonValue{std::move(made)};
 }
 
-PythonValue deep_copy(const PythonValue& value, int depth = 0) {
-  if (value.object() == nullptr || depth > 32) return value;
-  auto made = std::make_shared<PythonObject>(*value.object());
-  for (auto& [name, field] : made->fields) field = deep_copy(field, depth + 1);
-  return {std::move(made)};
-}
+// copy.deepcopy: each object once, however often it is held, as Python's memo has it.
+class DeepCopy {
+ public:
+  DeepCopy(PythonHeap& heap, Budget& budget) : heap_(heap), budget_(budget) {}
+
+  PythonValue of(const PythonValue& value) {
+    const PythonObject* original = value.object();
+    if (original == nullptr) return value;
+    const auto known = copies_.find(original);
+    if (known != copies_.end()) return {known->second};
+    const Budget::Level level(budget_);
+    budget_.elements(weight_of(*original));
+    auto made = heap_.make(*original);
+    copies_[original] = made;
+    for (auto& [name, field] : made->fields) field = of(field);
+    return {std::move(made)};
+  }
+
+ private:
+  PythonHeap& heap_;
+  Budget& budget_;
+  std::map<const PythonObject*, std::shared_ptr<PythonObject>> copies_;
+};
 
 }  // namespace
 
@@ -150,14 +175,15 @@ PythonValue python_binary(const std::string& sign, const PythonValue& left,
   return not_known();
 }
 
-std::optional<PythonValue> python_builtin(const std::string& callee,
-                                          const std::vector<PythonValue>& places,
-                                          const std::map<std::string, PythonValue>& keywords) {
+std::optional<PythonValue> python_builtin(const PythonCall& call, PythonHeap& heap,
+                                          Budget& budget) {
+  const auto& [callee, places, keywords] = call;
   const bool one = places.size() == 1 && keywords.empty();
   if (callee == "dict" && places.empty()) return PythonValue{PythonDict{keywords}};
   if ((callee == "replace" || callee == "dataclasses.replace") && places.size() == 1)
-    return replaced(places[0], keywords);
-  if ((callee == "deepcopy" || callee == "copy.deepcopy") && one) return deep_copy(places[0]);
+    return replaced(call, heap, budget);
+  if ((callee == "deepcopy" || callee == "copy.deepcopy") && one)
+    return DeepCopy(heap, budget).of(places[0]);
   if (callee == "cast" && places.size() == 2) return places[1];
   if (callee == "int" && one && places[0].number() && std::abs(*places[0].number()) < 1e15)
     return PythonValue{static_cast<Whole>(*places[0].number())};

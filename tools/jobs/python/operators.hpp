@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/jobs/bounds/budget.hpp"
 #include "tools/jobs/python/value.hpp"
 
 namespace weir {
@@ -18,9 +19,13 @@ namespace weir {
 // Unknown where either side is, or where Python would raise an error.
 [[nodiscard]] PythonValue python_binary(const std::string& sign, const PythonValue& left,
                                         const PythonValue& right);
-// nullopt for a function that is not known here.
-[[nodiscard]] std::optional<PythonValue> python_builtin(
-    const std::string& callee, const std::vector<PythonValue>& places,
-    const std::map<std::string, PythonValue>& keywords);
+// nullopt for a function that is not known here. What it makes is the heap's.
+struct PythonCall {
+  const std::string& callee;
+  const std::vector<PythonValue>& places;
+  const std::map<std::string, PythonValue>& keywords;
+};
+[[nodiscard]] std::optional<PythonValue> python_builtin(const PythonCall& call, PythonHeap& heap,
+                                                        Budget& budget);
 
 }  // namespace weir

@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace weir {
 
 std::optional<std::int64_t> PythonValue::integer() const {
@@ -44,35 +47,111 @@ const PythonValue* PythonValue::at(std::string_view path) const {
 
 namespace {
 
-std::string listed(const std::vector<PythonValue>& values) {
-  std::string text;
-  for (const PythonValue& value : values) text += (text.empty() ? "" : ", ") + to_string(value);
-  return text;
-}
+constexpr std::size_t kLongestPrinted = 4096;
+constexpr int kDeepestPrinted = 32;
 
-std::string listed(const std::map<std::string, PythonValue>& fields, std::string_view between) {
-  std::string text;
-  for (const auto& [name, value] : fields)
-    text += fmt::format("{}{}{}{}", text.empty() ? "" : ", ", name, between, to_string(value));
-  return text;
+// Values that hold themselves, or the same one many times, have no end: it stops at a depth and at
+// a length.
+class Printer {
+ public:
+  std::string print(const PythonValue& value) {
+    one(value);
+    if (text_.size() > kLongestPrinted) text_ = text_.substr(0, kLongestPrinted) + "...";
+    return std::move(text_);
+  }
+
+ private:
+  bool full() const { return text_.size() > kLongestPrinted; }
+
+  void one(const PythonValue& value) {
+    if (full()) return;
+    if (++depth_ > kDeepestPrinted) {
+      text_ += "...";
+    } else if (value.list() != nullptr) {
+      text_ += '[';
+      places(value.list()->values);
+      text_ += ']';
+    } else if (value.dict() != nullptr) {
+      text_ += '{';
+      fields(value.dict()->values, ": ", true);
+      text_ += '}';
+    } else if (const PythonObject* object = value.object()) {
+      text_ += object->callee + "(";
+      places(object->places);
+      fields(object->fields, "=", object->places.empty());
+      text_ += ')';
+    } else {
+      text_ += plain(value);
+    }
+    --depth_;
+  }
+  void places(const std::vector<PythonValue>& values) {
+    bool first = true;
+    for (const PythonValue& value : values) {
+      if (full()) return;
+      if (!std::exchange(first, false)) text_ += ", ";
+      one(value);
+    }
+  }
+  void fields(const std::map<std::string, PythonValue>& all, std::string_view between,
+              bool first) {
+    for (const auto& [name, value] : all) {
+      if (full()) return;
+      if (!std::exchange(first, false)) text_ += ", ";
+      text_ += name;
+      text_ += between;
+      one(value);
+    }
+  }
+  static std::string plain(const PythonValue& value) {
+    if (value.none()) return "None";
+    if (const auto* said = std::get_if<bool>(&value.is)) return *said ? "True" : "False";
+    if (const auto whole = value.integer()) return fmt::to_string(*whole);
+    if (const auto real = value.number()) return fmt::to_string(*real);
+    if (value.text() != nullptr)
+      return fmt::format("{:?}", std::string_view(*value.text()).substr(0, kLongestPrinted + 1));
+    return value.unknown()->source;
+  }
+
+  std::string text_;
+  int depth_ = 0;
+};
+
+constexpr int kDeepestValue = 100;
+
+std::size_t weight(const PythonValue& value, int depth) {
+  if (depth > kDeepestValue) return kTooDeep;
+  const auto sum = [depth](std::size_t before, const PythonValue& part) {
+    const std::size_t more = weight(part, depth + 1);
+    return std::min(before + more, kTooDeep);
+  };
+  std::size_t all = 1;
+  if (value.text() != nullptr) return all + value.text()->size() / kBytesOfValue;
+  if (value.list() != nullptr) {
+    for (const PythonValue& part : value.list()->values) all = sum(all, part);
+  } else if (value.dict() != nullptr) {
+    for (const auto& [name, part] : value.dict()->values) all = sum(all, part);
+  }
+  return all;
 }
 
 }  // namespace
 
-std::string to_string(const PythonValue& value) {
-  if (value.none()) return "None";
-  if (const auto* said = std::get_if<bool>(&value.is)) return *said ? "True" : "False";
-  if (const auto whole = value.integer()) return fmt::to_string(*whole);
-  if (const auto real = value.number()) return fmt::to_string(*real);
-  if (value.text() != nullptr) return fmt::format("{:?}", *value.text());
-  if (value.list() != nullptr) return "[" + listed(value.list()->values) + "]";
-  if (value.dict() != nullptr) return "{" + listed(value.dict()->values, ": ") + "}";
-  if (const PythonObject* object = value.object()) {
-    const std::string places = listed(object->places), fields = listed(object->fields, "=");
-    return fmt::format("{}({}{}{})", object->callee, places,
-                       places.empty() || fields.empty() ? "" : ", ", fields);
+std::size_t weight(const PythonValue& value) { return weight(value, 0); }
+
+std::string to_string(const PythonValue& value) { return Printer().print(value); }
+
+PythonHeap::~PythonHeap() {
+  // One after the other, while all are held: none drops the last hold on another.
+  for (const auto& object : objects_) {
+    object->places.clear();
+    object->fields.clear();
   }
-  return value.unknown()->source;
+}
+
+std::shared_ptr<PythonObject> PythonHeap::make(PythonObject object) {
+  objects_.push_back(std::make_shared<PythonObject>(std::move(object)));
+  return objects_.back();
 }
 
 }  // namespace weir

@@ -59,7 +59,28 @@ struct PythonValue {
   [[nodiscard]] const PythonValue* at(std::string_view path) const;
 };
 
-// As Python writes it, on one line.
+// As Python writes it, on one line; of what is deep, long or holds itself the beginning.
 [[nodiscard]] std::string to_string(const PythonValue& value);
+
+// How many values a copy has: lists and dictionaries are copied with all that they hold, an object
+// is one, and so are 64 letters. kTooDeep where they stand too deep within each other.
+[[nodiscard]] std::size_t weight(const PythonValue& value);
+inline constexpr std::size_t kTooDeep = std::size_t{1} << 40;
+inline constexpr std::size_t kBytesOfValue = 64;
+
+// Holds all objects of a file that is followed, which may hold each other and themselves, and lets
+// go of them one by one.
+class PythonHeap {
+ public:
+  PythonHeap() = default;
+  PythonHeap(PythonHeap&&) = default;
+  PythonHeap(const PythonHeap&) = delete;
+  PythonHeap& operator=(const PythonHeap&) = delete;
+  ~PythonHeap();
+  std::shared_ptr<PythonObject> make(PythonObject object);
+
+ private:
+  std::vector<std::shared_ptr<PythonObject>> objects_;
+};
 
 }  // namespace weir

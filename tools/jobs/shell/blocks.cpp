@@ -17,6 +17,8 @@ namespace {
 constexpr std::array<std::string_view, 6> kOpens{"if", "case", "for", "while", "until", "{"};
 constexpr std::array<std::string_view, 4> kCloses{"fi", "esac", "done", "}"};
 
+constexpr std::size_t kDeepestBlocks = 64;
+
 bool is_command(const ShellToken& token) { return token.kind == ShellKind::word && token.first; }
 
 }  // namespace
@@ -29,23 +31,40 @@ bool ShellBlocks::closes(std::size_t i) const {
   return is_command(at(i)) && std::ranges::find(kCloses, at(i).text) != kCloses.end();
 }
 
-std::size_t ShellBlocks::close_of(std::size_t i, std::size_t end) const {
-  int depth = 0;
-  for (std::size_t j = i; j < end; ++j) {
-    if (opens(j)) ++depth;
-    if (closes(j) && --depth == 0) return j;
+ShellBlocks::ShellBlocks(std::string_view text, const std::string& file, Budget& budget)
+    : file_(file) {
+  budget.bytes(text.size());
+  tokens_ = shell_tokens(text, file);
+  budget.elements(tokens_.size());
+  pair_blocks();
+}
+
+void ShellBlocks::pair_blocks() {
+  close_.assign(size(), size());
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (opens(i)) {
+      open.push_back(i);
+      if (open.size() > kDeepestBlocks)
+        fail(i, fmt::format("more than {} blocks within each other", kDeepestBlocks));
+    } else if (closes(i) && !open.empty()) {
+      close_[open.back()] = i;
+      open.pop_back();
+    }
   }
-  fail(i, fmt::format("{} is not closed", at(i).text));
+}
+
+std::size_t ShellBlocks::close_of(std::size_t i, std::size_t end) const {
+  if (close_[i] >= end) fail(i, fmt::format("{} is not closed", at(i).text));
+  return close_[i];
 }
 
 std::size_t ShellBlocks::part_of(std::size_t i, std::size_t close,
                                  std::initializer_list<std::string_view> words) const {
-  int depth = 0;
   for (std::size_t j = i; j < close; ++j) {
     if (!is_command(at(j))) continue;
-    if (depth == 0 && std::ranges::find(words, at(j).text) != words.end()) return j;
-    if (opens(j)) ++depth;
-    if (closes(j)) --depth;
+    if (std::ranges::find(words, at(j).text) != words.end()) return j;
+    if (opens(j)) j = std::min(close_[j], close);  // what it holds is its own
   }
   return close;
 }
@@ -82,10 +101,8 @@ std::vector<ShellBranch> ShellBlocks::arms_of(std::size_t i, std::size_t close) 
     }
     if (i == close) break;
     const std::size_t begin = ++i;
-    int depth = 0;
-    for (; i < close && (depth > 0 || !is_operation(i, ";;")); ++i) {
-      if (opens(i)) ++depth;
-      if (closes(i)) --depth;
+    for (; i < close && !is_operation(i, ";;"); ++i) {
+      if (opens(i)) i = std::min(close_[i], close - 1);
     }
     arm.body = {begin, i};
     arm.otherwise = arm.patterns == std::vector<std::string>{"*"};

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/jobs/bounds/budget.hpp"
 #include "tools/jobs/shell/tokens.hpp"
 
 namespace weir {
@@ -26,9 +27,9 @@ struct ShellBranch {
 
 class ShellBlocks {
  public:
-  // `file` names the script in messages and outlives this.
-  ShellBlocks(std::string_view text, const std::string& file)
-      : file_(file), tokens_(shell_tokens(text, file)) {}
+  // `file` names the script in messages and outlives this. A text that is read again costs its
+  // tokens again. Throws InputError where blocks stand too deep within each other.
+  ShellBlocks(std::string_view text, const std::string& file, Budget& budget);
 
   [[nodiscard]] std::size_t size() const { return tokens_.size(); }
   [[nodiscard]] const ShellToken& at(std::size_t i) const { return tokens_[i]; }
@@ -60,8 +61,11 @@ class ShellBlocks {
   [[noreturn]] void fail(std::size_t i, const std::string& message) const;
 
  private:
+  void pair_blocks();
+
   const std::string& file_;
   std::vector<ShellToken> tokens_;
+  std::vector<std::size_t> close_;  // of each token that opens a block: the one that closes it
 };
 
 }  // namespace weir

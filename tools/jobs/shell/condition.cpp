@@ -2,14 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/jobs/shell/condition.hpp"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
 
 #include "plan/text/cells.hpp"
+#include "tools/jobs/shell/glob.hpp"
 
 namespace weir {
 namespace {
@@ -89,7 +88,7 @@ class Condition {
     if (!a.known || !b.known || op == "=~") return std::nullopt;
     if (op == "=" || op == "==" || op == "!=") {
       const bool quoted = right.find_first_of("\"'") != std::string::npos;
-      const bool same = patterns_ && !quoted ? ::fnmatch(b.text.c_str(), a.text.c_str(), 0) == 0
+      const bool same = patterns_ && !quoted ? Glob(b.text, v_.budget()).matches(a.text)
                                              : a.text == b.text;
       return same == (op != "!=");
     }

@@ -31,6 +31,9 @@ struct ShellScript {
   std::map<std::string, std::string, std::less<>> written;
   std::vector<std::string> not_followed;    // scripts that it starts and whose text is not known
   std::vector<std::string> taken;           // variables that the environment gave, sorted
+  // Variables that choose a library's kernels, as the script sets them: NVTE_FUSED_ATTN and its
+  // like.
+  std::map<std::string, std::string, std::less<>> set;
   std::optional<std::int64_t> nodes, gpus;  // #SBATCH: nodes, and devices of all
 };
 

@@ -28,7 +28,7 @@ ShellScript read_script(const std::string& text, const std::string& file,
   ShellEnvironment known = slurm.variables();
   const ShellEnvironment by_slurm = known;
   for (const auto& [name, value] : environment) known[name] = value;
-  ShellVariables variables(known);
+  ShellVariables variables(known, file);
   if (text.find("#SBATCH") != text.npos) {
     for (const char* name : {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NAME", "SLURM_JOB_NODELIST",
                              "SLURM_NODELIST", "SLURM_SUBMIT_DIR"})
@@ -37,6 +37,8 @@ ShellScript read_script(const std::string& text, const std::string& file,
   ScriptState state{variables, files, file, script};
   ScriptRun(text, file, state).whole();
   for (const auto& [name, variable] : variables.all()) {
+    const bool chooses = name.starts_with("NVTE_") && variable.known && variable.words.size() == 1;
+    if (chooses) script.set[name] = variable.words[0];
     if (variable.used) continue;
     if (std::ranges::any_of(variable.words, holds_arguments))
       script.unused.push_back(variable.words);

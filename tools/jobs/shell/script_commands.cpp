@@ -157,22 +157,24 @@ ShellStatus ScriptRun::started(std::size_t i, std::vector<std::string> words) {
     s_.again = name == "continue";
     return true;
   }
+  if (name == "printf" && words.size() > 3 && words[1] == "-v") {
+    print_into(words);
+    return true;
+  }
   if (name == "let") {
     for (std::size_t j = 1; j < words.size(); ++j)
       static_cast<void>(shell_count(words[j], s_.variables));
     return true;
   }
   if (name == "set" && words.size() > 1 && words[1] == "--") {
-    s_.parameters.emplace_back(words.begin() + 2, words.end());
-    s_.variables.set_parameters(&s_.parameters.back());
+    keep_parameters({words.begin() + 2, words.end()});
     return true;
   }
   if (name == "shift" && s_.variables.parameters() != nullptr) {
     const std::vector<std::string>& now = *s_.variables.parameters();
     const std::int64_t by = words.size() > 1 ? s_.variables.sum(words[1]).value_or(1) : 1;
     const auto gone = std::clamp<std::int64_t>(by, 0, std::ssize(now));
-    s_.parameters.emplace_back(now.begin() + gone, now.end());
-    s_.variables.set_parameters(&s_.parameters.back());
+    keep_parameters({now.begin() + gone, now.end()});
     return true;
   }
   if (name == "source" || name == ".") {
@@ -204,6 +206,13 @@ ShellStatus ScriptRun::started(std::size_t i, std::vector<std::string> words) {
   words.insert(words.begin(), launcher_.begin(), launcher_.end());
   s_.out.commands.push_back(std::move(words));
   return std::nullopt;
+}
+
+void ScriptRun::keep_parameters(std::vector<std::string> words) {
+  s_.variables.budget().elements(words.size());
+  for (const std::string& word : words) s_.variables.budget().bytes(word.size());
+  s_.parameters.push_back(std::move(words));
+  s_.variables.set_parameters(&s_.parameters.back());
 }
 
 void ScriptRun::sourced(std::size_t i, const std::vector<std::string>& words) {
@@ -276,6 +285,8 @@ bool ScriptRun::starts_script(const std::vector<std::string>& words) {
   const auto* parameters = s_.variables.parameters();
   try {
     other(std::move(*file), {script + 1, words.end()}, std::move(launcher));
+  } catch (const BudgetError&) {
+    throw;
   } catch (const InputError&) {
     s_.out.not_followed.push_back(*script);  // it is not closed somewhere
     s_.variables.set_parameters(parameters);
@@ -284,43 +295,6 @@ bool ScriptRun::starts_script(const std::vector<std::string>& words) {
   s_.ended = ended;
   s_.following.pop_back();
   return true;
-}
-
-std::optional<ShellText> ScriptRun::printed(std::string_view command) {
-  const std::string name(command.substr(0, command.find_first_of(" \t\n")));
-  const auto function = s_.functions.find(name);
-  if (function == s_.functions.end() || s_.depth >= kDeepestRun) return std::nullopt;
-  std::istringstream filled(s_.variables.text(command.substr(name.size())).text);
-  std::vector<std::string> words{std::istream_iterator<std::string>(filled), {}};
-  // A subshell's variables go with it; those of such functions are taken not to matter.
-  std::vector<std::vector<std::string>> outer = std::exchange(s_.out.commands, {});
-  s_.parameters.push_back(std::move(words));
-  const int depth = s_.depth;
-  const auto* parameters = s_.variables.parameters();
-  try {
-    call(function->second, s_.parameters.back());
-  } catch (const InputError&) {
-    s_.depth = depth;
-    s_.variables.set_parameters(parameters);
-    s_.out.commands = std::move(outer);
-    return std::nullopt;
-  }
-  const std::vector<std::vector<std::string>> commands =
-      std::exchange(s_.out.commands, std::move(outer));
-  ShellText text;
-  for (const std::vector<std::string>& one : commands) {
-    const bool echo = one[0] == "echo", printf = one[0] == "printf";
-    const std::string option = one.size() > 1 ? one[1] : "";
-    const bool formats = printf && option.find("%s") != option.npos;
-    if (!echo && !formats && !(printf && one.size() == 2)) return std::nullopt;
-    const bool skips = formats || (echo && (option == "-n" || option == "-e"));
-    const std::size_t first = skips ? 2 : 1;
-    for (std::size_t i = first; i < one.size(); ++i) {
-      if (one[i].find_first_of("$`") != std::string::npos) return std::nullopt;
-      text.text += (text.text.empty() ? "" : " ") + one[i];
-    }
-  }
-  return text;
 }
 
 ShellStatus ScriptRun::inner(const std::string& text, std::vector<std::string> launcher,
@@ -334,6 +308,8 @@ ShellStatus ScriptRun::inner(const std::string& text, std::vector<std::string> l
       s_.ended = ended;
       --s_.depth;
       return std::nullopt;
+    } catch (const BudgetError&) {
+      throw;
     } catch (const InputError&) {
       s_.ended = ended;
       --s_.depth;

@@ -4,18 +4,19 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "tools/jobs/shell/condition.hpp"
 #include "tools/jobs/shell/counting.hpp"
+#include "tools/jobs/shell/glob.hpp"
 
 namespace weir {
 namespace {
 
 constexpr int kMostSteps = 100'000;  // commands followed
+constexpr std::size_t kMostRemarks = 200;
 
 }  // namespace
 
@@ -29,7 +30,9 @@ void ScriptRun::whole() {
 }
 
 bool ScriptRun::ends_script(ShellRange range, bool calls) const {
+  const Budget::Level level(s_.variables.budget());
   for (std::size_t i = range.begin; i < range.end; ++i) {
+    s_.variables.budget().steps(1);
     if (opens(i)) {
       i = close_of(i, range.end);
       continue;
@@ -52,12 +55,13 @@ void ScriptRun::remark(std::size_t i, std::string text) const {
   for (const ShellRemark& earlier : s_.out.remarks) {
     if (earlier.line == said.line && earlier.text == said.text) return;
   }
-  s_.out.remarks.push_back(std::move(said));
+  if (s_.out.remarks.size() < kMostRemarks) s_.out.remarks.push_back(std::move(said));
 }
 
 // ---- commands one after the other -------------------------------------------------------------
 
 ShellStatus ScriptRun::run(ShellRange range) {
+  const Budget::Level level(s_.variables.budget());
   ShellStatus status = true;
   for (std::size_t i = range.begin; i < range.end && !leaves();) {
     if (at(i).kind == ShellKind::operation) {
@@ -190,7 +194,8 @@ std::size_t ScriptRun::cases(std::size_t i, std::size_t close) {
   if (value.known) {
     take([&](const ShellBranch& arm) {
       return std::ranges::any_of(arm.patterns, [&](const std::string& pattern) {
-        return ::fnmatch(s_.variables.text(pattern).text.c_str(), value.text.c_str(), 0) == 0;
+        const ShellText filled = s_.variables.text(pattern);
+        return Glob(filled.text, s_.variables.budget()).matches(value.text);
       });
     });
   } else {

@@ -54,7 +54,10 @@ class ScriptRun : private ShellBlocks {
  public:
   ScriptRun(std::string_view text, const std::string& file, ScriptState& state,
             std::vector<std::string> launcher = {})
-      : ShellBlocks(text, file), s_(state), file_(file), launcher_(std::move(launcher)) {}
+      : ShellBlocks(text, file, state.variables.budget()),
+        s_(state),
+        file_(file),
+        launcher_(std::move(launcher)) {}
 
   void follow() { run({0, size()}); }
   void whole();
@@ -104,15 +107,20 @@ class ScriptRun : private ShellBlocks {
   std::string unquoted_here(std::string_view here);
   ShellStatus started(std::size_t i, std::vector<std::string> words);
   void sourced(std::size_t i, const std::vector<std::string>& words);
+  // From now on "$1" and what follows.
+  void keep_parameters(std::vector<std::string> words);
   // Follows the script that a command starts, by itself, a shell or a scheduler; false: it starts
   // none that is known here.
   bool starts_script(const std::vector<std::string>& words);
   // The other file's text with parameters of its own, or the outer ones where there are none.
   void other(ShellFile file, std::vector<std::string> parameters,
              std::vector<std::string> launcher);
-  // What echo and printf put out in a function of the script; nullopt where more happens there, or
-  // a part of it is not known.
+  // What a "$(...)" puts out: a function of the script, or commands that print, run in a shell of
+  // their own; nullopt where more happens there, or a part of it is not known.
   std::optional<ShellText> printed(std::string_view command);
+  std::optional<ShellText> output_of(const std::vector<std::vector<std::string>>& commands);
+  // printf -v NAME FORMAT ...
+  void print_into(const std::vector<std::string>& words);
   // A script in a word. One that is none is taken as words.
   ShellStatus inner(const std::string& text, std::vector<std::string> launcher,
                     const std::vector<std::string>& words);

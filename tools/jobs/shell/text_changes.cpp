@@ -2,48 +2,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/jobs/shell/text_changes.hpp"
 
-#include <fnmatch.h>
-
 #include <algorithm>
+
+#include "tools/jobs/shell/glob.hpp"
 
 namespace weir {
 namespace {
 
-constexpr std::size_t kLongest = 4096;  // every part of a text is tried
-
 using Filled = std::function<std::optional<std::string>(std::string_view)>;
 using Sum = std::function<std::optional<std::int64_t>(std::string_view)>;
 
-bool matches(const std::string& pattern, const std::string& text) {
-  return ::fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
-}
-
 // Without the shortest or longest part at its beginning or end that the pattern matches.
-std::string without(const std::string& text, const std::string& pattern, bool at_end,
-                    bool longest) {
-  for (std::size_t i = 0; i <= text.size(); ++i) {
-    const std::size_t length = longest ? text.size() - i : i;
-    const std::size_t at = at_end ? text.size() - length : 0;
-    if (!matches(pattern, text.substr(at, length))) continue;
-    return at_end ? text.substr(0, at) : text.substr(length);
-  }
-  return text;
+std::string without(const std::string& text, const Glob& pattern, bool at_end, bool longest) {
+  const auto which = longest ? Glob::Length::longest : Glob::Length::shortest;
+  const auto length = at_end ? pattern.suffix(text, which) : pattern.prefix(text, which);
+  if (!length) return text;
+  return at_end ? text.substr(0, text.size() - *length) : text.substr(*length);
 }
 
 // The first part that matches, or each, from the left and as long as can be, is replaced.
-std::string replaced(const std::string& text, const std::string& pattern, const std::string& by,
-                     bool each) {
+std::string replaced(std::string_view text, const Glob& pattern, const std::string& by, bool each,
+                     Budget& budget) {
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
-    std::size_t length = text.size() - at;
-    while (length > 0 && !matches(pattern, text.substr(at, length))) --length;
+    budget.steps(1);
+    const std::size_t length = pattern.prefix(text.substr(at), Glob::Length::longest).value_or(0);
+    if (length == 0 && pattern.is_anywhere()) return result.append(text.substr(at));
     if (length == 0) {
       result += text[at++];
       continue;
     }
+    budget.bytes(by.size());
     result += by;
     at += length;
-    if (!each) return result + text.substr(at);
+    if (!each) return result.append(text.substr(at));
   }
   return result;
 }
@@ -74,8 +66,9 @@ std::string turned(std::string text, bool upper, bool all) {
 }  // namespace
 
 std::optional<std::string> changed_text(const std::string& text, std::string_view change,
-                                        const Filled& filled, const Sum& sum) {
-  if (change.empty() || text.size() > kLongest) return std::nullopt;
+                                        const Filled& filled, const Sum& sum, Budget& budget) {
+  if (change.empty()) return std::nullopt;
+  budget.bytes(text.size());
   const char kind = change[0];
   const bool twice = change.size() > 1 && change[1] == kind;
   const std::string_view rest = change.substr(twice ? 2 : 1);
@@ -84,7 +77,7 @@ std::optional<std::string> changed_text(const std::string& text, std::string_vie
   if (kind == '#' || kind == '%') {
     const auto pattern = filled(rest);
     if (!pattern) return std::nullopt;
-    return without(text, *pattern, kind == '%', twice);
+    return without(text, Glob(*pattern, budget), kind == '%', twice);
   }
   if (kind == '/') {
     const std::size_t slash = rest.find('/');
@@ -92,7 +85,7 @@ std::optional<std::string> changed_text(const std::string& text, std::string_vie
     const auto by =
         slash == rest.npos ? std::optional<std::string>("") : filled(rest.substr(slash + 1));
     if (!pattern || !by || pattern->empty()) return std::nullopt;
-    return replaced(text, *pattern, *by, twice);
+    return replaced(text, Glob(*pattern, budget), *by, twice, budget);
   }
   return kind == ':' ? part(text, rest, sum) : std::nullopt;
 }

@@ -69,7 +69,8 @@ class Lexer {
   }
   void operation() {
     const char c = text_[at_];
-    if (c == '(' && next() == '(' && first_) return sum();
+    const bool counts = !tokens_.empty() && tokens_.back().first && tokens_.back().text == "for";
+    if (c == '(' && next() == '(' && (first_ || counts)) return sum();
     std::string text(1, c);
     if (c != '\n' && c != '(' && c != ')' && next() == c) text += c;
     if (c == '|' && next() == '&') ++at_;

@@ -17,6 +17,7 @@ namespace weir {
 namespace {
 
 constexpr int kDeepestFill = 32;
+constexpr std::uint64_t kStepsOfName = 32;
 constexpr std::size_t kLongestText = std::size_t{1} << 20;  // of a variable: A=$A$A grows fast
 constexpr std::string_view kSplits = " \t\r\n";
 
@@ -69,6 +70,7 @@ class ShellFiller {
 
  private:
   void literal(std::string_view text) {
+    v_.budget_.bytes(text.size());
     if (word_.size() + text.size() > kLongestText) {
       result_.known = false;
       return;
@@ -78,7 +80,10 @@ class ShellFiller {
   }
   void end_word() {
     const bool nothing = nothing_ && word_.empty();  // "$@" of no arguments is no word
-    if (in_word_ && !nothing) result_.words.push_back(std::exchange(word_, {}));
+    if (in_word_ && !nothing) {
+      v_.budget_.elements(1);
+      result_.words.push_back(std::exchange(word_, {}));
+    }
     in_word_ = nothing_ = false;
   }
   std::size_t escaped(std::string_view rest, bool quoted) {
@@ -159,19 +164,29 @@ class ShellFiller {
     const ShellVariable* known = v_.find(name);
     if (known == nullptr) return unknown(text);
     // An array's plain name is its first word; where arguments were gathered in one all are meant.
-    add({known->words, known->known}, quoted);
+    add({copied(known->words), known->known}, quoted);
+  }
+  // What is copied is made again.
+  std::vector<std::string> copied(const std::vector<std::string>& words) {
+    v_.budget_.elements(words.size());
+    for (const std::string& word : words) v_.budget_.bytes(word.size());
+    return words;
   }
   // "$@" of a script that is given none is nothing.
   void own_arguments(std::string_view name, bool quoted) {
     const bool none = v_.parameters_ == nullptr || v_.parameters_->empty();
     if (none) nothing_ = true;
-    if (!none) list({*v_.parameters_, true}, name, quoted);
+    if (!none) list({copied(*v_.parameters_), true}, name, quoted);
   }
   // All of a list: quoted "${X[*]}" is one word, "${X[@]}" as many as there are.
   void list(const ShellWords& all, std::string_view index, bool quoted) {
     if (all.words.empty()) nothing_ = true;
     if (!quoted || index != "*") return add(all, quoted);
-    add({{fmt::format("{}", fmt::join(all.words, " "))}, all.known}, true);
+    // "${X[*]}" puts the first character of IFS between its words.
+    const ShellVariable* ifs = v_.find("IFS");
+    const bool set = ifs != nullptr && ifs->known && ifs->words.size() == 1;
+    const std::string between = set ? ifs->words[0].substr(0, 1) : " ";
+    add({{fmt::format("{}", fmt::join(all.words, between))}, all.known}, true);
   }
   std::optional<std::string> parameter(std::string_view name) const {
     if (v_.parameters_ == nullptr) return std::nullopt;
@@ -231,7 +246,7 @@ class ShellFiller {
     if (auto given = parameter(name)) return ShellWords{{std::move(*given)}, true};
     const ShellVariable* known = v_.find(name);
     if (known == nullptr) return std::nullopt;
-    return ShellWords{known->words, known->known};
+    return ShellWords{copied(known->words), known->known};
   }
   std::optional<ShellWords> element(const ShellWords& of, std::string_view index) {
     const ShellText filled = v_.text(index);
@@ -266,7 +281,7 @@ class ShellFiller {
             ShellText filled = v_.text(raw);
             return filled.known ? std::optional(std::move(filled.text)) : std::nullopt;
           },
-          [this](std::string_view sum) { return v_.sum(sum); });
+          [this](std::string_view sum) { return v_.sum(sum); }, v_.budget_);
       if (changed) return add({{std::move(*changed)}, true}, quoted);
     }
     unknown(text);
@@ -313,6 +328,8 @@ class ShellFiller {
 
 void ShellVariables::set_text(std::string_view name, const ShellText& value, bool more) {
   if (!value.known && environment_.contains(name) && !variables_.contains(name)) return;
+  budget_.bytes(value.text.size());
+  budget_.steps(1);
   ShellVariable& variable = variables_[std::string(name)];
   if (!more || variable.words.empty()) {
     if (!more) variable = {};
@@ -349,6 +366,22 @@ bool shell_is_open(std::string_view filled) {
   return opens && reference_end(filled, 0) == filled.size();
 }
 
+ShellVariables::Variables ShellVariables::saved() {
+  for (const auto& [name, variable] : variables_) {
+    budget_.elements(variable.words.size());
+    for (const std::string& word : variable.words) budget_.bytes(word.size());
+  }
+  return variables_;
+}
+
+void ShellVariables::restore(Variables before) {
+  for (auto& [name, variable] : before) {
+    const auto now = variables_.find(name);
+    variable.used = variable.used || (now != variables_.end() && now->second.used);
+  }
+  variables_ = std::move(before);
+}
+
 const ShellVariable* ShellVariables::find(std::string_view name) {
   const auto known = variables_.find(name);
   if (known != variables_.end()) {
@@ -374,6 +407,7 @@ ShellText ShellVariables::text(std::string_view raw) {
 std::optional<std::int64_t> ShellVariables::sum(std::string_view expression) {
   const ShellText filled = text(expression);
   return shell_sum(filled.text, [this](std::string_view name) -> std::optional<std::string> {
+    budget_.steps(kStepsOfName);  // its text is read as a sum in turn
     const ShellVariable* known = find(name);
     if (known == nullptr || !known->known || known->words.size() != 1) return std::nullopt;
     return known->words[0];

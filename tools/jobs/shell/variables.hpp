@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "tools/jobs/bounds/budget.hpp"
+
 namespace weir {
 
 using ShellEnvironment = std::map<std::string, std::string, std::less<>>;
@@ -42,7 +44,12 @@ struct ShellText {
 
 class ShellVariables {
  public:
-  explicit ShellVariables(const ShellEnvironment& environment) : environment_(environment) {}
+  // `file` names the script where it costs too much to follow.
+  ShellVariables(const ShellEnvironment& environment, const std::string& file)
+      : environment_(environment), budget_(file) {}
+
+  // Of all that follows the script.
+  [[nodiscard]] Budget& budget() { return budget_; }
 
   // `more`: behind what the variable has already, as += does; as words of an array or as text. What
   // is not known leaves a value of the environment as it is.
@@ -67,6 +74,12 @@ class ShellVariables {
   [[nodiscard]] const std::map<std::string, ShellVariable, std::less<>>& all() const {
     return variables_;
   }
+  // All of them as they are, for a subshell, and as they were once it has ended; those that it used
+  // were used.
+  using Variables = std::map<std::string, ShellVariable, std::less<>>;
+  [[nodiscard]] Variables saved();
+  void restore(Variables before);
+
   // Variables that the environment gave.
   [[nodiscard]] const std::set<std::string>& taken() const { return taken_; }
 
@@ -77,6 +90,7 @@ class ShellVariables {
   std::set<std::string> taken_;
   const std::vector<std::string>* parameters_ = nullptr;
   Printed printed_;
+  Budget budget_;
   int depth_ = 0;
 };
 

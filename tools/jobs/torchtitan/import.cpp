@@ -39,13 +39,33 @@ bool harmless(std::string_view path) {
                              [&](std::string_view table) { return path.starts_with(table); });
 }
 
-void set_batch(TomlTable& t, Plan& plan, std::vector<Remark>& remarks) {
-  const std::int64_t local = t.integer_or(
-      "training.local_batch_size", t.integer_or("training.batch_size", 8, 1, 1 << 20), 1, 1 << 20);
+// Samples that a replica takes at once: a pipeline's micro-batches, or one.
+std::int64_t local_batch(TomlTable& t, const Plan& plan, const GivenFields& given,
+                         const std::string& file) {
+  auto said = t.integer("training.local_batch_size", 1, 1 << 20);
+  if (const auto older = t.integer("training.batch_size", 1, 1 << 20); !said) said = older;
+  const auto size = t.integer("parallelism.pipeline_parallel_microbatch_size", 1, 1 << 20);
+  if (plan.pp == 1)
+    return filled("micro-batch-size", said, given.micro_batch_size, file).value_or(8);
+  if (!given.microbatches) return said.value_or(8);
+  const std::int64_t b = size.value_or(given.micro_batch_size.value_or(1));
+  return *filled("microbatches times micro-batch-size", said,
+                 std::optional(b * *given.microbatches), file);
+}
+
+void set_batch(TomlTable& t, Plan& plan, const GivenFields& given, const std::string& file,
+               std::vector<Remark>& remarks) {
+  const std::int64_t local = local_batch(t, plan, given, file);
+  const auto said_size = t.integer("parallelism.pipeline_parallel_microbatch_size", 1, 1 << 20);
   const std::int64_t size =
-      t.integer_or("parallelism.pipeline_parallel_microbatch_size", 1, 1, 1 << 20);
+      plan.pp == 1 ? 1
+                   : filled("micro-batch-size", said_size, given.micro_batch_size, file).value_or(1);
   const auto count = t.integer("parallelism.num_pp_microbatches", 1, 1 << 20);
-  const std::int64_t global = t.integer_or("training.global_batch_size", -1, -1, 1 << 30);
+  auto said_global = t.integer("training.global_batch_size", -1, 1 << 30);
+  if (said_global.value_or(1) <= 0) said_global.reset();
+  auto asked = given.global_batch_size;
+  if (!asked && plan.pp == 1 && given.microbatches) asked = *given.microbatches * local * plan.dp;
+  const std::int64_t global = filled("global-batch-size", said_global, asked, file).value_or(-1);
   // Without a pipeline the local batch is one micro-batch.
   plan.micro_batch_size = static_cast<int>(plan.pp == 1 ? local : count ? local / *count : size);
   if (plan.micro_batch_size < 1 || local % plan.micro_batch_size != 0) {
@@ -104,16 +124,34 @@ void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t sha
   }
 }
 
+// torchtitan refuses degrees whose product is not the number of devices (distributed/
+// parallel_dims.py, _validate).
+void refuse_other_devices(TomlTable& t, const Plan& plan, const JobOptions& options) {
+  const int product = plan.dp * plan.cp * plan.tp * plan.pp;
+  const int devices =
+      options.gpus ? *options.gpus : options.dp ? *options.dp * plan.cp * plan.tp * plan.pp : product;
+  if (devices == product) return;
+  t.fail("parallelism.data_parallel_shard_degree",
+         fmt::format("dp_replicate times dp_shard {} times cp {} times tp {} times pp {} are {} "
+                     "devices, not {}: torchtitan refuses that; -1 takes as many as are left",
+                     plan.dp, plan.cp, plan.tp, plan.pp, product, devices));
+}
+
 void set_replicas(TomlTable& t, Plan& plan, const JobOptions& options, const std::string& file,
                   std::vector<Remark>& remarks) {
   const std::int64_t copies =
       t.integer_or("parallelism.data_parallel_replicate_degree", 1, 1, kMostRanks);
   const std::int64_t shards =
       t.integer_or("parallelism.data_parallel_shard_degree", -1, -1, kMostRanks);
-  if (shards != -1 && !options.dp && !options.gpus) {
-    plan.dp = static_cast<int>(copies * std::max<std::int64_t>(shards, 1));
-  } else {
+  if (shards == -1) {
     plan.dp = replicas_of(options, std::nullopt, plan, file, remarks);
+    if (plan.dp % copies != 0) {
+      t.fail("parallelism.data_parallel_replicate_degree",
+             fmt::format("{} does not divide the {} replicas", copies, plan.dp));
+    }
+  } else {
+    plan.dp = static_cast<int>(copies * std::max<std::int64_t>(shards, 1));
+    refuse_other_devices(t, plan, options);
   }
   set_sharing(t, plan, copies, shards, remarks);
 }
@@ -229,6 +267,32 @@ void account_for(const TomlTable& t, Job& job) {
   }
 }
 
+// What the user says in the place of torchtitan's defaults (config/job_config.py), and the defaults
+// that are left.
+void fill_and_say(TomlTable& t, const GivenFields& given, const std::string& file, Job& job) {
+  Plan& plan = job.plan;
+  const std::string mode = "activation_checkpoint.mode";
+  if (given.recompute && *given.recompute != plan.recompute) {
+    if (t.has(mode))
+      contradicts("recompute", recompute_word(*given.recompute), file,
+                  fmt::format("{}: {}", mode, recompute_word(plan.recompute)));
+    plan.recompute = *given.recompute;
+  } else if (!t.has(mode)) {
+    job.defaults.push_back({"re-materialisation", recompute_word(plan.recompute)});
+  }
+  const std::string precision = "training.mixed_precision_param";
+  if (given.dtype && *given.dtype != plan.dtype) {
+    if (t.has(precision) || t.has("training.dtype"))
+      contradicts("dtype", std::string(to_string(*given.dtype)), file,
+                  fmt::format("{}: {}", precision, to_string(plan.dtype)));
+    plan.dtype = *given.dtype;
+  } else if (!t.has(precision) && !t.has("training.dtype")) {
+    job.defaults.push_back({"precision", std::string(to_string(plan.dtype))});
+  }
+  if (!t.has("compile.enable") && !t.has("training.compile"))
+    job.defaults.push_back({"compilation", "off"});
+}
+
 }  // namespace
 
 Job read_torchtitan_job(const std::string& text, const std::string& file,
@@ -241,9 +305,14 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   if (!t.has("training") && !t.has("parallelism"))
     t.fail("parallelism", "is missing: expected a torchtitan job");
   Plan& plan = job.plan;
-  plan.seq_length = t.integer_or("training.seq_len", 2048, 1, kLargestSize);
+  const GivenFields& given = options.given;
+  plan.seq_length = filled("seq-length", t.integer("training.seq_len", 1, kLargestSize),
+                           given.seq_length, file)
+                        .value_or(2048);
   job.model = model_of(t, options, plan.seq_length);
   plan.attention = AttentionKind::fused;  // every backend that it has is
+  if (given.attention.value_or(plan.attention) != plan.attention)
+    contradicts("attention", "unfused", file, "what every backend of torchtitan is: fused");
   job.stack = stack_of(t, job.remarks);
   plan.pp =
       static_cast<int>(t.integer_or("parallelism.pipeline_parallel_degree", 1, 1, kMostRanks));
@@ -253,10 +322,11 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
     t.fail("model.flavor", "its model is no embedding, blocks, norm and head");
   set_replicas(t, plan, options, file, job.remarks);
   set_experts(t, plan, job.model);
-  set_batch(t, plan, job.remarks);
+  set_batch(t, plan, given, file, job.remarks);
   set_torchtitan_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3);
   set_recompute(t, plan, job.model, job.remarks);
   set_torchtitan_training(t, plan, job.remarks);
+  fill_and_say(t, given, file, job);
   plan.seed = static_cast<std::uint64_t>(
       t.integer_or("training.seed", t.integer_or("debug.seed", 1, 0, std::int64_t{1} << 53), 0,
                    std::int64_t{1} << 53));

@@ -1,0 +1,116 @@
+// Each line is a variable of argparse's namespace: what it holds by default is left out, what it
+// holds by a flag is that flag.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/megatron/dump.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "plan/text/cells.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::size_t kFewestLines = 3;
+
+// Variables whose flag turns them off (megatron/training/arguments.py, action='store_false').
+constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kDenied{
+    {{"add_bias_linear", "disable-bias-linear"},
+     {"add_position_embedding", "no-position-embedding"},
+     {"masked_softmax_fusion", "no-masked-softmax-fusion"},
+     {"bias_gelu_fusion", "no-bias-gelu-fusion"},
+     {"bias_swiglu_fusion", "no-bias-swiglu-fusion"},
+     {"bias_dropout_fusion", "no-bias-dropout-fusion"},
+     {"apply_rope_fusion", "no-rope-fusion"},
+     {"gradient_accumulation_fusion", "no-gradient-accumulation-fusion"},
+     {"async_tensor_model_parallel_allreduce", "no-async-tensor-model-parallel-allreduce"},
+     {"persist_layer_norm", "no-persist-layer-norm"},
+     {"overlap_p2p_comm", "no-overlap-p2p-communication"},
+     {"scatter_gather_tensors_in_pipeline", "no-scatter-gather-tensors-in-pipeline"}}};
+// What Megatron works out itself from the others, or says of itself.
+constexpr std::array<std::string_view, 14> kWorkedOut{
+    "rank",           "data_parallel_size", "transformer_pipeline_model_parallel_size",
+    "params_dtype",   "consumed_train_samples", "consumed_valid_samples",
+    "iteration",      "encoder_num_layers", "decoder_num_layers",
+    "max_tokens_to_oom", "model_parallel_size", "num_layers_per_virtual_pipeline_stage",
+    "local_rank",     "decoder_seq_length"};
+
+using Values = std::map<std::string, std::string, std::less<>>;
+
+// "name ..... value" of a line, with what may stand before it.
+std::optional<std::pair<std::string, std::string>> entry_of(std::string_view line) {
+  const std::size_t dots = line.find(" ..");
+  if (dots == line.npos) return std::nullopt;
+  const std::string_view before = trimmed(line.substr(0, dots));
+  const std::string_view name = before.substr(before.find_last_of(" :\t]") + 1);
+  const std::size_t end = line.find_first_not_of('.', dots + 1);
+  const bool is_name = !name.empty() && std::ranges::all_of(name, [](char c) {
+    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  });
+  if (!is_name || end == line.npos || line[end] != ' ') return std::nullopt;
+  return std::pair(std::string(name), std::string(trimmed(line.substr(end))));
+}
+
+Values values_of(const std::string& text) {
+  Values values;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("end of arguments") != line.npos) break;
+    if (auto entry = entry_of(line)) values.insert(*std::move(entry));
+  }
+  return values;
+}
+
+bool says_nothing(std::string_view value) {
+  return value == "None" || value == "False" || value == "[]" || value.empty();
+}
+
+// A flag's, a number's or a word's; an enumeration's member by its own name.
+std::string argument_of(const std::string& name, std::string value) {
+  std::string argument = "--" + name;
+  std::ranges::replace(argument, '_', '-');
+  if (value == "True") return argument;
+  if (value.starts_with("AttnBackend.")) value = value.substr(value.find('.') + 1);
+  if (value.ends_with(".0") && name == "zero_stage") value.resize(value.size() - 2);
+  if (value.starts_with('[') && value.ends_with(']')) {
+    std::erase_if(value, [](char c) { return c == '[' || c == ']' || c == '\'' || c == ','; });
+    return argument + " " + value;
+  }
+  std::ranges::replace(value, '\'', ' ');
+  return argument + " '" + value + "'";
+}
+
+}  // namespace
+
+std::optional<std::string> megatron_dump_arguments(const std::string& text) {
+  Values values = values_of(text);
+  if (values.size() < kFewestLines || !values.contains("hidden_size")) return std::nullopt;
+  std::string arguments = "pretrain_gpt.py";
+  const auto add = [&](const std::string& argument) { arguments += " \\\n" + argument; };
+  // By its own name Megatron gives v only as a number of layers.
+  if (auto chunks = values.extract("virtual_pipeline_model_parallel_size");
+      chunks && !says_nothing(chunks.mapped()))
+    add("--num-virtual-stages-per-pipeline-rank " + chunks.mapped());
+  if (const auto layout = values.find("pipeline_model_parallel_layout");
+      layout != values.end() && !says_nothing(layout->second))
+    values.erase("num_virtual_stages_per_pipeline_rank");
+  if (auto devices = values.extract("world_size"))
+    arguments = "torchrun --nnodes 1 --nproc-per-node " + devices.mapped() + " " + arguments;
+  if (const auto whole = values.find("padded_vocab_size"); whole != values.end())
+    values.erase("vocab_size");
+  for (const auto& [name, value] : values) {
+    const auto denied = std::ranges::find(kDenied, name, [](const auto& d) { return d.first; });
+    if (denied != kDenied.end()) {
+      if (value == "False") add("--" + std::string(denied->second));
+    } else if (!says_nothing(value) && std::ranges::find(kWorkedOut, name) == kWorkedOut.end()) {
+      add(argument_of(name, value));
+    }
+  }
+  return arguments;
+}
+
+}  // namespace weir
