@@ -86,7 +86,7 @@ double core_share(const Model& model, std::int64_t seq_length) {
 }
 
 // Megatron-LM counts half since 6 March 2025 (megatron/training/training.py, 8873b55d6aad), and
-// Megatron-Bridge after it (utils/flop_utils.py); torchtitan (tools/utils.py,
+// Megatron-Bridge after it (utils/flop_utils.py); torchtitan (its utils.py,
 // get_nparams_and_flops), Megatron-DeepSpeed and Megatron-LM's older forks count all.
 AttentionCount count_of(const SourceJob& job) {
   const bool megatron = job.tool == "megatron" || job.tool == "nemo";
