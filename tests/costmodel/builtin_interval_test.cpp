@@ -12,7 +12,7 @@ namespace {
 GroupErrors group(const std::string& cluster, const std::string& stack, std::vector<double> errors,
                   double level = 0) {
   const int rows = static_cast<int>(errors.size());
-  return {cluster, stack, BuiltinQuantity::step, rows, level, std::move(errors)};
+  return {"", cluster, stack, BuiltinQuantity::step, rows, level, std::move(errors)};
 }
 
 // Ten groups of other clusters and stacks: each weighs 1/11, and 0.95 of the 10/11 that they weigh
@@ -54,7 +54,7 @@ TEST(BuiltinInterval, ItsCentreIsWhereOtherGroupsLay) {
 
 TEST(BuiltinInterval, TheTableReadsBackAndBrokenOnesAreRefused) {
   const std::vector<GroupErrors> groups{
-      {"a", "x", BuiltinQuantity::anchored_step, 3, -0.25, spaced_quantiles({0.3, 0.1, 0.2})}};
+      {"bloom", "a", "x", BuiltinQuantity::anchored_step, 3, -0.25, spaced_quantiles({0.3, 0.1, 0.2})}};
   const std::vector<GroupErrors> back = parse_group_errors(to_csv(groups), "t.csv");
   ASSERT_EQ(back.size(), 1U);
   EXPECT_EQ(back[0].quantity, BuiltinQuantity::anchored_step);

@@ -107,6 +107,8 @@ std::vector<FitQuality> quality_of(const AnchorFit& fit) {
   return quality;
 }
 
+LayoutWords words_of(const Plan& plan) { return layout_words(plan, plan.model_sha256); }
+
 CostAnchor anchor_of(const std::vector<AnchoringRun>& runs, const std::vector<MeasuredStep>& steps,
                      const AnchorFit& fit, const Cluster& cluster) {
   CostAnchor anchor{.factors = fit.factors,
@@ -119,7 +121,8 @@ CostAnchor anchor_of(const std::vector<AnchoringRun>& runs, const std::vector<Me
                            .step_time = steps[i].step_time,
                            .memory = steps[i].memory,
                            .residual = fit.residuals[i],
-                           .memory_residual = fit.memory_residuals[i]});
+                           .memory_residual = fit.memory_residuals[i],
+                           .words = words_of(runs[i].plan.plan)});
   }
   return anchor;
 }

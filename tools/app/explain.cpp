@@ -14,6 +14,7 @@
 #include "tools/app/measured_figure.hpp"
 #include "tools/app/parallel_fields.hpp"
 #include "tools/app/plan_fields.hpp"
+#include "tools/app/unnamed_software.hpp"
 
 namespace weir::app {
 namespace {
@@ -91,6 +92,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
   const CostBreakdown breakdown = cost_breakdown(loaded, known, cluster);
   ForecastResult result = forecast(loaded, known, cluster);
   Forecast& f = result.forecast;
+  widen_for_unnamed(f, loaded, cluster);
   if (!r.memory_limit.empty()) {
     f.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
   } else if (r.cluster) {
@@ -101,8 +103,12 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
                     .critical_path = critical_path(loaded.program, result.trace),
                     .what_if = what_if(loaded, changes(loaded, costs, cluster), costs, cluster, f),
                     .measured = r.measured};
-  if (!r.measured.empty())
-    why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured_step(r, loaded.plan, f));
+  if (!r.measured.empty()) {
+    const Seconds measured = measured_step(r, loaded.plan, f);
+    why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured);
+    if (costs.basis == Basis::builtin)
+      why.mistaken = mistaken_dtype(loaded, cluster, f.step_time, measured);
+  }
   why.forecast = std::move(f);
   if (r.plans) write_plans(why, plan.folder, *r.plans, session);
   if (r.output) write_file_atomically(session.output(*r.output), to_json(why).dump(2) + "\n");
@@ -122,6 +128,9 @@ nlohmann::ordered_json to_json(const ExplainResult& result) {
   if (result.gap) {
     json["measured"] = {{"figure", result.measured}};
     json["measured"].update(gap_json(*result.gap));
+    Json& mistaken = json["measured"]["mistaken"];
+    if (const auto& other = result.mistaken)
+      mistaken = {{"dtype", to_string(other->dtype)}, {"step_time_s", other->step_time.count()}};
   }
   return json;
 }

@@ -17,6 +17,7 @@
 #include "sim/forecast.hpp"
 #include "tools/app/field.hpp"
 #include "tools/app/machine.hpp"
+#include "tools/app/mistaken_dtype.hpp"
 
 namespace weir::app {
 
@@ -39,6 +40,7 @@ struct ExplainResult {
   CriticalPath critical_path;
   std::vector<WhatIf> what_if;
   std::optional<Gap> gap;
+  std::optional<MistakenDtype> mistaken;  // what the measured step is of
   std::string measured;  // the figure, as it was given
 };
 

@@ -10,9 +10,11 @@
 #include <charconv>
 #include <vector>
 
+#include "plan/job/assumed_stack.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/nearest.hpp"
 #include "tools/app/host.hpp"
+#include "tools/reproduce/known_software.hpp"
 #include "tools/reproduce/published.hpp"
 
 namespace weir::app {
@@ -67,7 +69,10 @@ std::optional<std::string> stack_of(const CostsSource& source) {
 Stack stack_for(const MachineChoice& choice, const Device& device) {
   if (choice.stack) return load_stack_or_name(*choice.stack);
   if (const auto anchored = stack_of(choice.costs)) return load_stack_or_name(*anchored);
-  return is_gpu(device) ? load_stack_or_name("megatron-core") : Stack{};
+  if (!is_gpu(device)) return {};
+  Stack assumed = load_stack_or_name(kDefaultStack);
+  set_assumed(assumed);
+  return assumed;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "tools/app/builtin_accuracy.hpp"
 #include "tools/app/plan_fields.hpp"
 #include "tools/app/traced_plan.hpp"
+#include "tools/app/unnamed_software.hpp"
 #include "traces/stats.hpp"
 
 namespace weir::app {
@@ -140,6 +141,7 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   result.device = cluster.device.name;
   const Costs costs = load(r.costs, loaded.model, loaded.plan, cluster);
   auto [forecast, trace] = weir::forecast(loaded, costs, cluster, options);
+  widen_for_unnamed(forecast, loaded, cluster);
   if (failures)
     forecast.goodput = GoodputForecast{*failures, best_checkpoints(forecast.step_time, *failures)};
   if (!r.memory_limit.empty()) {
