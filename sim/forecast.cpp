@@ -91,9 +91,9 @@ std::optional<BuiltinInterval> interval_elsewhere(const Plan& plan, const Costs&
   const std::string &name = cluster.name, &stack = cluster.stack.name;
   if (costs.anchor) {
     const LayoutWords words = layout_words(plan, plan.model_sha256);
-    const BuiltinQuantity quantity = measured_at(nearest(costs.anchor->runs, words));
-    if (quantity == BuiltinQuantity::anchored_step) return builtin_interval(name, stack, quantity);
-    return ratio_interval(quantity);
+    return interval_beside(
+        nearest(costs.anchor->runs, words), name, stack,
+        costs.anchor->stack_named ? SoftwareKnown::named : SoftwareKnown::by_default);
   }
   return builtin_interval(name, stack, BuiltinQuantity::step);
 }

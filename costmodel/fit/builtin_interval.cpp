@@ -24,7 +24,7 @@ constexpr std::size_t kQuantiles = 21;  // every 5 %
 
 constexpr double kOfSources = 0.85;  // what an interval of all sources is to hold
 
-constexpr Names<BuiltinQuantity, 9> kQuantities{
+constexpr Names<BuiltinQuantity, 13> kQuantities{
     {{BuiltinQuantity::step, "step"},
      {BuiltinQuantity::memory, "memory"},
      {BuiltinQuantity::anchored_step, "anchored_step"},
@@ -33,7 +33,11 @@ constexpr Names<BuiltinQuantity, 9> kQuantities{
      {BuiltinQuantity::below_fastest, "below_fastest"},
      {BuiltinQuantity::ratio_same, "ratio_same"},
      {BuiltinQuantity::ratio_one_choice, "ratio_one_choice"},
-     {BuiltinQuantity::ratio_choices, "ratio_choices"}}};
+     {BuiltinQuantity::ratio_choices, "ratio_choices"},
+     {BuiltinQuantity::default_ratio_same, "default_ratio_same"},
+     {BuiltinQuantity::default_ratio_one_choice, "default_ratio_one_choice"},
+     {BuiltinQuantity::default_ratio_choices, "default_ratio_choices"},
+     {BuiltinQuantity::default_ratio_other_job, "default_ratio_other_job"}}};
 
 // Whether errors have a sign: most runs lie within the range.
 bool is_signed(BuiltinQuantity quantity) {
@@ -105,18 +109,19 @@ GroupErrors group_of(const std::string& text, const std::string& file, int line)
 
 std::string_view to_string(BuiltinQuantity quantity) { return name_of(kQuantities, quantity); }
 
-BuiltinQuantity measured_at(PlanDistance distance) {
+BuiltinQuantity measured_at(PlanDistance distance, SoftwareKnown known) {
+  const bool named = known == SoftwareKnown::named;
   switch (distance) {
     case PlanDistance::none:
-      return BuiltinQuantity::ratio_same;
+      return named ? BuiltinQuantity::ratio_same : BuiltinQuantity::default_ratio_same;
     case PlanDistance::one_choice:
-      return BuiltinQuantity::ratio_one_choice;
+      return named ? BuiltinQuantity::ratio_one_choice : BuiltinQuantity::default_ratio_one_choice;
     case PlanDistance::choices:
-      return BuiltinQuantity::ratio_choices;
+      return named ? BuiltinQuantity::ratio_choices : BuiltinQuantity::default_ratio_choices;
     case PlanDistance::other_job:
       break;
   }
-  return BuiltinQuantity::anchored_step;
+  return named ? BuiltinQuantity::anchored_step : BuiltinQuantity::default_ratio_other_job;
 }
 
 std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> groups,
@@ -130,7 +135,12 @@ std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> gro
   if (others.empty()) return std::nullopt;
   const double count = static_cast<double>(others.size());
   BuiltinInterval interval;
-  interval.nominal = std::min(kNominal, kOfGroups * count / (count + 1));
+  const bool of_memory =
+      quantity == BuiltinQuantity::memory || quantity == BuiltinQuantity::anchored_memory;
+  // Of the group that was never seen.
+  const double within = of_memory ? 0 : 0.5 / (count + 1);
+  interval.nominal =
+      std::min(of_memory ? kNominal : kOfSources, kOfGroups * (count / (count + 1) + within));
   std::vector<Weighed> scores;
   std::set<std::string> clusters, stacks;
   std::vector<double> levels;
@@ -143,7 +153,7 @@ std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> gro
     stacks.insert(group->stack);
   }
   interval.centre = level_of_others(std::move(levels));
-  interval.half_width = weighted_quantile(std::move(scores), interval.nominal);
+  interval.half_width = weighted_quantile(std::move(scores), interval.nominal - within);
   interval.clusters = static_cast<int>(clusters.size());
   interval.stacks = static_cast<int>(stacks.size());
   return interval;
@@ -231,8 +241,11 @@ std::optional<BuiltinInterval> builtin_interval(std::string_view cluster, std::s
 
 std::optional<RangeMargins> range_margins() { return range_margins(shipped()); }
 
-std::optional<BuiltinInterval> ratio_interval(BuiltinQuantity quantity) {
-  return ratio_interval(shipped(), quantity);
+std::optional<BuiltinInterval> interval_beside(PlanDistance distance, std::string_view cluster,
+                                               std::string_view stack, SoftwareKnown known) {
+  const BuiltinQuantity quantity = measured_at(distance, known);
+  if (known == SoftwareKnown::by_default) return ratio_interval(shipped(), quantity);
+  return grouped_interval(shipped(), cluster, stack, quantity);
 }
 
 std::vector<GroupErrors> parse_group_errors(const std::string& text, const std::string& file) {
@@ -254,7 +267,8 @@ std::string to_csv(std::span<const GroupErrors> groups) {
       "# |log(measured / forecast)| of built-in forecasts of the runs in this folder, each group "
       "left\n# out of the levels that forecast it: quantiles in steps of 5 %. level: the median of "
       "log(measured /\n# forecast) as it comes; 0 of anchored ones and of ratios. above_slowest, "
-      "below_fastest: of\n# the range that known software gives; ratio: of pairs of one job's runs. "
+      "below_fastest: of\n# the range that known software gives; ratio: of pairs of one job's "
+      "runs. "
       "Written by weir reproduce.\n"
       "source,cluster,stack,quantity,rows,level";
   for (std::size_t q = 0; q < kQuantiles; ++q) csv += fmt::format(",q{}", q * 5);

@@ -36,6 +36,7 @@ struct AnchorRun {
 struct CostAnchor {
   AnchorFactors factors;
   std::string cluster, device, stack;  // by name; the costs hold for this device alone
+  bool stack_named = true;             // false: the stack was a call's default
   std::vector<AnchorRun> runs;
 };
 

@@ -60,6 +60,7 @@ Json to_json(const CostAnchor& anchor) {
       {"cluster", anchor.cluster},
       {"device", anchor.device},
       {"stack", anchor.stack},
+      {"stack_named", anchor.stack_named},
       {"factors",
        {{"compute", f.compute}, {"messages", f.messages}, {"step", f.step}, {"memory", f.memory}}},
       {"runs", Json::array()}};
@@ -72,6 +73,7 @@ CostAnchor parse_anchor(JsonObject object) {
   anchor.cluster = object.text("cluster");
   anchor.device = object.text("device");
   anchor.stack = object.text("stack");
+  anchor.stack_named = object.boolean_or("stack_named", true);
   anchor.factors = parse_factors(object.object("factors"));
   for (JsonObject& run : object.objects("runs")) anchor.runs.push_back(parse_run(run));
   if (anchor.runs.empty()) object.fail("runs", "expected at least one measured run");

@@ -21,15 +21,15 @@ constexpr Names<PlanDistance, 4> kDistances{{{PlanDistance::none, "none"},
 }  // namespace
 
 LayoutWords layout_words(const Plan& plan, std::string_view model) {
-  return {{std::string(model), fmt::format("{} devices", plan.devices()),
-           fmt::format("batch {} x {}", plan.global_batch_size(), plan.seq_length)},
-          {fmt::format("{} {}", to_string(plan.dtype), to_string(plan.attention)),
-           fmt::format("tp {}{}", plan.tp, plan.sequence_parallel ? " sp" : ""),
-           fmt::format("pp {} at {}", plan.pp, fmt::join(plan.boundaries, ",")),
-           fmt::format("vpp {} {}", plan.vpp, plan.schedule), fmt::format("cp {}", plan.cp),
-           fmt::format("ep {} {}", plan.ep, plan.etp), fmt::format("b {}", plan.micro_batch_size),
-           fmt::format("zero {} {}", plan.zero, plan.overlap_grad_reduce),
-           to_text(plan.recompute)}};
+  return {
+      {std::string(model), fmt::format("{} devices", plan.devices()),
+       fmt::format("batch {} x {}", plan.global_batch_size(), plan.seq_length)},
+      {fmt::format("{} {}", to_string(plan.dtype), to_string(plan.attention)),
+       fmt::format("tp {}{}", plan.tp, plan.sequence_parallel ? " sp" : ""),
+       fmt::format("pp {} at {}", plan.pp, fmt::join(plan.boundaries, ",")),
+       fmt::format("vpp {} {}", plan.vpp, plan.schedule), fmt::format("cp {}", plan.cp),
+       fmt::format("ep {} {}", plan.ep, plan.etp), fmt::format("b {}", plan.micro_batch_size),
+       fmt::format("zero {} {}", plan.zero, plan.overlap_grad_reduce), to_text(plan.recompute)}};
 }
 
 PlanDistance distance(const LayoutWords& a, const LayoutWords& b) {

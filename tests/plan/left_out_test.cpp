@@ -11,8 +11,8 @@
 namespace weir {
 namespace {
 
-// The stack's hidden share was chosen seeing runs of "a" and of "b", the host's time seeing those of
-// "a" alone. Without "a" one is the physical 0 and the other is not there; without "b" only the
+// The stack's hidden share was chosen seeing runs of "a" and of "b", the host's time seeing those
+// of "a" alone. Without "a" one is the physical 0 and the other is not there; without "b" only the
 // first is another; without "c" nothing is.
 const char* const kStack = R"({"schema": "weir.stack/1", "name": "x",
   "time": {"tensor_overlap": 0.5, "step": "20 ms"},

@@ -55,10 +55,10 @@ TEST(Accuracy, LessThePaceOfTheMachine) {
   EXPECT_EQ(pace.hits, 1);
 }
 
-// Four rounds of two steps. The first plan's even rounds take 10 and 12 s, their median of four steps
-// 11; the odd ones 10 s throughout: 10 % apart. The second's differ by 2 %, the third was run in one
-// round and says nothing. In the median 6 %: half of an error of 13 % is more than that, and the
-// error is the forecasts'; half of one of 12 % is not.
+// Four rounds of two steps. The first plan's even rounds take 10 and 12 s, their median of four
+// steps 11; the odd ones 10 s throughout: 10 % apart. The second's differ by 2 %, the third was run
+// in one round and says nothing. In the median 6 %: half of an error of 13 % is more than that, and
+// the error is the forecasts'; half of one of 12 % is not.
 TEST(Accuracy, RoundsOfOnePlanSayWhatOfAnErrorIsTheMachines) {
   std::vector<Outcome> outcomes{outcome(10, {10, 10, 10, 10, 12, 12, 10, 10}),
                                 outcome(10, {102, 102, 100, 100, 102, 102, 100, 100}),

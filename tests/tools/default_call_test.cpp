@@ -36,8 +36,8 @@ RunForecast forecast(double seconds, Fit fit = Fit::yes) {
 }
 
 // Of those that surely fit the second is forecast fastest: measured 12 s, against 10 of the best,
-// which only may fit. Where none surely fits the fastest of all that may is taken, and what does not
-// fit where there is nothing else.
+// which only may fit. Where none surely fits the fastest of all that may is taken, and what does
+// not fit where there is nothing else.
 TEST(DefaultCall, RegretIsOfWhatSurelyFits) {
   const std::vector<Layout> layouts{
       {10, 5, Fit::maybe}, {12, 7, Fit::yes}, {15, 9, Fit::yes}, {11, 1, Fit::no}};
@@ -48,9 +48,10 @@ TEST(DefaultCall, RegretIsOfWhatSurelyFits) {
 }
 
 // Eight devices, a mini-batch of 16. From TP 1 to 2 (half the replicas, twice the micro-batches) 10
-// becomes 12 s, forecast 10 and 11: ratios 1.2 and 1.1, off by 1 - 1.1 / 1.2. From 2 to 4 it becomes
-// 15, forecast 10: to the other side. b from 1 to 2 at TP 1 is one pair; TP 2 with b 2 differs from
-// the first in both and from TP 1 with b 2 in TP alone. A run that is not healthy is in no pair.
+// becomes 12 s, forecast 10 and 11: ratios 1.2 and 1.1, off by 1 - 1.1 / 1.2. From 2 to 4 it
+// becomes 15, forecast 10: to the other side. b from 1 to 2 at TP 1 is one pair; TP 2 with b 2
+// differs from the first in both and from TP 1 with b 2 in TP alone. A run that is not healthy is
+// in no pair.
 TEST(FactorEffects, ArePairsThatDifferInOneAlone) {
   std::vector<MeasuredRun> runs{run(1, 8, 1, 2, 10), run(2, 4, 1, 4, 12), run(4, 2, 1, 8, 15),
                                 run(1, 8, 2, 1, 9), run(2, 4, 2, 2, 10.8)};

@@ -74,8 +74,8 @@ TEST_F(ExplainCommand, PeopleReadTablesAndABar) {
 }
 
 // A model that computes for most of its step, planned in bf16, whose measured step is what the same
-// plan takes in fp32: that is named, with its time. What the plan itself takes, or ten times fp32's,
-// is not.
+// plan takes in fp32: that is named, with its time. What the plan itself takes, or ten times
+// fp32's, is not.
 TEST_F(ExplainCommand, AJobInTheWrongNumbersIsNamed) {
   write("large.json", R"({"model_type":"llama","hidden_size":4096,"num_hidden_layers":4,)"
                       R"("num_attention_heads":32,"intermediate_size":11008,"vocab_size":32000,)"
@@ -87,8 +87,8 @@ TEST_F(ExplainCommand, AJobInTheWrongNumbersIsNamed) {
   const double ran = of("simulate ran.json" + cluster_)["step_time_s"];
   EXPECT_GT(ran, 3 * meant);
   const auto mistaken = [&](double seconds) {
-    return of("explain meant.json --measured " + std::to_string(seconds) + "s" + cluster_)
-        ["measured"]["mistaken"];
+    return of("explain meant.json --measured " + std::to_string(seconds) + "s" +
+              cluster_)["measured"]["mistaken"];
   };
   EXPECT_EQ(mistaken(ran * 1.05)["dtype"], "fp32");
   EXPECT_DOUBLE_EQ(mistaken(ran * 1.05)["step_time_s"], ran);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "costmodel/fit/anchor.hpp"
+#include "plan/job/assumed_stack.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast.hpp"
 #include "tools/app/fit_doubts.hpp"
@@ -114,7 +115,8 @@ CostAnchor anchor_of(const std::vector<AnchoringRun>& runs, const std::vector<Me
   CostAnchor anchor{.factors = fit.factors,
                     .cluster = cluster.name,
                     .device = cluster.device.name,
-                    .stack = cluster.stack.name};
+                    .stack = cluster.stack.name,
+                    .stack_named = !is_assumed(cluster.stack)};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     anchor.runs.push_back({.plan = runs[i].figure.plan.string(),
                            .figure = runs[i].figure.text,

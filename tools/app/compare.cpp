@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "costmodel/fit/builtin_interval.hpp"
+#include "plan/job/assumed_stack.hpp"
 #include "plan/job/layout_words.hpp"
 #include "plan/job/plan_json.hpp"
 #include "plan/text/strict_json.hpp"
@@ -124,10 +125,12 @@ std::optional<StepRatio> ratio_of(const CompareResult& result, const Cluster& cl
   const auto& [a, b] = result.forecasts;
   if (!stands_on_builtin(a.basis) || !cluster.device.kernels) return std::nullopt;
   const Plan &first = result.plans[0].plan, &second = result.plans[1].plan;
-  const PlanDistance apart = distance(layout_words(first, first.model_sha256),
-                                      layout_words(second, second.model_sha256));
+  const PlanDistance apart =
+      distance(layout_words(first, first.model_sha256), layout_words(second, second.model_sha256));
   if (apart == PlanDistance::none || apart == PlanDistance::other_job) return std::nullopt;
-  const auto interval = ratio_interval(measured_at(apart));
+  const auto interval =
+      interval_beside(apart, cluster.name, cluster.stack.name,
+                      is_assumed(cluster.stack) ? SoftwareKnown::by_default : SoftwareKnown::named);
   if (!interval) return std::nullopt;
   const double ratio = b.step_time / a.step_time, factor = std::exp(interval->half_width);
   return StepRatio{ratio, ratio / factor, ratio * factor, interval->nominal};
@@ -237,9 +240,8 @@ Json plan_comparison_json(const CompareResult& result) {
             {"bubble_fraction", {a.metrics.bubble_fraction, b.metrics.bubble_fraction}},
             {"step_time_ratio", nullptr}};
   if (const auto& r = result.ratio)
-    json["step_time_ratio"] = {{"ratio", r->ratio},
-                               {"interval", {r->low, r->high}},
-                               {"nominal", r->nominal}};
+    json["step_time_ratio"] = {
+        {"ratio", r->ratio}, {"interval", {r->low, r->high}}, {"nominal", r->nominal}};
   // Key by key as the two files would have it.
   const Json before = plan_json(result.plans[0].plan);
   const Json after = plan_json(result.plans[1].plan);

@@ -37,8 +37,8 @@ struct LogComparison {
   Seconds lower{0}, upper{0};  // its quartiles
 };
 
-// The second plan's step over the first's, and within what it lies: errors that two plans of one job
-// share do not touch it.
+// The second plan's step over the first's, and within what it lies: errors that two plans of one
+// job share do not touch it.
 struct StepRatio {
   double ratio = 1;
   double low = 1, high = 1, nominal = 0;

@@ -41,7 +41,7 @@ struct ExplainResult {
   std::vector<WhatIf> what_if;
   std::optional<Gap> gap;
   std::optional<MistakenDtype> mistaken;  // what the measured step is of
-  std::string measured;  // the figure, as it was given
+  std::string measured;                   // the figure, as it was given
 };
 
 // Costs that know every way to split layers that a change of the plan has (sim/explain/changes),

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "costmodel/layers/kernel_rates.hpp"
 #include "sim/forecast.hpp"
 
 namespace weir::app {

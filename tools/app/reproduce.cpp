@@ -165,9 +165,7 @@ Json off_json(const CrossValidation& whole) {
   return off;
 }
 
-Json share_json(const Proportion& share) {
-  return share.of > 0 ? Json(share.value()) : Json();
-}
+Json share_json(const Proportion& share) { return share.of > 0 ? Json(share.value()) : Json(); }
 
 Json defaults_json(const CrossValidation& whole) {
   Json defaults = Json::array();

@@ -8,8 +8,8 @@
 
 namespace weir::app {
 
-// The interval and the memory's bounds hold that any software may run the plan, where the forecast is
-// by built-in costs of a GPU that is known and the cluster's stack is the call's default. Else
+// The interval and the memory's bounds hold that any software may run the plan, where the forecast
+// is by built-in costs of a GPU that is known and the cluster's stack is the call's default. Else
 // nothing.
 void widen_for_unnamed(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster);
 

@@ -82,13 +82,13 @@ std::string rounds_text(const EvaluationReport& report) {
   const auto differ = rounds_differ(report.outcomes);
   if (!differ) return "\nof one round: nothing says what of the errors is the machine's";
   const double error = report.accuracy.median_error;
-  return fmt::format("\nthe plans' own rounds differ by {:.1f} % (every second one against the "
-                     "others): {}",
-                     *differ * 100,
-                     tells(error, differ)
-                         ? "less than half of the median error, which is the forecasts'"
-                         : "half of the median error or more, so that these runs do not tell how "
-                           "good the forecasts are");
+  return fmt::format(
+      "\nthe plans' own rounds differ by {:.1f} % (every second one against the "
+      "others): {}",
+      *differ * 100,
+      tells(error, differ) ? "less than half of the median error, which is the forecasts'"
+                           : "half of the median error or more, so that these runs do not tell how "
+                             "good the forecasts are");
 }
 
 }  // namespace

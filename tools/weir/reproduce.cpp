@@ -173,14 +173,13 @@ void print_defaults(Printout& out, const CrossValidation& whole) {
   for (const DefaultLine& line : whole.defaults) {
     const auto of_rows = [&](const std::string& text) { return line.rows > 0 ? text : "-"; };
     const auto of_grids = [&](const std::string& text) { return line.grids > 0 ? text : "-"; };
-    table.rows.push_back({line.source, std::to_string(line.rows), of_rows(percent(line.median)),
-                          of_rows(percent(line.p95)),
-                          of_rows(fmt::format("{:+.1f} %", line.bias * 100)),
-                          std::to_string(line.grids), of_grids(fmt::format("{:.2f}", line.tau)),
-                          of_grids(percent(line.regret)), of_grids(percent(line.worst_regret)),
-                          percent_of(line.failed_called_fitting), percent_of(line.ran_called_no),
-                          percent_of(line.covered),
-                          line.width > 0 ? fmt::format("{:.2f}", line.width) : "-"});
+    table.rows.push_back(
+        {line.source, std::to_string(line.rows), of_rows(percent(line.median)),
+         of_rows(percent(line.p95)), of_rows(fmt::format("{:+.1f} %", line.bias * 100)),
+         std::to_string(line.grids), of_grids(fmt::format("{:.2f}", line.tau)),
+         of_grids(percent(line.regret)), of_grids(percent(line.worst_regret)),
+         percent_of(line.failed_called_fitting), percent_of(line.ran_called_no),
+         percent_of(line.covered), line.width > 0 ? fmt::format("{:.2f}", line.width) : "-"});
   }
   out.show(table);
 }

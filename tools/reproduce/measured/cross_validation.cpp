@@ -99,6 +99,7 @@ CrossValidation cross_validate(const Publications& published) {
   add_lines(bench, by_default, whole);
   add_groups(bench.times, false, whole.errors, whole.groups);
   add_groups(bench.memories, true, whole.errors, whole.groups);
+  std::ranges::move(ratio_errors(bench.runs, bench.forecasts), std::back_inserter(whole.errors));
   std::ranges::move(table.errors, std::back_inserter(whole.errors));
   Aims aims(whole.aims);
   judge_sources(bench, published, whole.crashes, aims);

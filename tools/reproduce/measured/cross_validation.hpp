@@ -44,8 +44,8 @@ struct SourceLine {
 
 struct CrossValidation {
   std::vector<MeasuredRun> runs;
-  std::vector<DefaultLine> defaults;   // a source each
-  std::vector<FactorEffect> effects;   // a factor each
+  std::vector<DefaultLine> defaults;  // a source each
+  std::vector<FactorEffect> effects;  // a factor each
   std::vector<JudgedLine> lines;
   std::vector<SourceLine> sources;
   std::vector<GroupLine> groups;

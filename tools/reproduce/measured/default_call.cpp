@@ -140,29 +140,37 @@ void add_errors(const std::string& source, const std::vector<Of>& rows,
       std::vector<double> logs;
       for (const Beside& one : beside) logs.push_back(one.*side);
       const double level = median(logs);
-      errors.push_back({source, of.first, of.second, quantity, static_cast<int>(logs.size()),
-                        level, spaced_quantiles(std::move(logs))});
+      errors.push_back({source, of.first, of.second, quantity, static_cast<int>(logs.size()), level,
+                        spaced_quantiles(std::move(logs))});
     };
     add(BuiltinQuantity::above_slowest, &Beside::above);
     add(BuiltinQuantity::below_fastest, &Beside::below);
   }
 }
 
-// What is left of the errors in ratios of two runs of one job, by how far their plans are apart.
-void add_ratios(const std::string& source, const std::vector<Of>& rows,
+// What is left of the errors in ratios of two runs of one cluster and software, by how far their
+// plans are apart. `source`: empty for runs by their own software.
+void add_ratios(const std::string& source, const std::vector<Of>& rows, SoftwareKnown known,
                 std::vector<GroupErrors>& errors) {
   using Key = std::tuple<std::string, std::string, BuiltinQuantity>;
   std::map<Key, std::vector<double>> groups;
+  std::vector<const Of*> healthy;
   std::vector<LayoutWords> words;
-  for (const Of& one : rows) words.push_back(layout_words(one.run->plan, layout_grid(*one.run)));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+  for (const Of& one : rows) {
+    if (!one.healthy()) continue;
+    healthy.push_back(&one);
+    words.push_back(layout_words(one.run->plan, layout_grid(*one.run)));
+  }
+  for (std::size_t i = 0; i < healthy.size(); ++i) {
+    const Cluster& on = healthy[i]->run->cluster;
     for (std::size_t j = 0; j < i; ++j) {
-      const PlanDistance apart = distance(words[i], words[j]);
-      const bool both = rows[i].healthy() && rows[j].healthy();
-      const Cluster &a = rows[i].run->cluster, &b = rows[j].run->cluster;
-      if (apart == PlanDistance::other_job || !both || a.stack.name != b.stack.name) continue;
-      groups[{a.name, a.stack.name, measured_at(apart)}].push_back(
-          std::abs(rows[i].log_error() - rows[j].log_error()));
+      const Cluster& other = healthy[j]->run->cluster;
+      const BuiltinQuantity quantity = measured_at(distance(words[i], words[j]), known);
+      // groups.cpp has those of another job already.
+      if (quantity == BuiltinQuantity::anchored_step) continue;
+      if (on.name == other.name && on.stack.name == other.stack.name)
+        groups[{on.name, on.stack.name, quantity}].push_back(
+            std::abs(healthy[i]->log_error() - healthy[j]->log_error()));
     }
   }
   for (auto& [key, logs] : groups) {
@@ -235,6 +243,17 @@ double regret_of_sure(std::span<const Layout> layouts) {
   return chosen == nullptr ? 0 : chosen->measured / best - 1;
 }
 
+std::vector<GroupErrors> ratio_errors(std::span<const MeasuredRun> runs,
+                                      std::span<const RunForecast> forecasts) {
+  std::vector<Of> rows;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (forecasts[i].refusal.empty()) rows.push_back({&runs[i], &forecasts[i]});
+  }
+  std::vector<GroupErrors> errors;
+  add_ratios("", rows, SoftwareKnown::named, errors);
+  return errors;
+}
+
 DefaultTable default_table(std::span<const MeasuredRun> runs,
                            std::span<const RunForecast> forecasts) {
   DefaultTable table;
@@ -247,7 +266,7 @@ DefaultTable default_table(std::span<const MeasuredRun> runs,
   }
   for (const std::string& source : sources) {
     add_errors(source, by_source[source], table.errors);
-    add_ratios(source, by_source[source], table.errors);
+    add_ratios(source, by_source[source], SoftwareKnown::by_default, table.errors);
   }
   for (const std::string& source : sources) {
     DefaultLine line{source};

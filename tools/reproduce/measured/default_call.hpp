@@ -25,15 +25,15 @@ struct Proportion {
 };
 struct DefaultLine {
   std::string source;
-  int rows = 0;                        // healthy times
-  double median = 0, p95 = 0;          // of |forecast / measured - 1|
-  double bias = 0;                     // the median of forecast / measured - 1
-  int grids = 0;                       // of four layouts or more of one model, devices and batch
-  double tau = 0;                      // Kendall's, the median over grids
+  int rows = 0;                         // healthy times
+  double median = 0, p95 = 0;           // of |forecast / measured - 1|
+  double bias = 0;                      // the median of forecast / measured - 1
+  int grids = 0;                        // of four layouts or more of one model, devices and batch
+  double tau = 0;                       // Kendall's, the median over grids
   double regret = 0, worst_regret = 0;  // the median and the largest over grids
   Proportion failed_called_fitting, ran_called_no;
-  Proportion covered;                       // by the interval that other sources' errors give
-  double width = 0;                    // the median of its upper over its lower end
+  Proportion covered;  // by the interval that other sources' errors give
+  double width = 0;    // the median of its upper over its lower end
 };
 
 // Runs of one grid are of one source, model, kind of machine, number of devices, sequence and
@@ -47,6 +47,11 @@ struct Layout {
   Fit fit = Fit::yes;
 };
 [[nodiscard]] double regret_of_sure(std::span<const Layout> layouts);
+
+// What is left of errors in ratios of two runs, each forecast by its own software: a group for each
+// cluster and stack and distance of plans.
+[[nodiscard]] std::vector<GroupErrors> ratio_errors(std::span<const MeasuredRun> runs,
+                                                    std::span<const RunForecast> forecasts);
 
 // The errors of each source's groups of one cluster and software, for intervals where no software
 // is named, and a line for each source. `forecasts` are of by_default_call(runs).

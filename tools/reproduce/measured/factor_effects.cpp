@@ -27,9 +27,10 @@ constexpr Names<Factor, 9> kFactors{{{Factor::tp, "TP"},
                                      {Factor::ep, "EP"},
                                      {Factor::vpp, "VPP"}}};
 
-constexpr std::array kAll{Factor::tp,        Factor::pp, Factor::micro_batch,
-                          Factor::sequence_parallel, Factor::recompute, Factor::dp,
-                          Factor::cp,        Factor::ep, Factor::vpp};
+constexpr std::array kAll{
+    Factor::tp,        Factor::pp, Factor::micro_batch, Factor::sequence_parallel,
+    Factor::recompute, Factor::dp, Factor::cp,          Factor::ep,
+    Factor::vpp};
 
 // How much of the factor a run has.
 int value_of(const Plan& plan, Factor factor) {
@@ -61,10 +62,10 @@ int value_of(const Plan& plan, Factor factor) {
 // sequence parallelism on with TP, and interleaving with VPP, is not said to change two things.
 std::string all_else(const MeasuredRun& run, Factor factor) {
   const Plan& plan = run.plan;
-  std::string key = fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", run.source, run.model_name,
-                                run.cluster.name, run.cluster.stack.name, run.cluster.stack.fp8,
-                                static_cast<int>(plan.dtype), plan.seq_length,
-                                static_cast<int>(plan.attention), plan.zero);
+  std::string key =
+      fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", run.source, run.model_name, run.cluster.name,
+                  run.cluster.stack.name, run.cluster.stack.fp8, static_cast<int>(plan.dtype),
+                  plan.seq_length, static_cast<int>(plan.attention), plan.zero);
   for (const Factor other : kAll) {
     if (other == factor || other == Factor::dp) continue;
     if (other == Factor::sequence_parallel && factor == Factor::tp) continue;
@@ -77,8 +78,7 @@ std::string all_else(const MeasuredRun& run, Factor factor) {
 // What stays beside the factor: devices and mini-batch, or of DP either the micro-batches of a
 // replica or the mini-batch.
 std::vector<std::string> constant_beside(const Plan& plan, Factor factor) {
-  if (factor != Factor::dp)
-    return {fmt::format("{} {}", plan.devices(), plan.global_batch_size())};
+  if (factor != Factor::dp) return {fmt::format("{} {}", plan.devices(), plan.global_batch_size())};
   return {fmt::format("M {}", plan.microbatches), fmt::format("B {}", plan.global_batch_size())};
 }
 
