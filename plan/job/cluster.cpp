@@ -283,7 +283,9 @@ Cluster nodes_of(JsonObject& top, const Json& json, const std::string& file) {
   }
   // Where constants come from: each by its key, or as files before 0.2 said it, in lines.
   if (top.has("origins")) cluster.origins = read_origins(top.object("origins"));
-  if (top.has("origin") || !top.has("origins")) cluster.origin = top.texts("origin");
+  if (top.has("origin")) cluster.origin = top.texts("origin");
+  // A user's own file need not say so.
+  if (!top.has("origin") && !top.has("origins")) cluster.origin = {"all: the user's"};
   top.finish();
   if (!cluster.origins.empty()) {
     check_origins(json, cluster.origins, file);

@@ -64,8 +64,7 @@ Table rank_table(const Forecast& f) {
 void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f) {
   out.say("{}: step {} ({}{}), lower bound {}, bubble {:.1f} %{}\n", summary(loaded.plan),
           format_duration(f.step_time), to_string(f.basis), interval_text(f),
-          format_duration(f.lower_bound), f.metrics.bubble_fraction * 100,
-          doubt_text(loaded.plan));
+          format_duration(f.lower_bound), f.metrics.bubble_fraction * 100, doubt_text(loaded.plan));
   if (f.samples_per_s) out.say("{} samples/s", format_figure(*f.samples_per_s, 4));
   if (f.tokens_per_s) out.say(", {} tokens/s", format_figure(*f.tokens_per_s, 4));
   if (f.model_tflops_per_device)
@@ -99,7 +98,12 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
 
 void print(Printout& out, const app::SimulateRequest& request, const app::SimulateResult& result) {
   out.set_width(app::characters(request.picture.width));
-  if (const auto remark = app::remark_on(request.stack, result.forecast.stack)) note(*remark);
+  if (const auto remark = app::remark_on(request.stack, result.forecast.stack)) {
+    const bool wider = result.forecast.interval && result.forecast.basis == Basis::builtin;
+    note(*remark + (wider ? "; which software runs it? The interval holds that nobody said, and is "
+                            "narrower where it is named (nanotron, torchtitan, ... or a file)"
+                          : ""));
+  }
   print_forecast(out, result.plan.loaded, result.forecast);
   if (out.wants_timeline()) draw_in_terminal(out, result.trace, out.width());
   if (result.forecast.basis == Basis::builtin)

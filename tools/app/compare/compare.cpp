@@ -6,7 +6,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "costmodel/fit/builtin_interval.hpp"
+#include "plan/job/assumed_stack.hpp"
+#include "plan/job/layout_words.hpp"
 #include "plan/job/plan_json.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
@@ -117,6 +121,21 @@ ResolvedPlan plan_of(const TraceSource& source, const Session& session) {
   return load(PlanSource(std::get<std::filesystem::path>(source)), session).loaded;
 }
 
+std::optional<StepRatio> ratio_of(const CompareResult& result, const Cluster& cluster) {
+  const auto& [a, b] = result.forecasts;
+  if (!stands_on_builtin(a.basis) || !cluster.device.kernels) return std::nullopt;
+  const Plan &first = result.plans[0].plan, &second = result.plans[1].plan;
+  const PlanDistance apart =
+      distance(layout_words(first, first.model_sha256), layout_words(second, second.model_sha256));
+  if (apart == PlanDistance::none || apart == PlanDistance::other_job) return std::nullopt;
+  const auto interval =
+      interval_beside(apart, cluster.name, cluster.stack.name,
+                      is_assumed(cluster.stack) ? SoftwareKnown::by_default : SoftwareKnown::named);
+  if (!interval) return std::nullopt;
+  const double ratio = b.step_time / a.step_time, factor = std::exp(interval->half_width);
+  return StepRatio{ratio, ratio / factor, ratio * factor, interval->nominal};
+}
+
 // What each is forecast to cost.
 CompareResult compare_plans(const CompareRequest& r, const Session& session) {
   CompareResult result{.plans = {plan_of(r.first, session), plan_of(r.second, session)}};
@@ -125,6 +144,7 @@ CompareResult compare_plans(const CompareRequest& r, const Session& session) {
     const ResolvedPlan& p = result.plans[i];
     result.forecasts[i] = forecast(p, load(r.costs, p.model, p.plan, cluster), cluster).forecast;
   }
+  result.ratio = ratio_of(result, cluster);
   return result;
 }
 
@@ -217,7 +237,11 @@ Json plan_comparison_json(const CompareResult& result) {
             {"differences", Json::array()},
             {"step_time_s", {a.step_time.count(), b.step_time.count()}},
             {"peak_memory_bytes", {a.peak_memory().count(), b.peak_memory().count()}},
-            {"bubble_fraction", {a.metrics.bubble_fraction, b.metrics.bubble_fraction}}};
+            {"bubble_fraction", {a.metrics.bubble_fraction, b.metrics.bubble_fraction}},
+            {"step_time_ratio", nullptr}};
+  if (const auto& r = result.ratio)
+    json["step_time_ratio"] = {
+        {"ratio", r->ratio}, {"interval", {r->low, r->high}}, {"nominal", r->nominal}};
   // Key by key as the two files would have it.
   const Json before = plan_json(result.plans[0].plan);
   const Json after = plan_json(result.plans[1].plan);

@@ -12,6 +12,7 @@
 #include "plan/words/error.hpp"
 #include "sim/explain/explain_json.hpp"
 #include "tools/app/compare/measured_figure.hpp"
+#include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/shared/parallel_fields.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 
@@ -93,6 +94,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
   const CostBreakdown breakdown = cost_breakdown(loaded, known, cluster);
   ForecastResult result = forecast(loaded, known, cluster);
   Forecast& f = result.forecast;
+  widen_for_unnamed(f, loaded, cluster);
   if (!r.memory_limit.empty()) {
     f.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
   } else if (r.cluster) {
@@ -103,8 +105,12 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
                     .critical_path = critical_path(loaded.program, result.trace),
                     .what_if = what_if(loaded, changes(loaded, costs, cluster), costs, cluster, f),
                     .measured = r.measured};
-  if (!r.measured.empty())
-    why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured_step(r, loaded, f, session));
+  if (!r.measured.empty()) {
+    const Seconds measured = measured_step(r, loaded, f, session);
+    why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured);
+    if (costs.basis == Basis::builtin)
+      why.mistaken = mistaken_dtype(loaded, cluster, f.step_time, measured);
+  }
   why.forecast = std::move(f);
   if (r.plans) write_plans(why, plan.folder, *r.plans, session);
   if (r.output) write_file_atomically(session.output(*r.output), to_json(why).dump(2) + "\n");
@@ -124,6 +130,9 @@ nlohmann::ordered_json to_json(const ExplainResult& result) {
   if (result.gap) {
     json["measured"] = {{"figure", result.measured}};
     json["measured"].update(gap_json(*result.gap));
+    Json& mistaken = json["measured"]["mistaken"];
+    if (const auto& other = result.mistaken)
+      mistaken = {{"dtype", to_string(other->dtype)}, {"step_time_s", other->step_time.count()}};
   }
   return json;
 }

@@ -15,6 +15,7 @@
 #include "sim/explain/waterfall.hpp"
 #include "sim/explain/what_if.hpp"
 #include "sim/forecast.hpp"
+#include "tools/app/compare/mistaken_dtype.hpp"
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/field.hpp"
 
@@ -39,7 +40,8 @@ struct ExplainResult {
   CriticalPath critical_path;
   std::vector<WhatIf> what_if;
   std::optional<Gap> gap;
-  std::string measured;  // the figure, as it was given
+  std::optional<MistakenDtype> mistaken;  // what the measured step is of
+  std::string measured;                   // the figure, as it was given
 };
 
 // Costs that know every way to split layers that a change of the plan has (sim/explain/changes),

@@ -10,9 +10,11 @@
 #include <charconv>
 #include <vector>
 
+#include "plan/job/assumed_stack.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/nearest.hpp"
 #include "tools/app/machine/host.hpp"
+#include "tools/reproduce/known_software.hpp"
 #include "tools/reproduce/published.hpp"
 
 namespace weir::app {
@@ -75,7 +77,10 @@ Stack unnamed_stack() {
 Stack stack_for(const MachineChoice& choice, const Device& device) {
   if (choice.stack) return load_stack_or_name(*choice.stack);
   if (const auto anchored = stack_of(choice.costs)) return load_stack_or_name(*anchored);
-  return is_gpu(device) ? unnamed_stack() : Stack{};
+  if (!is_gpu(device)) return {};
+  Stack assumed = unnamed_stack();
+  set_assumed(assumed);
+  return assumed;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
+#include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/shared/traced_plan.hpp"
 #include "tools/app/simulate/builtin_accuracy.hpp"
@@ -140,6 +141,7 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   result.device = cluster.device.name;
   const Costs costs = load(r.costs, loaded.model, loaded.plan, cluster);
   auto [forecast, trace] = weir::forecast(loaded, costs, cluster, options);
+  widen_for_unnamed(forecast, loaded, cluster);
   if (failures)
     forecast.goodput = GoodputForecast{*failures, best_checkpoints(forecast.step_time, *failures)};
   if (!r.memory_limit.empty()) {

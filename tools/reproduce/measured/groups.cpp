@@ -40,10 +40,11 @@ void add_errors(const GroupKey& key, const std::vector<Judged>& rows, bool memor
   }
   const std::vector<double> anchored = absolute(anchored_log_errors(rows, same_group));
   const int count = static_cast<int>(rows.size());
-  errors.push_back({key.first, key.second, memory ? BuiltinQuantity::memory : BuiltinQuantity::step,
-                    count, median(ratios), spaced_quantiles(left_out)});
+  errors.push_back({"", key.first, key.second,
+                    memory ? BuiltinQuantity::memory : BuiltinQuantity::step, count, median(ratios),
+                    spaced_quantiles(left_out)});
   if (anchored.empty()) return;
-  errors.push_back({key.first, key.second,
+  errors.push_back({"", key.first, key.second,
                     memory ? BuiltinQuantity::anchored_memory : BuiltinQuantity::anchored_step,
                     count, 0, spaced_quantiles(anchored)});
 }
