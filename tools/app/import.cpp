@@ -166,6 +166,10 @@ void save_with_model(Plan& plan, const Model& model, const std::filesystem::path
 
 }  // namespace
 
+std::string stack_of(const SourceJob& job) {
+  return is_job_format(job.tool) ? std::string(job_format(job.tool).stack) : std::string();
+}
+
 bool is_job_format(std::string_view name) {
   return std::ranges::find(kFormats, name, &JobFormat::name) != kFormats.end();
 }
