@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "plan/job/stack_abilities.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -240,6 +241,7 @@ Stack parse_stack(const std::string& text, const std::string& file) {
   stack.own_tensors = !top.has("memory");
   if (top.has("memory")) stack.memory = memory_of(top.object("memory"));
   if (top.has("time")) stack.time = time_of(top.object("time"));
+  if (top.has("abilities")) static_cast<void>(read_abilities(top.object("abilities")));
   top.finish();
   check_origins(json, stack.origins, file);
   return stack;

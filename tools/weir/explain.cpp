@@ -108,7 +108,7 @@ void print(Printout& out, const app::ExplainRequest& request, const app::Explain
           to_string(result.forecast.basis));
   print_waterfall(out, result.waterfall);
   print_critical_path(out, result.critical_path, result.waterfall.step);
-  print_what_if(out, "what one change would bring", result.what_if);
+  print_what_if(out, "what one change would bring", result.what_if, result.forecast.stack);
   if (result.gap) print_gap(out, result);
   for (const std::string& warning : result.forecast.warnings) note(warning);
   if (request.plans) out.say("{}\n", request.plans->string());

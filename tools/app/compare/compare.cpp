@@ -16,6 +16,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/compare/measured_figure.hpp"
+#include "tools/app/jobs/import.hpp"
 #include "tools/app/shared/picture.hpp"
 #include "tools/app/shared/traced_plan.hpp"
 #include "traces/perfetto.hpp"
@@ -136,10 +137,17 @@ std::optional<StepRatio> ratio_of(const CompareResult& result, const Cluster& cl
   return StepRatio{ratio, ratio / factor, ratio * factor, interval->nominal};
 }
 
+// By the first plan's job, where no stack is named.
+Cluster machine_for(const CompareRequest& r, const Plan& plan, const Session& session) {
+  return machine(
+      {.cluster = r.cluster, .stack = r.stack, .costs = r.costs, .job_stack = stack_of(plan.job)},
+      r.gpus, session);
+}
+
 // What each is forecast to cost.
 CompareResult compare_plans(const CompareRequest& r, const Session& session) {
   CompareResult result{.plans = {plan_of(r.first, session), plan_of(r.second, session)}};
-  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  const Cluster cluster = machine_for(r, result.plans[0].plan, session);
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const ResolvedPlan& p = result.plans[i];
     result.forecasts[i] = forecast(p, load(r.costs, p.model, p.plan, cluster), cluster).forecast;
@@ -164,7 +172,7 @@ CompareResult compare_with_folder(const CompareRequest& r, const Session& sessio
     if (r.priced_by) throw UsageError("compare: --priced-by goes with two timelines");
     result.plans[0] = plan_of(r.first, session);
     const ResolvedPlan& plan = result.plans[0];
-    const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+    const Cluster cluster = machine_for(r, plan.plan, session);
     ForecastResult forecast =
         weir::forecast(plan, load(r.costs, plan.model, plan.plan, cluster), cluster);
     result.timeline = compare_with_timeline(plan, forecast, folder);
@@ -195,7 +203,7 @@ CompareResult compare_log(const CompareRequest& r, const Session& session) {
   const std::string plan_file = file_of(r.first, "compare: plan").string();
   const JobLogSummary log = summary(read_job_log(read_text_file(file), file.string()));
   require_same_job(log, plan, plan_file);
-  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  const Cluster cluster = machine_for(r, plan.plan, session);
   result.forecasts[0] =
       forecast(plan, load(r.costs, plan.model, plan.plan, cluster), cluster).forecast;
   const auto time_of = [&](double Spread::*part) {
@@ -275,7 +283,8 @@ Fields fields(CompareRequest& r) {
        {.range = Range{0, 1e9}}},
       {"--costs", &r.costs, "Costs to forecast plans by (default: built in)"},
       {"--cluster", &r.cluster, "Cluster file or name, of plans (default: this machine)"},
-      stack_field(r.stack)};
+      stack_field(r.stack),
+      gpus_field(r.gpus)};
   append(all, fields(r.picture, "both timelines"));
   append(all,
          {{"--perfetto", &r.perfetto, "Both timelines in one .pftrace", {.writes = Writes::file}},

@@ -25,6 +25,7 @@ struct CompareRequest {
   CostsSource costs;                             // to forecast plans by
   std::optional<std::filesystem::path> cluster;  // of plans; none: this machine
   StackChoice stack;
+  std::optional<int> gpus;
   PictureOptions picture;
   std::optional<std::filesystem::path> perfetto, output;
 };

@@ -26,6 +26,8 @@ struct ExplainRequest {
   CostsSource costs;
   std::optional<std::filesystem::path> cluster;  // none: this machine
   StackChoice stack;
+  std::optional<int> gpus;
+  bool any_schedule = false;                    // also changes to what the stack has not
   std::string memory_limit;                     // "80 GiB"; empty: the named cluster's
   std::string measured;                         // "22.3s" or "296.5TFLOPs"; empty: nothing was
   std::optional<std::filesystem::path> plans;   // folder for the changed plans

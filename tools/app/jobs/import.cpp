@@ -198,6 +198,10 @@ void save_with_model(Plan& plan, const Model& model, const std::filesystem::path
 
 }  // namespace
 
+std::string stack_of(const SourceJob& job) {
+  return is_job_format(job.tool) ? std::string(job_format(job.tool).stack) : std::string();
+}
+
 bool is_job_format(std::string_view name) {
   return std::ranges::find(kFormats, name, &JobFormat::name) != kFormats.end();
 }
@@ -313,8 +317,9 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
   note_arguments(job.arguments, file, session);
   note_defaults(job.defaults, job_format(r.from).tool, file, session);
   note_remarks(job.remarks, file, session);
-  return {output, model, job.remarks, job.arguments, job.defaults,
-          job.stack.empty() ? std::string(job_format(r.from).stack) : job.stack};
+  return {output,       model,
+          job.remarks,  job.arguments,
+          job.defaults, job.stack.empty() ? std::string(job_format(r.from).stack) : job.stack};
 }
 
 }  // namespace weir::app

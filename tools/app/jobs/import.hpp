@@ -28,8 +28,9 @@ struct ImportedJob {
   std::optional<int> dp;     // where the file does not say
   std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
   std::string note;
-  GivenFields given = {};                              // where the file leaves them open
-  std::optional<std::filesystem::path> cluster = {};  // its devices, where nothing else says how many
+  GivenFields given = {};  // where the file leaves them open
+  std::optional<std::filesystem::path> cluster =
+      {};  // its devices, where nothing else says how many
 };
 
 struct Imported {
@@ -39,6 +40,9 @@ struct Imported {
   std::vector<Remark> defaults;        // what it leaves to its tool, as the tool takes it
   std::string stack;                   // the software that runs the job
 };
+
+// The software that runs such a job, by name; empty: the plan is of no job.
+[[nodiscard]] std::string stack_of(const SourceJob& job);
 
 // Whether --from takes this word.
 [[nodiscard]] bool is_job_format(std::string_view name);

@@ -12,7 +12,9 @@ namespace weir::app {
 
 // What the request leaves open is the baseline's.
 void complete(SweepRequest& request, const Plan& baseline, const Session& session);
-// Of a GPU cluster nobody trains in fp32 any more, and all have a fused attention.
+// And what no option has words for.
+void take_unnamed(const Plan& baseline, Plan& base);
+// Without a baseline: the precision of the cluster's devices.
 void complete(SweepRequest& request, SweepReply& reply, const Session& session);
 
 // Whether the search chooses degrees: on a cluster where one was not said, or where devices were.

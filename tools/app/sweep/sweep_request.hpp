@@ -35,7 +35,8 @@ struct SweepRequest {
   CostsSource costs;
   std::optional<std::filesystem::path> cluster;
   StackChoice stack;
-  PlanSource baseline;  // the plan in use today, where one is given
+  bool any_schedule = false;  // also what the stack has not
+  PlanSource baseline;        // the plan in use today, where one is given
   int top = 20, threads = 0;
   std::string budget;  // "30s": instead of a number of plans
   bool run = false;
@@ -68,6 +69,8 @@ struct SweepReply {
   std::vector<std::string> remarks;  // what was chosen that nobody named; the plans have it too
   std::optional<std::filesystem::path> picture;
   std::optional<SweepReasons> reasons;
+  std::vector<FirstChange> first_changes;   // of the baseline
+  std::optional<FamilyBest> with_pipeline;  // where the best plan has none
   // Of what is listed, and of the best with each choice made otherwise, where that was asked for.
   std::vector<Ranked> front;
   bool leads = true;  // false: another process has the reply, and this one's is empty
