@@ -226,6 +226,12 @@ void account_for(const TomlTable& t, Job& job) {
 
 }  // namespace
 
+std::string torchtitan_stack(const std::string& toml, const std::string& file) {
+  TomlTable table(toml, file);
+  std::vector<Remark> remarks;  // the reader of the whole job says them
+  return stack_of(table, remarks);
+}
+
 Job read_torchtitan_job(const std::string& text, const std::string& file,
                         const JobOptions& options) {
   Job job;
