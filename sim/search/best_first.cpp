@@ -40,6 +40,15 @@ void take_best(const SearchGround& ground, const Answer& answer, SweepResult& re
   in_parallel(best.size(), [&](std::size_t i) {
     result.plans[i] = ground.refiner.ranked(best[i].node, best[i].cut);
   });
+  if (!best.empty() && best.front().cut.fits == Fits::yes) {
+    Found fastest = best.front();
+    for (const auto& [node, outcome] : ground.refiner.outcomes()) {
+      for (const Cut& cut : outcome.cuts)
+        if (cut.step < fastest.cut.step) fastest = {node, cut};
+    }
+    if (fastest.cut.fits == Fits::maybe)
+      result.faster_if_it_fits = ground.refiner.ranked(fastest.node, fastest.cut);
+  }
   Answer of_all = answer;
   of_all.best = std::move(best);
   result.gap = of_all.gap();

@@ -13,7 +13,7 @@ namespace {
 
 // A row is told with its gap, of 5 % at most where the effort reaches so far.
 constexpr double kCloseRow = 0.045;
-constexpr int kEffortRow = 64;
+constexpr int kEffortRow = 64, kExactRow = 24;
 // The front is within 3 %, half of which its steps may be apart.
 constexpr double kCloseFront = 0.012, kApart = 1.015;
 constexpr int kEffortFront = 32;
@@ -32,7 +32,8 @@ class Further {
         answers.push_back({.any = true});
         continue;
       }
-      answers.push_back(pursue({.wants = family.has, .effort = kEffortRow, .close = kCloseRow}));
+      answers.push_back(pursue(
+          {.wants = family.has, .effort = kEffortRow, .exact = kExactRow, .close = kCloseRow}));
     }
     answers_ = std::move(answers);
   }

@@ -22,6 +22,7 @@ struct Goal {
   std::optional<Bytes> memory{};
   int keep = 1;
   int effort = 0;      // candidates refined for it, before it settles for a gap
+  int exact = 0;       // of them so many, before it settles for being close
   double close = 0;    // it settles where no other plan can be faster by more than this share
   bool whole = false;  // the first one, of which there is a checkpoint
   std::optional<double> until{};  // seconds since the search began

@@ -74,7 +74,15 @@ void Refiner::forecast_cuts(std::uint32_t node, Outcome& outcome,
     add(outcome, forecast_of(node, outcome.slots, std::move(boundaries), ForecastDetail::order));
 }
 
-Outcome Refiner::refined(std::uint32_t node, std::optional<Seconds> limit) {
+bool Refiner::knows(std::uint32_t node, std::optional<Bytes> memory) const {
+  const auto known = outcomes_.find(node);
+  if (known == outcomes_.end()) return false;
+  const auto& even = known->second.even_peak;
+  return !even || (memory && *even > *memory);
+}
+
+Outcome Refiner::refined(std::uint32_t node, std::optional<Seconds> limit,
+                         std::optional<Bytes> memory) {
   Outcome outcome;
   Plan plan = examiner_.plan(node);
   const auto slots = examiner_.shapes().slots(plan, programs_);
@@ -83,6 +91,15 @@ Outcome Refiner::refined(std::uint32_t node, std::optional<Seconds> limit) {
     return outcome;
   }
   plan.slots = outcome.slots = std::get<int>(slots);
+  if (memory) {
+    // A forecast costs a part of what refining does.
+    const Ranked even = ranked_of(plan, sources(), request_.memory_limit);
+    if (even.forecast.peak_memory() > *memory) {
+      add(outcome, even);
+      outcome.even_peak = even.forecast.peak_memory();
+      return outcome;
+    }
+  }
   CandidateCost cost = cost_of(plan, sources(), {.memory = request_.memory_limit, .step = limit});
   outcome.simulated = cost.simulated;
   if (cost.too_slow) {
@@ -98,11 +115,12 @@ Outcome Refiner::refined(std::uint32_t node, std::optional<Seconds> limit) {
   return outcome;
 }
 
-void Refiner::refine(std::span<const std::uint32_t> nodes, std::optional<Seconds> limit) {
+void Refiner::refine(std::span<const std::uint32_t> nodes, std::optional<Seconds> limit,
+                     std::optional<Bytes> memory) {
   std::vector<std::uint32_t> fresh, again;
   for (const std::uint32_t node : nodes) {
     const auto known = outcomes_.find(node);
-    if (known == outcomes_.end()) {
+    if (!knows(node, memory)) {
       fresh.push_back(node);
     } else if (known->second.too_slow && within(known->second, limit)) {
       again.push_back(node);
@@ -121,7 +139,7 @@ void Refiner::refine(std::span<const std::uint32_t> nodes, std::optional<Seconds
   in_parallel(mine, [&](std::size_t i) {
     const std::size_t place = first + i * each;
     const auto begin = Clock::now();
-    outcomes[place] = refined(fresh[place], limit);
+    outcomes[place] = refined(fresh[place], limit, memory);
     outcomes[place].seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   });
   if (party) share(fresh, outcomes);
@@ -157,6 +175,7 @@ void Refiner::share(std::span<const std::uint32_t> nodes, std::vector<Outcome>& 
       if (!json[1].is_null()) one.too_slow = Seconds(json[1].get<double>());
       one.unforecast = json[2].get<std::vector<std::vector<int>>>();
       one.needed = Bytes(json[3].get<std::int64_t>());
+      if (!json[7].is_null()) one.even_peak = Bytes(json[7].get<std::int64_t>());
     }
   }
 }

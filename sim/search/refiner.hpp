@@ -29,6 +29,7 @@ struct Cut {
 struct Outcome {
   std::string reason{};  // of a schedule that cannot be
   int slots = 0;
+  std::optional<Bytes> even_peak{};  // where it was not refined, being larger than was looked for
   // Not forecast, being longer than what was looked for: its refined step, and both partitions.
   std::optional<Seconds> too_slow{};
   std::vector<std::vector<int>> unforecast{};
@@ -53,12 +54,18 @@ class Refiner {
   // Looks at nodes, each once; in the order given.
   [[nodiscard]] std::vector<Examined> examine(std::span<const std::uint32_t> nodes);
 
-  [[nodiscard]] bool knows(std::uint32_t node) const { return outcomes_.contains(node); }
+  [[nodiscard]] std::size_t examined() const { return examined_.size(); }
+
+  // Whether nothing is left to find out about a node: it was refined, or even evenly cut it is
+  // larger than `memory`.
+  [[nodiscard]] bool knows(std::uint32_t node, std::optional<Bytes> memory = {}) const;
   [[nodiscard]] const std::map<std::uint32_t, Outcome>& outcomes() const { return outcomes_; }
   [[nodiscard]] const Outcome& of(std::uint32_t node) const { return outcomes_.at(node); }
-  // Refines those that are new, and forecasts those whose step is within the limit. Of several
-  // processes each refines its share, and hears of the others'.
-  void refine(std::span<const std::uint32_t> nodes, std::optional<Seconds> limit);
+  // Refines those that are new, and forecasts those whose step is within the limit; with `memory`
+  // none whose even partition is larger. Of several processes each refines its share, and hears of
+  // the others'.
+  void refine(std::span<const std::uint32_t> nodes, std::optional<Seconds> limit,
+              std::optional<Bytes> memory = {});
   // Restores one that an earlier search refined.
   void restore(std::uint32_t node, int slots, std::vector<int> boundaries);
 
@@ -71,7 +78,8 @@ class Refiner {
   }
   [[nodiscard]] Ranked forecast_of(std::uint32_t node, int slots, std::vector<int> boundaries,
                                    ForecastDetail detail);
-  [[nodiscard]] Outcome refined(std::uint32_t node, std::optional<Seconds> limit);
+  [[nodiscard]] Outcome refined(std::uint32_t node, std::optional<Seconds> limit,
+                                std::optional<Bytes> memory);
   void forecast_cuts(std::uint32_t node, Outcome& outcome,
                      std::vector<std::vector<int>> partitions);
   void share(std::span<const std::uint32_t> nodes, std::vector<Outcome>& outcomes);

@@ -37,7 +37,9 @@ struct SweepResult {
   // How much longer the best plan's step is than a bound on all that was not forecast, as a share:
   // 0 where none can be better; infinity where a search was stopped that has no bounds.
   double gap = 0;
-  std::vector<Ranked> plans;         // those that fit or may, best first (sim/search/ranking)
+  std::vector<Ranked> plans;  // those that fit or may, best first (sim/search/ranking)
+  // Where the best surely fits: the fastest that may fit, if that is faster.
+  std::optional<Ranked> faster_if_it_fits;
   std::vector<FamilyBest> families;  // of the request's, one each, where plans fit
   std::vector<Ranked> front;         // where asked for: of all that was forecast (sim/search/front)
   std::vector<std::string> refused;  // why combinations were left out, each reason once

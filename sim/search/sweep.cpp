@@ -215,6 +215,12 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
     if (fits(cost)) result.plans.push_back(std::move(*cost.ranked));
   }
   rank(result.plans);
+  if (!result.plans.empty()) {
+    const Ranked& fastest = *std::ranges::min_element(
+        result.plans, {}, [](const Ranked& one) { return one.forecast.step_time; });
+    const bool sure = result.plans.front().forecast.fits() == Fits::yes;
+    if (sure && fastest.forecast.fits() == Fits::maybe) result.faster_if_it_fits = fastest;
+  }
   for (const Family& family : request.families)
     result.families.push_back(best_of(family, plans, needed, result.plans));
 }

@@ -144,7 +144,7 @@ void Walk::add_possible(const NodeGroup& group, std::vector<std::uint32_t>& bloc
   const double worth = worth_ns();
   for (std::uint32_t n = group.first; n < group.first + group.count; ++n) {
     if (bound(n) > worth || !wanted(n)) continue;
-    if (goal_.whole || !ground_.refiner.knows(n)) block.push_back(n);
+    if (goal_.whole || !ground_.refiner.knows(n, goal_.memory)) block.push_back(n);
   }
 }
 
@@ -160,7 +160,9 @@ bool Walk::spent() {
   }
   // Of a part of the space that holds nothing for long, no more is asked.
   constexpr int kInVain = 8;
-  if (!goal_.whole && refined_ >= kInVain * goal_.effort) return true;
+  constexpr int kTooLarge = 32;
+  const bool in_vain = refined_ >= kInVain * goal_.effort || too_large_ >= kTooLarge * goal_.effort;
+  if (!goal_.whole && in_vain) return true;
   return !best_.empty() && refined_ >= goal_.effort;
 }
 
@@ -186,6 +188,7 @@ double Walk::limit_ns() const {
 // Leaves out what cannot be, forecasts what seems good enough, puts the rest off.
 void Walk::look_at(std::span<const std::uint32_t> block) {
   std::vector<Examined> possible;
+  const std::size_t before = ground_.refiner.examined();
   for (Examined& one : ground_.refiner.examine(block)) {
     const bool too_large = goal_.memory && one.memory > *goal_.memory;
     if (one.verdict == Examined::Verdict::schedule) {
@@ -196,7 +199,8 @@ void Walk::look_at(std::span<const std::uint32_t> block) {
       possible.push_back(std::move(one));
     }
   }
-  looked_at_ += std::ssize(block);
+  // Each candidate is counted once, for whatever goal.
+  looked_at_ += static_cast<std::int64_t>(ground_.refiner.examined() - before);
   sort(possible);
   forecast_best(possible, Depth::estimates);
   std::ranges::move(possible, std::back_inserter(waiting_));
@@ -221,9 +225,10 @@ void Walk::forecast_best(std::vector<Examined>& candidates, Depth depth) {
 }
 
 void Walk::refine(std::span<const std::uint32_t> batch) {
-  ground_.refiner.refine(batch, limit());
+  ground_.refiner.refine(batch, limit(), goal_.memory);
   for (const std::uint32_t node : batch) {
-    ++refined_;
+    const bool even_alone = ground_.refiner.of(node).even_peak.has_value();
+    (even_alone ? too_large_ : refined_) += 1;
     take(node);
   }
 }
@@ -236,7 +241,7 @@ void Walk::take(std::uint32_t node) {
   timed_ += outcome.seconds > 0 ? outcome.simulated + 1 : 0;
   if (outcome.too_slow) return;
   if (outcome.cuts.empty()) return miss_memory(node, outcome.needed);
-  ++feasible_;
+  feasible_ += outcome.even_peak ? 0 : 1;  // counted when it is refined
   enter(node);
 }
 

@@ -52,7 +52,10 @@ class Walk {
   [[nodiscard]] bool agreed(bool mine) const;
   [[nodiscard]] std::optional<Seconds> limit() const;
   [[nodiscard]] double limit_ns() const;
-  [[nodiscard]] double worth_ns() const { return limit_ns() / (1 + goal_.close); }
+  // Bounds above this are of no use; the first few candidates are looked at for exactness.
+  [[nodiscard]] double worth_ns() const {
+    return limit_ns() / (refined_ < goal_.exact ? 1 : 1 + goal_.close);
+  }
 
   void choose();
   void begin_with_what_is_known();
@@ -84,6 +87,7 @@ class Walk {
   std::int64_t timed_ = 0;  // steps of this call
   double timed_seconds_ = 0;
   int refined_ = 0, feasible_ = 0;
+  int too_large_ = 0;  // evenly cut, for the goal's memory
 };
 
 }  // namespace weir

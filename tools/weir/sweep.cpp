@@ -121,16 +121,31 @@ void print_first_changes(Printout& out, const app::SweepReply& reply) {
   }
 }
 
+// ", but may not fit (63 % that it does)".
+std::string doubt(const Forecast& f) {
+  if (f.fits() == Fits::yes) return "";
+  return fmt::format(", but may not fit ({} that it does)", fit_word(f));
+}
+
 // A plan of one rank is no pipeline, which those who look for one should know.
 void print_pipeline(Printout& out, const app::SweepReply& reply) {
   const Ranked& best = reply.result.plans.front();
   if (best.plan.pp > 1 || !reply.with_pipeline || !reply.with_pipeline->best) return;
   const Ranked& other = *reply.with_pipeline->best;
   out.say(
-      "the best plan has no pipeline, K is 1; the best with K {} takes {:.3f} times as long: "
+      "the best plan has no pipeline, K is 1; the best with K {} takes {:.3f} times as long{}: "
       "{}, {}\n",
-      other.plan.pp, other.forecast.step_time / best.forecast.step_time,
+      other.plan.pp, other.forecast.step_time / best.forecast.step_time, doubt(other.forecast),
       format_duration(other.forecast.step_time), summary(other.plan));
+}
+
+// What may not fit is no answer, but it may be worth a try.
+void print_faster(Printout& out, const app::SweepReply& reply) {
+  if (!reply.result.faster_if_it_fits) return;
+  const Ranked& faster = *reply.result.faster_if_it_fits;
+  const Forecast& best = reply.result.plans.front().forecast;
+  out.say("{:.2f} times as fast{}: {}, {}\n", best.step_time / faster.forecast.step_time,
+          doubt(faster.forecast), format_duration(faster.forecast.step_time), summary(faster.plan));
 }
 
 void print_reasons(Printout& out, const app::SweepReply& reply) {
@@ -149,10 +164,15 @@ void print_reasons(Printout& out, const app::SweepReply& reply) {
 
 void print(Printout& out, const app::SweepRequest& request, const app::SweepReply& reply) {
   if (!reply.leads) return;
-  if (const auto remark = app::remark_on(request.stack, reply.cluster.stack.name)) note(*remark);
+  if (const auto remark = app::remark_on(request.stack, reply.cluster.stack.name)) {
+    const bool limited = reply.software != StackAbilities{};
+    note(*remark +
+         (limited ? ": the search keeps to what it runs, --any-schedule opens more" : ""));
+  }
   for (const std::string& remark : reply.remarks) note(remark);
   print_first_changes(out, reply);
   print_rows(out, reply);
+  print_faster(out, reply);
   print_pipeline(out, reply);
   if (reply.result.baseline) print_baseline(out, reply);
   if (reply.reasons) print_reasons(out, reply);

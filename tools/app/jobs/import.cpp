@@ -199,6 +199,9 @@ void save_with_model(Plan& plan, const Model& model, const std::filesystem::path
 }  // namespace
 
 std::string stack_of(const SourceJob& job) {
+  // What is compiled is another stack than what is not; a registry's job is not kept.
+  if (job.tool == "torchtitan" && !job.lines.empty())
+    return torchtitan_stack(job_text(job.lines), "the plan's job");
   return is_job_format(job.tool) ? std::string(job_format(job.tool).stack) : std::string();
 }
 

@@ -133,8 +133,8 @@ void send_skips_directly(const PlanRequest& r, const Model& model, const Schedul
 
 PlanResult by_hand(PlanRequest r, const Session& session) {
   PlanResult result;
-  const Cluster cluster =
-      machine({.cluster = r.cluster, .stack = r.stack, .costs = r.costs}, r.import.gpus, session);
+  const MachineChoice choice{.cluster = r.cluster, .stack = r.stack, .costs = r.costs};
+  const Cluster cluster = machine(choice, r.import.gpus, session);
   if (const auto remark = complete_precision(r.common, cluster, session)) session.note(*remark);
   const Model model = load_model(r.common);
   Plan plan = plan_of(r, model, session);
@@ -149,6 +149,8 @@ PlanResult by_hand(PlanRequest r, const Session& session) {
   result.plan = {resolve(plan, folder, schedule), folder,
                  plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
   require_stages(result.plan.loaded, cluster.stack);
+  if (const auto lacking = beyond(abilities(choice, cluster), result.plan.loaded.plan))
+    session.note(fmt::format("{}: not in {}", *lacking, cluster.stack.name));
   return result;
 }
 

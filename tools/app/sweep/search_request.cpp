@@ -118,6 +118,38 @@ void take_devices(const SweepRequest& r, SweepReply& reply) {
     reply.remarks.push_back(std::move(*remark));
 }
 
+std::vector<std::string> named_beyond(const weir::SweepRequest& asked, const std::string& stack) {
+  std::vector<std::string> lines;
+  const auto look = [&](const Plan& plan) {
+    const auto lacking = beyond(asked.software, plan);
+    if (lacking)
+      lines.push_back(fmt::format("{}: not in {}, and searched as named", *lacking, stack));
+  };
+  // A pipeline that has nothing else than what is looked at.
+  const auto plain = [&asked] {
+    Plan plan;
+    plan.pp = 2;
+    plan.schedule = asked.software.schedules.empty() ? "1f1b" : asked.software.schedules.front();
+    return plan;
+  };
+  for (const std::string& schedule : asked.schedules) {
+    Plan plan = plain();
+    plan.schedule = schedule;
+    look(plan);
+  }
+  for (const int zero : asked.zero) {
+    Plan plan = plain();
+    plan.zero = zero;
+    look(plan);
+  }
+  for (const Recompute& recompute : asked.recompute) {
+    Plan plan = plain();
+    plan.recompute = recompute;
+    look(plan);
+  }
+  return lines;
+}
+
 weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Cluster& cluster,
                               const Session& session) {
   for (const auto& [list, name] :

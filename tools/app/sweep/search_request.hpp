@@ -26,6 +26,10 @@ void say_the_rest(SweepRequest& request);
 // The devices asked for, on as many of the cluster's nodes as they need. Throws UsageError.
 void take_devices(const SweepRequest& request, SweepReply& reply);
 
+// What of the named choices the software has not, a line each: it is searched all the same.
+[[nodiscard]] std::vector<std::string> named_beyond(const weir::SweepRequest& asked,
+                                                    const std::string& stack);
+
 // Throws UsageError for options that contradict each other, NoFeasiblePlan where no K is left.
 [[nodiscard]] weir::SweepRequest search_for(const SweepRequest& request, const Plan& base,
                                             const Cluster& cluster, const Session& session);

@@ -33,6 +33,17 @@
 namespace weir::app {
 namespace {
 
+// What may fit is no answer unless that was asked for.
+void require_sure_fit(const weir::SweepResult& result) {
+  const auto& [plan, forecast, gap, pareto] = result.plans.front();
+  if (forecast.fits() == Fits::yes) return;
+  throw NoFeasiblePlan(fmt::format(
+      "no plan surely fits {}; the best that may ({:.0f} % that it does), {} a step, is {}: "
+      "--may-fit lists such plans",
+      format_bytes(*forecast.memory_limit), 100 * forecast.fits_probability(),
+      format_duration(forecast.step_time), summary(plan)));
+}
+
 // What people should know where nothing fits: why, and what the plan in use needs.
 void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
                       const Session& session) {
@@ -119,7 +130,9 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   weir::SweepRequest search = search_for(r, base, reply.cluster, session);
   // A run is of every plan, as is a list of what was said; a report has five.
   if (!r.run && searches) search.keep = std::max(r.top, r.report ? 5 : 1);
-  search.software = abilities(choice, reply.cluster);
+  search.software = reply.software = abilities(choice, reply.cluster);
+  for (std::string& line : named_beyond(search, reply.cluster.stack.name))
+    reply.remarks.push_back(std::move(line));
   search.baseline = std::move(baseline);
   const auto differs =
       search.baseline ? incomparable(*search.baseline, search, model) : std::nullopt;
@@ -140,6 +153,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   const bool leads = !party || party->index == 0;
   reply.result = searched(search, r, reply, std::move(party), session);
   require_feasible(reply, search, session);
+  if (!r.may_fit && !r.run) require_sure_fit(reply.result);
   if (reply.result.plans.front().plan.pp == 1 && !reply.result.families.empty())
     reply.with_pipeline = std::move(reply.result.families.back());
   reply.first_changes = first_changes_for({asked, search, reply.result}, r.costs, reply.cluster);
@@ -249,6 +263,8 @@ Fields fields(SweepRequest& r) {
        {"--budget", &r.budget,
         "Search so long, as 30s (default: until no plan can be better, or 1,024 were refined)"},
        {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
+       {"--may-fit", &r.may_fit,
+        "List plans that may fit where none surely does (default: none is an answer)"},
        {"--costs", &r.costs, "Costs file (default: built in)"},
        {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
        stack_field(r.stack),

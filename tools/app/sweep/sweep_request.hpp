@@ -32,6 +32,7 @@ struct SweepRequest {
   std::optional<int> global_batch_size;
   Words schedule, recompute;
   std::string memory_limit;  // "80 GiB"; empty: the device's memory
+  bool may_fit = false;      // a plan that may fit can be the best
   CostsSource costs;
   std::optional<std::filesystem::path> cluster;
   StackChoice stack;
@@ -65,6 +66,7 @@ struct SweepReply {
   std::vector<SweepRow> rows;  // the best ones, and the baseline at its place, or last
   Costs costs;
   Cluster cluster;
+  StackAbilities software;  // of its stack, to which the search keeps
   std::string baseline_name;
   std::vector<std::string> remarks;  // what was chosen that nobody named; the plans have it too
   std::optional<std::filesystem::path> picture;

@@ -295,6 +295,12 @@ void fill_and_say(TomlTable& t, const GivenFields& given, const std::string& fil
 
 }  // namespace
 
+std::string torchtitan_stack(const std::string& toml, const std::string& file) {
+  TomlTable table(toml, file);
+  std::vector<Remark> remarks;  // the reader of the whole job says them
+  return stack_of(table, remarks);
+}
+
 Job read_torchtitan_job(const std::string& text, const std::string& file,
                         const JobOptions& options) {
   Job job;

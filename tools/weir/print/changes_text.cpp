@@ -75,8 +75,11 @@ void print_rejected(Printout& out, const std::vector<Rejected>& rows) {
 
 void print_outside(Printout& out, const std::vector<Rejected>& rows, const std::string& stack) {
   if (rows.empty()) return;
-  out.say("\nnot in {}: {:+.1f} % by {} {}; --any-schedule searches such plans\n", stack,
-          100 * (1 / rows.front().ratio - 1), rows.front().choice, rows.front().value);
+  const double gain = 100 * (1 / rows.front().ratio - 1);
+  out.say("\nnot in {}: {}; --any-schedule searches such plans\n", stack,
+          gain > 0
+              ? fmt::format("{:+.1f} % by {} {}", gain, rows.front().choice, rows.front().value)
+              : std::string("nothing that is faster"));
   print_choices(out, "not in " + stack, rows);
 }
 
