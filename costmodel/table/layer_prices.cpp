@@ -72,8 +72,8 @@ double core_share(const Layer& layer, std::int64_t seq_length) {
          executed_flops(layer, seq_length).count();
 }
 
-// What a rebuilt block leaves out where it runs to the last tensor that its backward needs: its MLP's
-// last product, as a share of its products. What is normalised behind it is needed.
+// What a rebuilt block leaves out where it runs to the last tensor that its backward needs: its
+// MLP's last product, as a share of its products. What is normalised behind it is needed.
 double left_out_share(const Layer& layer, std::int64_t seq_length) {
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (block == nullptr || block->post_norms || !block->pre_norm) return 0;

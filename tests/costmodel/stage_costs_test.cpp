@@ -130,8 +130,8 @@ TEST(StageCosts, WeightsArriveBesideTheForwardWhereThePlanAsks) {
   EXPECT_EQ(optimizer(false, true), 1000 + 2 * kParameters / 10);
 }
 
-// Of two devices a block's traffic is two all-reduces of its 4 x 8 x 4 = 128 bytes each way, 256 ns.
-// Half of B is W here, 2 us, beside which the backward's two run: a tenth of 256 ns is left, by
+// Of two devices a block's traffic is two all-reduces of its 4 x 8 x 4 = 128 bytes each way, 256
+// ns. Half of B is W here, 2 us, beside which the backward's two run: a tenth of 256 ns is left, by
 // which both are slowed. A W that is a pass of its own comes too late for them. On a link ten
 // thousand times as slow, 2.56 ms, the 2 us alone are saved, less a tenth.
 TEST(StageCosts, SumsRunBesideWeightGradients) {
@@ -149,9 +149,9 @@ TEST(StageCosts, SumsRunBesideWeightGradients) {
   EXPECT_EQ(ns(stage(1e5, true).b), 8000 + 2'560'000 - 1800);
 }
 
-// Of the block's 6656 FLOPs 2 x 4 x 8 x 32 = 2048 are the last product's, which a rebuilt block leaves
-// out where the stack stops early: of F's 8 us 2.462. Of two devices it leaves out the sum behind that
-// product as well, one of two of 128 ns.
+// Of the block's 6656 FLOPs 2 x 4 x 8 x 32 = 2048 are the last product's, which a rebuilt block
+// leaves out where the stack stops early: of F's 8 us 2.462. Of two devices it leaves out the sum
+// behind that product as well, one of two of 128 ns.
 TEST(StageCosts, ARebuiltBlockLeavesOutItsLastProduct) {
   const auto backward = [](int tp, bool early) {
     Case full([&](Plan& p) { p.tp = tp, p.recompute.mode = RecomputeMode::full; });

@@ -251,7 +251,8 @@ TEST(MegatronJob, WhatMattersAndIsNotCarriedIsListed) {
   const Job job = megatron(
       kSmall +
       "--sequence-parallel --recompute-activations --use-distributed-optimizer --fp8-format "
-      "hybrid --save-interval 10 --zero-stage 0 --overlap-moe-expert-parallel-comm --cp-comm-type p2p");
+      "hybrid --save-interval 10 --zero-stage 0 --overlap-moe-expert-parallel-comm --cp-comm-type "
+      "p2p");
   EXPECT_EQ(names(job), "cp-comm-type fp8-format overlap-moe-expert-parallel-comm ");
 }
 

@@ -41,9 +41,10 @@ TEST(Parallel, PlanFilesSayWhatTravelsBesideTheWork) {
   plan.sequence_parallel = plan.overlap_tensor_parallel = true;
   plan.overlap_grad_reduce = plan.overlap_param_gather = true;
   const std::string text = to_json(plan);
-  EXPECT_THAT(text, HasSubstr("  \"sequence_parallel\": true,\n  \"overlap_tensor_parallel\": true,\n"
-                              "  \"zero\": 1,\n  \"overlap_grad_reduce\": true,\n"
-                              "  \"overlap_param_gather\": true,\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  \"sequence_parallel\": true,\n  \"overlap_tensor_parallel\": true,\n"
+                        "  \"zero\": 1,\n  \"overlap_grad_reduce\": true,\n"
+                        "  \"overlap_param_gather\": true,\n"));
   EXPECT_EQ(parse_plan(text, "p"), plan);
   plan.sequence_parallel = false;
   try {
