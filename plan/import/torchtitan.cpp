@@ -93,7 +93,6 @@ void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t sha
   if (!sharded) return;
   const bool lets_go = reshard == "always" || (reshard == "default" && plan.pp == 1);
   plan.zero = lets_go ? 3 : plan.pp > 1 ? 1 : 2;
-  plan.overlap_param_gather = plan.zero < 3;
   if (copies > 1) {
     t.fail("parallelism.data_parallel_replicate_degree",
            fmt::format("{} copies, each sharded: {}", copies, kHybridNotModelled));
