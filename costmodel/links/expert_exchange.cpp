@@ -20,15 +20,15 @@ double binomial(double n, double k) {
   return k > n ? 0 : value;
 }
 
-// A node has `mine` of the groups whole: j of the drawn groups are among them, by chance.
+// A place has `mine` of the groups whole: j of the drawn groups are among them, by chance.
 double missed_groups(const TransformerShape& block, double mine) {
   const auto groups = static_cast<double>(block.expert_groups),
              drawn = static_cast<double>(block.groups_per_token);
   const double each = static_cast<double>(block.experts) / groups;
   double none = 0;
   for (double j = 0; j <= std::min(mine, drawn); ++j) {
-    const double chance = binomial(mine, j) * binomial(groups - mine, drawn - j) /
-                          binomial(groups, drawn);
+    const double chance =
+        binomial(mine, j) * binomial(groups - mine, drawn - j) / binomial(groups, drawn);
     none += chance * missed(drawn * each, j * each, static_cast<double>(block.experts_per_token));
   }
   return none;
@@ -36,30 +36,32 @@ double missed_groups(const TransformerShape& block, double mine) {
 
 }  // namespace
 
-double nodes_visited(const TransformerShape& block, int nodes) {
-  const auto all = static_cast<double>(block.experts), n = static_cast<double>(nodes),
+double places_visited(const TransformerShape& block, int places) {
+  const auto all = static_cast<double>(block.experts), n = static_cast<double>(places),
              drawn = static_cast<double>(block.experts_per_token);
   const std::int64_t groups = block.expert_groups;
   double none = missed(all, all / n, drawn);
-  if (groups > 1 && groups % nodes == 0) {
-    none = missed_groups(block, static_cast<double>(groups / nodes));
-  } else if (groups > 1 && nodes % groups == 0) {
-    const double chosen =
-        static_cast<double>(block.groups_per_token) / static_cast<double>(groups);
+  if (groups > 1 && groups % places == 0) {
+    none = missed_groups(block, static_cast<double>(groups / places));
+  } else if (groups > 1 && places % groups == 0) {
+    const double chosen = static_cast<double>(block.groups_per_token) / static_cast<double>(groups);
     none = 1 - chosen + chosen * missed(all * chosen, all / n, drawn);
   }
   return n * (1 - none);
 }
 
-Seconds exchange_once_a_node(Bytes n, const NodeExchange& exchange, const NodeLevel& node) {
-  const double inside = node.members, nodes = exchange.members / inside;
+Seconds exchange_sent_once(Bytes n, int p, const TokenSpread& spread, const Link& link) {
   const auto part = [&](double peers, double share, Seconds latency, BytesPerSecond rate) {
     return latency * peers + (share > 0 ? n / rate * share : Seconds(0));
   };
+  const auto others = [](double members) { return (members - 1) / members; };
+  const double devices = spread.devices / spread.copies, nodes = spread.nodes / spread.copies;
+  if (!link.node) return part(p - 1.0, others(p) * devices, link.latency, link.bandwidth);
+  const NodeLevel& node = *link.node;
+  const double inside = node.members, count = p / inside;
   return std::max(
-      part(inside - 1, (inside - 1) / inside, node.latency, node.bandwidth),
-      part(nodes - 1, exchange.visited / exchange.copies * (nodes - 1) / nodes,
-           node.across_latency, node.across_bandwidth));
+      part(inside - 1, others(inside) * devices, node.latency, node.bandwidth),
+      part(count - 1, others(count) * nodes, node.across_latency, node.across_bandwidth));
 }
 
 }  // namespace weir

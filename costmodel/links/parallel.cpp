@@ -224,10 +224,12 @@ PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan, const Link
   const double bytes = tokens * plan.expert_load * static_cast<double>(block->hidden) * element;
   const Bytes all(static_cast<std::int64_t>(bytes));
   Seconds once = all_to_all(all, plan.ep, link);
-  if (stack.experts_once_a_node && link.node && plan.ep % link.node->members == 0) {
-    const double visited = nodes_visited(*block, plan.ep / link.node->members);
-    const auto copies = static_cast<double>(block->experts_per_token);
-    once = exchange_once_a_node(all, {plan.ep, visited, copies}, *link.node);
+  const int inside = link.node ? link.node->members : plan.ep;
+  if (stack.experts_sent_once && plan.ep % inside == 0) {
+    const TokenSpread spread{static_cast<double>(block->experts_per_token),
+                             places_visited(*block, plan.ep),
+                             places_visited(*block, plan.ep / inside)};
+    once = exchange_sent_once(all, plan.ep, spread, link);
   }
   const Seconds way = once * (1 - stack.expert_overlap), both = way * 2.0;
   PerKind<Seconds> traffic = sent(both, both);

@@ -159,7 +159,7 @@ StackTime time_of(JsonObject object) {
   read_number(object, "overlap_slowdown", t.overlap_slowdown, 0, 1);
   t.tensor_beside_weights = object.boolean_or("tensor_beside_weights", t.tensor_beside_weights);
   t.rebuild_stops_early = object.boolean_or("rebuild_stops_early", t.rebuild_stops_early);
-  t.experts_once_a_node = object.boolean_or("experts_once_a_node", t.experts_once_a_node);
+  t.experts_sent_once = object.boolean_or("experts_sent_once", t.experts_sent_once);
   t.regathers = object.boolean_or("regathers", t.regathers);
   t.blocking_messages = object.boolean_or("blocking_messages", t.blocking_messages);
   for (const auto& [key, value] : {std::pair<const char*, Seconds*>{"message", &t.message},

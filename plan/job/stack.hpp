@@ -129,9 +129,9 @@ struct StackTime {
   bool tensor_beside_weights = false;
   // The share of the all-to-all exchanges of experts that does.
   double expert_overlap = 0;
-  // A token crosses once to each node that has some of its experts, and is handed on there
+  // A token travels once to each device that has some of its experts, and crosses once to each node
   // (DeepEP); else once for each expert.
-  bool experts_once_a_node = false;
+  bool experts_sent_once = false;
   // By what share of the time that traffic runs beside work both are slowed: collectives take
   // multiprocessors and bandwidth.
   double overlap_slowdown = 0;

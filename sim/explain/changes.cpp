@@ -340,8 +340,7 @@ class Changer {
     };
     take("re-materialisation", to_text(other.recompute), &Plan::recompute);
     take("skips", std::string(to_string(other.skips)), &Plan::skips);
-    if (plan().tp > 1 && other.tp > 1)
-      take_sequence(other);
+    if (plan().tp > 1 && other.tp > 1) take_sequence(other);
     if (plan().replicas() > 1 && other.replicas() > 1)
       take("ZeRO", fmt::format("stage {}", other.zero), &Plan::zero);
   }

@@ -51,9 +51,9 @@ TEST(Collectives, TwoLevels) {
 }
 
 // 4000 bytes of two members in each of four nodes, 1 us and 1 GB/s within, 4000 bytes/us; levels of
-// 5 us and adapters of a tenth: 2 (1 x 1 + 2 x 5) us and twice 4000 bytes at two adapters' 0.2 GB/s.
-// Rings and two levels, at 10 us a step across, take longer; without a level's latency they are
-// taken.
+// 5 us and adapters of a tenth: 2 (1 x 1 + 2 x 5) us and twice 4000 bytes at two adapters' 0.2
+// GB/s. Rings and two levels, at 10 us a step across, take longer; without a level's latency they
+// are taken.
 TEST(Collectives, TreesOfNodes) {
   NodeLevel node{2, Seconds(1e-6), BytesPerSecond(1e9), Seconds(10e-6), BytesPerSecond(1e8)};
   node.across_tree = Seconds(5e-6);

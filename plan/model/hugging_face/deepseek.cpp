@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include "plan/model/hugging_face/families.hpp"
 #include "plan/model/expert_groups.hpp"
+#include "plan/model/hugging_face/families.hpp"
 #include "plan/model/limits.hpp"
 
 namespace weir {

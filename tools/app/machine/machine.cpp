@@ -69,18 +69,18 @@ std::optional<std::string> stack_of(const CostsSource& source) {
 
 // Where nobody names the software, nothing runs beside other work that the plan does not ask for:
 // Megatron-Core's sums beside weights' gradients are its own, and many others wait for theirs.
-Stack unnamed_stack() {
-  Stack stack = load_stack_or_name("megatron-core");
+Stack unnamed_stack(const std::string& taken) {
+  Stack stack = load_stack_or_name(taken);
   stack.time.tensor_beside_weights = false;
   return stack;
 }
 
 Stack stack_for(const MachineChoice& choice, const Device& device) {
   if (choice.stack) return load_stack_or_name(*choice.stack);
-  if (const auto anchored = stack_of(choice.costs)) return load_stack_or_name(*anchored);
+  if (const auto anchored = stack_of(choice.costs)) return unnamed_stack(*anchored);
   if (!is_gpu(device)) return {};
   if (!choice.job_stack.empty()) return load_stack_or_name(choice.job_stack);
-  Stack assumed = unnamed_stack();
+  Stack assumed = unnamed_stack("megatron-core");
   set_assumed(assumed);
   return assumed;
 }

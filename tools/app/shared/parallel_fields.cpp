@@ -60,7 +60,8 @@ void append_flags(app::Fields& fields, Options& o) {
        {"--tp-comm-overlap", &o.overlap_tensor_parallel,
         "Gather and scatter for --sequence-parallel beside its products, where the stack can"},
        {"--overlap-grad-reduce", &o.overlap_grad_reduce,
-        "Reduce gradients beside the last micro-batch's backward, and gather the weights of --zero 1 "
+        "Reduce gradients beside the last micro-batch's backward, and gather the weights of --zero "
+        "1 "
         "and 2 beside the next forward (default: after the one and before the other)"}});
 }
 

@@ -103,7 +103,8 @@ void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t sha
     t.fail(key, "expected default, always or never");
   }
   plan.sequence_parallel = plan.tp > 1;  // always, of the models that are known here
-  // Of compiled models alone (config/configs.py, CompileConfig); 0.2 has the key beside the degrees.
+  // Of compiled models alone (config/configs.py, CompileConfig); 0.2 has the key beside the
+  // degrees.
   const bool pipelines = t.flag_or("compile.enable_async_tensor_parallel",
                                    t.flag_or("parallelism.enable_async_tensor_parallel", false));
   plan.overlap_tensor_parallel = pipelines && plan.tp > 1;
@@ -112,7 +113,6 @@ void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t sha
   if (!sharded) return;
   const bool lets_go = reshard == "always" || (reshard == "default" && plan.pp == 1);
   plan.zero = lets_go ? 3 : plan.pp > 1 ? 1 : 2;
-  plan.overlap_param_gather = plan.zero < 3;
   if (copies > 1) {
     t.fail("parallelism.data_parallel_replicate_degree",
            fmt::format("{} copies, each sharded: {}", copies, kHybridNotModelled));

@@ -1,6 +1,6 @@
 // `weir reproduce link-rates`: collectives and messages by size and node count in the alpha-beta
-// model, with two constants for rings within a node, two for rings across, one for trees across, two
-// for sums in the switch and one for messages that are not large.
+// model, with two constants for rings within a node, two for rings across, one for trees across,
+// two for sums in the switch and one for messages that are not large.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/reproduce/rates/link_rates.hpp"
 
@@ -86,7 +86,8 @@ double time_of(const LinkRow& row, const Cluster& cluster) {
   return 0;
 }
 
-// All-reduces of several members in each of several nodes, for which NCCL takes trees at some sizes.
+// All-reduces of several members in each of several nodes, for which NCCL takes trees at some
+// sizes.
 bool may_take_trees(const LinkRow& row) {
   return row.collective == Collective::all_reduce && row.nodes > 1 && row.per_node > 1;
 }
