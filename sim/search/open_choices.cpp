@@ -65,10 +65,8 @@ std::vector<Recompute> recomputes_of(const StackAbilities& stack) {
 
 // What was named, and what the plan in use has, the search does whether the stack has it or not.
 StackAbilities allowed(const SweepRequest& request, StackAbilities stack) {
-  if (!request.schedules.empty()) {
-    stack.schedules.clear();
-    stack.whole_rounds = false;
-  }
+  if (!request.schedules.empty()) stack.schedules.clear();
+  if (!request.microbatches.empty()) stack.whole_rounds = false;
   if (!request.zero.empty()) {
     stack.zero.clear();
     stack.zero_without_pipeline.clear();

@@ -140,11 +140,15 @@ void Walk::begin_with_what_is_known() {
 }
 
 // Those that may be as good as what is wanted.
-void Walk::add_possible(const NodeGroup& group, std::vector<std::uint32_t>& block) const {
+void Walk::add_possible(const NodeGroup& group, std::vector<std::uint32_t>& block) {
   const double worth = worth_ns();
   for (std::uint32_t n = group.first; n < group.first + group.count; ++n) {
-    if (bound(n) > worth || !wanted(n)) continue;
-    if (goal_.whole || !ground_.refiner.knows(n, goal_.memory)) block.push_back(n);
+    if (!wanted(n) || (!goal_.whole && ground_.refiner.knows(n, goal_.memory))) continue;
+    if (bound(n) <= worth) {
+      block.push_back(n);
+    } else {
+      passed_over_ns_ = std::min(passed_over_ns_, bound(n));
+    }
   }
 }
 
@@ -214,7 +218,11 @@ void Walk::forecast_best(std::vector<Examined>& candidates, Depth depth) {
     for (; at < candidates.size() && batch.size() < kBatch; ++at) {
       Examined& one = candidates[at];
       if (depth == Depth::estimates && one.estimate_ns > limit_ns()) break;
-      if (bound(one.node) <= worth_ns()) batch.push_back(one.node);
+      if (bound(one.node) <= worth_ns()) {
+        batch.push_back(one.node);
+      } else {
+        passed_over_ns_ = std::min(passed_over_ns_, bound(one.node));
+      }
       one.node = kDone;
     }
     if (batch.empty()) break;
@@ -338,7 +346,7 @@ bool Walk::possible(const RefinedNode& one) const {
 }
 
 Answer Walk::answer() const {
-  Answer answer{.best = best_, .open_ns = least_[next_], .any = any_};
+  Answer answer{.best = best_, .open_ns = std::min(least_[next_], passed_over_ns_), .any = any_};
   for (const Examined& one : waiting_) answer.open_ns = std::min(answer.open_ns, bound(one.node));
   LeftOut memory = memory_;
   if (nearest_) {

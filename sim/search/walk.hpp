@@ -59,7 +59,7 @@ class Walk {
 
   void choose();
   void begin_with_what_is_known();
-  void add_possible(const NodeGroup& group, std::vector<std::uint32_t>& block) const;
+  void add_possible(const NodeGroup& group, std::vector<std::uint32_t>& block);
   void look_at(std::span<const std::uint32_t> block);
   void forecast_best(std::vector<Examined>& candidates, Depth depth);
   void refine(std::span<const std::uint32_t> batch);
@@ -80,6 +80,8 @@ class Walk {
   std::vector<Examined> waiting_;  // estimated to be slower than what was found
   LeftOut schedule_{"schedule"}, memory_{"memory"};
   std::optional<std::pair<std::uint32_t, Bytes>> nearest_;  // of those that do not fit
+  // The least bound of those that were passed over because nothing so near is asked for.
+  double passed_over_ns_ = std::numeric_limits<double>::max();
   bool any_ = false;
   std::size_t next_ = 0;     // place in the order that was not looked at
   std::int64_t passed_ = 0;  // candidates of those before it
