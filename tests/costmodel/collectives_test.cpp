@@ -50,7 +50,7 @@ TEST(Collectives, TwoLevels) {
   EXPECT_EQ(all_reduce(Bytes(4000), 4, link), two_level_all_reduce(Bytes(4000), 4, node));
 }
 
-// 4000 bytes of two members in each of four nodes, 1 us and 1 GB/s within, 4000 bytes/us; levels of
+// 4000 bytes of two members in each of four nodes, 1 us and 1 GB/s within; levels of the trees take
 // 5 us and adapters of a tenth: 2 (1 x 1 + 2 x 5) us and twice 4000 bytes at two adapters' 0.2
 // GB/s. Rings and two levels, at 10 us a step across, take longer; without a level's latency they
 // are taken.

@@ -114,7 +114,7 @@ TEST_F(ParallelCommand, ContradictionsAndRefusals) {
 
 // What sequence parallelism sends may travel beside its products: asked for with it alone.
 TEST_F(ParallelCommand, OverlapOfTensorParallelismIsAskedFor) {
-  const std::string plan = "plan tiny.json --tp 2 --tp-comm-overlap -o overlapped.json";
+  const std::string plan = "plan tiny.json -K 1 -M 4 --tp 2 --tp-comm-overlap -o overlapped.json";
   const CommandResult refused = weir(plan);
   EXPECT_EQ(refused.code, 2) << refused.out;
   EXPECT_THAT(refused.out, testing::HasSubstr("--tp-comm-overlap needs --sequence-parallel"));
