@@ -345,12 +345,31 @@ std::string recipe_name(const PythonFile& python, const std::string& name) {
                        : fmt::format("has {}, say which: {}", all.size(), fmt::join(all, ", ")));
 }
 
+// A recipe that begins with another file's has what that sets.
+void refuse_other_base(const PythonValue& value, const PythonFile& python,
+                       const std::string& function) {
+  const PythonObject* root = value.object();
+  if (root == nullptr || root->callee == "ConfigContainer" || root->callee == "_pretrain_common")
+    return;
+  std::string from = python_import_of(python, root->callee);
+  if (!from.empty()) from = " of " + from;
+  throw InputError(python.name, function,
+                   fmt::format("begins with {}(){}, which is not beside this file: ZeRO, the "
+                               "sequence's length and re-materialisation may be set there",
+                               root->callee.substr(0, 60), from));
+}
+
 }  // namespace
 
 Job read_bridge_job(const std::string& text, const std::string& file, const JobOptions& options) {
   const PythonFile python = read_python(text, file);
   const std::string function = recipe_name(python, options.config);
-  const PythonResult result = call_python(python, function);
+  const PythonFiles files = [&](const std::string& path) -> std::optional<std::string> {
+    auto found = options.files ? options.files(path) : std::nullopt;
+    return found ? std::optional(std::move(found->text)) : std::nullopt;
+  };
+  const PythonResult result = call_python(python, function, files);
+  refuse_other_base(result.value, python, function);
   if (result.value.object() == nullptr || result.value.object()->fields.empty())
     throw InputError(file, function, "returns no ConfigContainer that is known without running it");
   if (const PythonValue* peft = result.value.field("peft"); peft != nullptr && !peft->none())
@@ -383,11 +402,6 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
   const auto same = [](const JobArgument& a, const JobArgument& b) { return a.name == b.name; };
   job.arguments.erase(std::unique(job.arguments.begin(), job.arguments.end(), same),
                       job.arguments.end());
-  const std::string& callee = result.value.object()->callee;
-  if (callee != "ConfigContainer" && callee != "_pretrain_common")
-    job.remarks.push_back({function, fmt::format("begins with {}() of another file: what that sets "
-                                                 "is not carried",
-                                                 callee)});
   for (const std::string& line : result.not_followed) job.remarks.push_back({function, line});
   return job;
 }

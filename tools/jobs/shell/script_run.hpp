@@ -48,6 +48,7 @@ struct ScriptState {
   bool ended = false, returned = false;                 // by exit, by return
   std::int64_t left = 0;                                // loops that break or continue still leaves
   bool again = false;                                   // the last of them goes on
+  bool printing = false;  // within "$(...)", whose commands print and start nothing
 };
 
 class ScriptRun : private ShellBlocks {
@@ -93,6 +94,10 @@ class ScriptRun : private ShellBlocks {
   // for ((begin; condition; step))
   void counted(std::size_t i, ShellRange body);
   std::size_t repeat(std::size_t i, std::size_t close);
+  // Whether a loop has started nothing since there were so many commands.
+  bool only_sets(std::size_t commands) const {
+    return s_.printing || s_.out.commands.size() == commands;
+  }
   // One round of a loop: whether another may follow.
   bool goes_on(ShellRange body);
 
