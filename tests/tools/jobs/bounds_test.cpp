@@ -19,6 +19,7 @@ namespace {
 using testing::AnyOf;
 using testing::HasSubstr;
 
+constexpr const char* kNoComplaint = "no complaint";
 const std::string kJob = "pretrain_gpt.py" + kSizes + "--micro-batch-size 1\n";
 
 std::string repeated(const std::string& line, int times) {
@@ -33,7 +34,7 @@ std::string said_of(const std::string& script) {
   const std::string line = complaint(
       [&] { static_cast<void>(read_megatron_job(script + kJob, "job.sh", {.gpus = 1})); });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
-  return line;
+  return line == kNoComplaint ? "" : line;
 }
 
 TEST(Budget, IsSpentOnce) {
@@ -128,7 +129,7 @@ std::string python(const std::string& body) {
     const PythonFile file = read_python("def f():\n" + body, "job.py");
     text = to_string(call_python(file, "f").value);
   });
-  return text + line;
+  return line == kNoComplaint ? text : line;
 }
 
 TEST(PythonBounds, ObjectsThatHoldThemselvesArePrintedToADepth) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/model/readers/model_import.hpp"
-#include "tests/plan/complaint.hpp"
+#include "plan/words/error.hpp"
 #include "tests/tools/jobs/started_job.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/megatron/import.hpp"
@@ -14,6 +14,17 @@ namespace weir {
 namespace {
 
 using testing::HasSubstr;
+
+// What a user is told of an option.
+template <class Action>
+std::string refusal(Action&& action) {
+  try {
+    action();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no refusal";
+}
 
 // Sizes alone, as model files of other frameworks have them.
 const std::string kOpen =
@@ -53,7 +64,7 @@ TEST(GivenFields, ContradictWhereTheFileSpeaks) {
         .plan;
   };
   const auto refused = [&](const std::string& more, const GivenFields& given) {
-    return complaint([&] { static_cast<void>(plan(more, given)); });
+    return refusal([&] { static_cast<void>(plan(more, given)); });
   };
   EXPECT_EQ(plan("--micro-batch-size 1", {.seq_length = 1024}).seq_length, 1024);
   EXPECT_EQ(refused("--micro-batch-size 1", {.seq_length = 4096}),
@@ -96,7 +107,7 @@ TEST(GivenFields, FillWhatDeepSpeedCallsAuto) {
   EXPECT_EQ(plan.zero, 2);
   EXPECT_EQ(plan.attention, AttentionKind::unfused);
   const std::string says = R"({"train_micro_batch_size_per_gpu": 4})";
-  EXPECT_THAT(complaint([&] {
+  EXPECT_THAT(refusal([&] {
                 static_cast<void>(read_deepspeed_job(
                     says, "ds.json", {.gpus = 8, .model = &model, .given = given}));
               }),
@@ -114,7 +125,7 @@ TEST(GivenFields, FillATorchtitanJob) {
   EXPECT_EQ(plan.seq_length, 512);
   EXPECT_EQ(plan.micro_batch_size, 2);
   EXPECT_EQ(plan.microbatches, 4);
-  EXPECT_THAT(complaint([&] {
+  EXPECT_THAT(refusal([&] {
                 static_cast<void>(read_torchtitan_job(
                     open, "job.toml", {.gpus = 8, .given = {.attention = AttentionKind::unfused}}));
               }),
