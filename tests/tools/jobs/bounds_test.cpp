@@ -79,7 +79,8 @@ TEST(ShellBounds, BlocksAreAsDeepAsALimit) {
     functions += fmt::format("f{}() {{\n", i) + repeated("if true; then\n", 60) +
                  fmt::format("f{}\n", i + 1) + repeated("fi\n", 60) + "}\n";
   EXPECT_THAT(said_of(functions + "f23() { :; }\nf0\n"), HasSubstr("takes too many levels"));
-  for (const auto& [open, close] : {std::pair("if true; then\n", "fi\n"), {"{\n", "}\n"},
+  for (const auto& [open, close] : {std::pair("if true; then\n", "fi\n"),
+                                    {"{\n", "}\n"},
                                     {"for i in a; do\n", "done\n"},
                                     {"while false; do\n", "done\n"},
                                     {"case a in a)\n", ";; esac\n"}}) {
@@ -104,11 +105,11 @@ TEST(ShellBounds, ATextThatIsReadAgainCountsAgain) {
   const ShellFiles files = [&](const std::string& path) -> std::optional<ShellFile> {
     return ShellFile{path, script};
   };
-  EXPECT_THAT(complaint([&] {
-                static_cast<void>(
-                    read_megatron_job(script + kJob, "job.sh", {.gpus = 1, .files = files}));
-              }),
-              HasSubstr("takes too many"));
+  EXPECT_THAT(
+      complaint([&] {
+        static_cast<void>(read_megatron_job(script + kJob, "job.sh", {.gpus = 1, .files = files}));
+      }),
+      HasSubstr("takes too many"));
 }
 
 // 60,000 arguments that nobody knows are each named, in a time that grows as their number does.
@@ -155,26 +156,26 @@ TEST(PythonBounds, ManyPathsToOneObjectArePrintedToALength) {
 TEST(PythonBounds, DeepCopiesKeepTheirShape) {
   EXPECT_LT(python("    o = X()\n    o.a = o\n    o.b = o\n    return copy.deepcopy(o)\n").size(),
             5000U);
-  const PythonFile file =
-      read_python("def f():\n    o = X()\n    o.a = Y()\n    o.b = o.a\n"
-                  "    c = copy.deepcopy(o)\n    c.a.z = 1\n    return [c.b.z, o.a]\n",
-                  "job.py");
+  const PythonFile file = read_python(
+      "def f():\n    o = X()\n    o.a = Y()\n    o.b = o.a\n"
+      "    c = copy.deepcopy(o)\n    c.a.z = 1\n    return [c.b.z, o.a]\n",
+      "job.py");
   EXPECT_EQ(to_string(call_python(file, "f").value), "[1, Y()]");
 }
 
 TEST(PythonBounds, WhatDoublesEnds) {
   const auto ends = AnyOf(HasSubstr("takes too many elements"), HasSubstr("takes too many levels"));
-  EXPECT_THAT(python("    a = \"aaaaaaaaaaaaaaaa\"\n" + repeated("    a = a + a\n", 60) +
-                     "    return a\n"),
-              ends);
+  EXPECT_THAT(
+      python("    a = \"aaaaaaaaaaaaaaaa\"\n" + repeated("    a = a + a\n", 60) + "    return a\n"),
+      ends);
   EXPECT_THAT(python("    a = [1]\n" + repeated("    a = a + a\n", 60) + "    return a\n"), ends);
   EXPECT_THAT(python("    a = [1]\n" + repeated("    a += a\n", 60) + "    return a\n"), ends);
   EXPECT_THAT(python("    a = [1]\n" + repeated("    a = [a, a]\n", 60) + "    return a\n"), ends);
-  EXPECT_THAT(python("    a = 1\n" + repeated("    a = {\"k\": a, \"l\": a}\n", 60) +
-                     "    return a\n"),
-              ends);
-  EXPECT_LT(python("    o = X()\n" +
-                   repeated("    o = dataclasses.replace(o, a=o, b=o)\n", 60) + "    return {o: 1}\n")
+  EXPECT_THAT(
+      python("    a = 1\n" + repeated("    a = {\"k\": a, \"l\": a}\n", 60) + "    return a\n"),
+      ends);
+  EXPECT_LT(python("    o = X()\n" + repeated("    o = dataclasses.replace(o, a=o, b=o)\n", 60) +
+                   "    return {o: 1}\n")
                 .size(),
             10'000U);
 }

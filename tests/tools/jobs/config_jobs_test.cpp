@@ -9,8 +9,8 @@
 #include "plan/model/readers/foreign_job.hpp"
 #include "plan/text/text_file.hpp"
 #include "tests/plan/complaint.hpp"
-#include "tests/tools/jobs/remark_names.hpp"
 #include "tests/plan/samples.hpp"
+#include "tests/tools/jobs/remark_names.hpp"
 #include "tools/jobs/job/config_table.hpp"
 
 namespace weir {
@@ -231,7 +231,8 @@ TEST(DeepSpeedJob, WhatIsAutoIsSaid) {
     EXPECT_EQ(argument.fate, open ? Fate::changed : Fate::carried) << argument.name;
   }
   const Job told = read_deepspeed_job(
-      text, "ds.json", {.gpus = 1, .model = &model, .given = {.seq_length = 16, .dtype = Dtype::bf16}});
+      text, "ds.json",
+      {.gpus = 1, .model = &model, .given = {.seq_length = 16, .dtype = Dtype::bf16}});
   EXPECT_EQ(told.plan.dtype, Dtype::bf16);
   EXPECT_EQ(told.plan.seq_length, 16);
   EXPECT_EQ(said(told, "bf16.enabled"), "auto: the training script's to choose: bf16 in the plan");

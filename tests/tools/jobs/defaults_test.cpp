@@ -75,19 +75,18 @@ TEST(MegatronDefaults, OnlyWhatIsOpenIsSaid) {
   EXPECT_THAT(open, HasSubstr("overlap of gradient reduction off\n"));
   EXPECT_THAT(open, HasSubstr("optimizer state fp32\n"));
   EXPECT_THAT(open, Not(HasSubstr("precision")));  // --bf16
-  const std::string said = defaults(
-      read_megatron_job(script("--attention-backend fused --recompute-activations "
-                               "--use-distributed-optimizer --overlap-grad-reduce "
-                               "--exp-avg-dtype fp32"),
-                        "job.sh", {}));
+  const std::string said =
+      defaults(read_megatron_job(script("--attention-backend fused --recompute-activations "
+                                        "--use-distributed-optimizer --overlap-grad-reduce "
+                                        "--exp-avg-dtype fp32"),
+                                 "job.sh", {}));
   EXPECT_EQ(said, "");
 }
 
 // One replica has nobody to share with: nothing of it is a choice.
 TEST(MegatronDefaults, OfOneReplicaNoSharingIsSaid) {
-  const std::string text =
-      defaults(read_megatron_job("pretrain_gpt.py" + kSizes + "--micro-batch-size 1", "job.sh",
-                                 {.gpus = 1}));
+  const std::string text = defaults(read_megatron_job(
+      "pretrain_gpt.py" + kSizes + "--micro-batch-size 1", "job.sh", {.gpus = 1}));
   EXPECT_THAT(text, Not(HasSubstr("distributed optimizer")));
   EXPECT_THAT(text, Not(HasSubstr("overlap")));
 }

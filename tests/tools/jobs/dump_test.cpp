@@ -1,10 +1,11 @@
 // Lists of arguments as Megatron prints them, pasted from logs and issues.
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/megatron/dump.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/tools/jobs/started_job.hpp"
-#include "tools/jobs/megatron/dump.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
 namespace weir {
@@ -14,8 +15,9 @@ using testing::HasSubstr;
 
 // Lines of a list, each behind `before`.
 std::string dump(const std::string& more, const std::string& before = "") {
-  std::string text = "using world size: 16, data-parallel size: 2\n"
-                     "------------------------ arguments ------------------------\n";
+  std::string text =
+      "using world size: 16, data-parallel size: 2\n"
+      "------------------------ arguments ------------------------\n";
   const std::string lines =
       "  bf16 ............................................ True\n"
       "  global_batch_size ............................... 64\n"
@@ -40,15 +42,15 @@ Plan plan_of(const std::string& text) { return read_megatron_job(text, "issue.tx
 // 16 devices over tp 4 and pp 2 are two replicas, so 64 samples are 32 micro-batches each; the
 // padded vocabulary is the model's.
 TEST(MegatronDump, IsReadAsTheJobThatItPrints) {
-  const Job job = read_megatron_job(
-      dump("  tensor_model_parallel_size ...................... 4\n"
-           "  pipeline_model_parallel_size .................... 2\n"
-           "  sequence_parallel ............................... True\n"
-           "  use_distributed_optimizer ....................... True\n"
-           "  recompute_granularity ........................... full\n"
-           "  recompute_method ................................ uniform\n"
-           "  recompute_num_layers ............................ 1\n"),
-      "issue.txt", {});
+  const Job job =
+      read_megatron_job(dump("  tensor_model_parallel_size ...................... 4\n"
+                             "  pipeline_model_parallel_size .................... 2\n"
+                             "  sequence_parallel ............................... True\n"
+                             "  use_distributed_optimizer ....................... True\n"
+                             "  recompute_granularity ........................... full\n"
+                             "  recompute_method ................................ uniform\n"
+                             "  recompute_num_layers ............................ 1\n"),
+                        "issue.txt", {});
   EXPECT_EQ(job.plan.dp, 2);
   EXPECT_EQ(job.plan.tp, 4);
   EXPECT_EQ(job.plan.microbatches, 32);
@@ -77,10 +79,10 @@ TEST(MegatronDump, FlagsThatDenyAreGivenWhereTheirVariableIsFalse) {
 
 // v of the variable that Megatron works out, whatever else it prints of it.
 TEST(MegatronDump, ChunksAreTheVirtualSize) {
-  const Plan plan = plan_of(
-      dump("  pipeline_model_parallel_size .................... 2\n"
-           "  virtual_pipeline_model_parallel_size ............ 2\n"
-           "  num_layers_per_virtual_pipeline_stage ........... 2\n"));
+  const Plan plan =
+      plan_of(dump("  pipeline_model_parallel_size .................... 2\n"
+                   "  virtual_pipeline_model_parallel_size ............ 2\n"
+                   "  num_layers_per_virtual_pipeline_stage ........... 2\n"));
   EXPECT_EQ(plan.vpp, 2);
 }
 

@@ -72,9 +72,9 @@ TEST(GivenFields, ContradictWhereTheFileSpeaks) {
   EXPECT_THAT(refused("--micro-batch-size 1", {.micro_batch_size = 2}), HasSubstr("contradicts"));
   EXPECT_THAT(refused("--micro-batch-size 1", {.dtype = Dtype::fp16}),
               HasSubstr("dtype fp16 contradicts the job, which says --bf16"));
-  EXPECT_THAT(refused("--micro-batch-size 1 --use-flash-attn",
-                      {.attention = AttentionKind::unfused}),
-              HasSubstr("attention unfused contradicts"));
+  EXPECT_THAT(
+      refused("--micro-batch-size 1 --use-flash-attn", {.attention = AttentionKind::unfused}),
+      HasSubstr("attention unfused contradicts"));
   EXPECT_THAT(refused("--micro-batch-size 1 --recompute-activations",
                       {.recompute = Recompute{.mode = RecomputeMode::full}}),
               HasSubstr("recompute full contradicts job.sh, which says selective"));
@@ -82,10 +82,10 @@ TEST(GivenFields, ContradictWhereTheFileSpeaks) {
               HasSubstr("microbatches 4 contradicts job.sh: 4 micro-batches of 1 times 1 replicas "
                         "are not 8 samples a step"));
   EXPECT_EQ(plan("--micro-batch-size $MBS", {.micro_batch_size = 2}).micro_batch_size, 2);
-  EXPECT_EQ(plan("--micro-batch-size 1 --attention-backend auto",
-                 {.attention = AttentionKind::unfused})
-                .attention,
-            AttentionKind::unfused);
+  EXPECT_EQ(
+      plan("--micro-batch-size 1 --attention-backend auto", {.attention = AttentionKind::unfused})
+          .attention,
+      AttentionKind::unfused);
 }
 
 // The file of a Hugging Face job, in which every number is the training script's: 8 devices, b = 2
@@ -108,8 +108,8 @@ TEST(GivenFields, FillWhatDeepSpeedCallsAuto) {
   EXPECT_EQ(plan.attention, AttentionKind::unfused);
   const std::string says = R"({"train_micro_batch_size_per_gpu": 4})";
   EXPECT_THAT(refusal([&] {
-                static_cast<void>(read_deepspeed_job(
-                    says, "ds.json", {.gpus = 8, .model = &model, .given = given}));
+                static_cast<void>(read_deepspeed_job(says, "ds.json",
+                                                     {.gpus = 8, .model = &model, .given = given}));
               }),
               HasSubstr("micro-batch-size 2 contradicts ds.json, which says "
                         "train_micro_batch_size_per_gpu: 4"));

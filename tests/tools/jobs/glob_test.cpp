@@ -1,12 +1,13 @@
 // A shell's patterns against what the C library's fnmatch says, and how long they take.
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/shell/glob.hpp"
+
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "tests/plan/complaint.hpp"
-#include "tools/jobs/shell/glob.hpp"
 
 namespace weir {
 namespace {

@@ -32,20 +32,24 @@ std::int64_t parameters_of(const std::string& more) {
 // is what Megatron calls a shared expert of 256; its first block is dense.
 TEST(MegatronSizes, HaveOtherNamesInForks) {
   const std::string common = "--num-experts 4 --moe-router-topk 2 --swiglu --ffn-hidden-size 2048 ";
-  const std::string fork = common + "--moe-intermediate-size 128 --n-shared-experts 2 "
-                                    "--first-k-dense-replace 1";
-  const std::string core = common + "--moe-ffn-hidden-size 128 "
-                                    "--moe-shared-expert-intermediate-size 256 "
-                                    "--moe-layer-freq ([0]*1+[1]*7)";
+  const std::string fork = common +
+                           "--moe-intermediate-size 128 --n-shared-experts 2 "
+                           "--first-k-dense-replace 1";
+  const std::string core = common +
+                           "--moe-ffn-hidden-size 128 "
+                           "--moe-shared-expert-intermediate-size 256 "
+                           "--moe-layer-freq ([0]*1+[1]*7)";
   EXPECT_EQ(parameters_of(fork), parameters_of("'" + core + "'"));
   EXPECT_LT(parameters_of(fork), parameters_of(common));
 }
 
 TEST(MegatronSizes, LatentAttentionHasOtherNamesToo) {
-  const std::string fork = "--multi-head-latent-attention --kv-lora-rank 128 --qk-nope-head-dim 64 "
-                           "--qk-rope-head-dim 32 --v-head-dim 64";
-  const std::string core = "--multi-latent-attention --kv-lora-rank 128 --qk-head-dim 64 "
-                           "--qk-pos-emb-head-dim 32 --v-head-dim 64";
+  const std::string fork =
+      "--multi-head-latent-attention --kv-lora-rank 128 --qk-nope-head-dim 64 "
+      "--qk-rope-head-dim 32 --v-head-dim 64";
+  const std::string core =
+      "--multi-latent-attention --kv-lora-rank 128 --qk-head-dim 64 "
+      "--qk-pos-emb-head-dim 32 --v-head-dim 64";
   EXPECT_EQ(parameters_of(fork), parameters_of(core));
 }
 
@@ -97,10 +101,9 @@ TEST(Adapters, AreRefusedByName) {
       "  hidden_size: 64\n  num_attention_heads: 4\n  encoder_seq_length: 32\n"
       "  max_position_embeddings: 32\n  micro_batch_size: 1\n  global_batch_size: 1\n"
       "  peft: {peft_scheme: lora}\n";
-  EXPECT_THAT(complaint([&] {
-                static_cast<void>(read_nemo_job(nemo, "job.yaml", {.vocabulary = 128}));
-              }),
-              HasSubstr("model.peft.peft_scheme: lora: adapters"));
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(read_nemo_job(nemo, "job.yaml", {.vocabulary = 128})); }),
+      HasSubstr("model.peft.peft_scheme: lora: adapters"));
 }
 
 // (30 + 1 + 1) / 4 ranks / 4 layers a chunk = 2 chunks a rank; 8 stages of 4, the first and last
@@ -135,10 +138,9 @@ TEST(MegatronStages, LayoutAndVirtualStagesMayAgree) {
     return read_megatron_job(text, "job.sh", {.gpus = 2}).plan.vpp;
   };
   EXPECT_EQ(vpp("--num-virtual-stages-per-pipeline-rank 2"), 2);
-  EXPECT_THAT(complaint([&] {
-                static_cast<void>(vpp("--num-virtual-stages-per-pipeline-rank 4"));
-              }),
-              HasSubstr("4 contradicts the layout's 2 stages a rank"));
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(vpp("--num-virtual-stages-per-pipeline-rank 4")); }),
+      HasSubstr("4 contradicts the layout's 2 stages a rank"));
 }
 
 }  // namespace

@@ -104,7 +104,8 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
                     .what_if = what_if(loaded, changes(loaded, costs, cluster), costs, cluster, f),
                     .measured = r.measured};
   if (!r.measured.empty())
-    why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured_step(r, loaded, f, session));
+    why.gap =
+        explain_gap(loaded, breakdown, costs, cluster, f, measured_step(r, loaded, f, session));
   why.forecast = std::move(f);
   if (r.plans) write_plans(why, plan.folder, *r.plans, session);
   if (r.output) write_file_atomically(session.output(*r.output), to_json(why).dump(2) + "\n");

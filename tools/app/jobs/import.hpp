@@ -28,8 +28,9 @@ struct ImportedJob {
   std::optional<int> dp;     // where the file does not say
   std::optional<int> slots;  // none: 2, or as many as the schedule cannot do without
   std::string note;
-  GivenFields given = {};                              // where the file leaves them open
-  std::optional<std::filesystem::path> cluster = {};  // its devices, where nothing else says how many
+  GivenFields given = {};  // where the file leaves them open
+  std::optional<std::filesystem::path> cluster =
+      {};  // its devices, where nothing else says how many
 };
 
 struct Imported {

@@ -182,12 +182,26 @@ GivenFields given_beside(const PlanRequest& r, const Session& session) {
 
 // With --from the file says its plan; these fill what it leaves open, or are beside it.
 PlanResult from_job(const PlanRequest& r, const Session& session) {
-  constexpr std::array kTogether{
-      "model",  "from",      "job-model",  "gpus",
-      "dp",     "config",    "slots",      "vocab-size",
-      "note",   "output",    "seed",       "cluster",
-      "dtype",  "attention", "seq-length", "micro-batch-size",
-      "recompute",           "microbatches", "global-batch-size", "recompute-microbatches"};
+  constexpr std::array kTogether{"model",
+                                 "from",
+                                 "job-model",
+                                 "gpus",
+                                 "dp",
+                                 "config",
+                                 "slots",
+                                 "vocab-size",
+                                 "note",
+                                 "output",
+                                 "seed",
+                                 "cluster",
+                                 "dtype",
+                                 "attention",
+                                 "seq-length",
+                                 "micro-batch-size",
+                                 "recompute",
+                                 "microbatches",
+                                 "global-batch-size",
+                                 "recompute-microbatches"};
   for (const std::string& name : session.all_given()) {
     if (std::ranges::find(kTogether, name) == kTogether.end())
       throw UsageError(fmt::format("--{} contradicts --from: the job's file says it", name));

@@ -78,7 +78,8 @@ class PythonEvaluator {
     return value;
   }
   void note(int line, const std::string& what) {
-    if (not_followed_.size() < kMostNotes) not_followed_.push_back(fmt::format("line {}: {}", line, what));
+    if (not_followed_.size() < kMostNotes)
+      not_followed_.push_back(fmt::format("line {}: {}", line, what));
   }
 
   PythonValue call_own(const Statement& function, const std::vector<PythonValue>& places,
@@ -421,41 +422,6 @@ class PythonEvaluator {
 };
 
 }  // namespace
-
-bool is_python(std::string_view text) {
-  return std::ranges::any_of(
-      std::array<std::string_view, 3>{"def ", "from ", "import "}, [text](std::string_view word) {
-        return text.starts_with(word) || text.find(fmt::format("\n{}", word)) != text.npos;
-      });
-}
-
-PythonFile read_python(const std::string& source, const std::string& file) {
-  return {file, parse_python(source, file)};
-}
-
-std::vector<std::string> python_functions(const PythonFile& file,
-                                          const std::vector<std::string>& returns) {
-  std::vector<std::string> names;
-  for (const Statement& s : file.statements) {
-    if (s.kind != Statement::Kind::define || s.word[0] == '_') continue;
-    const bool needs = std::ranges::any_of(
-        s.parameters, [](const Statement::Parameter& p) { return !p.has_default; });
-    const std::string_view said = s.value.source;
-    const bool fits = said.empty() || std::ranges::any_of(returns, [&](const std::string& word) {
-                        return said.ends_with(word);
-                      });
-    if (!needs && fits) names.push_back(s.word);
-  }
-  return names;
-}
-
-std::string python_import_of(const PythonFile& file, const std::string& name) {
-  for (const Statement& s : file.statements) {
-    if (s.kind == Statement::Kind::import && std::ranges::find(s.words, name) != s.words.end())
-      return s.word;
-  }
-  return "";
-}
 
 PythonResult call_python(const PythonFile& file, const std::string& function,
                          const PythonFiles& files) {
