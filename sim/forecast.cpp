@@ -86,11 +86,22 @@ StepInterval around(Seconds centre, double half_width, double nominal) {
 
 // From the errors of such forecasts on other clusters and stacks. They were all GPUs whose kernels
 // are known: of another device they say nothing.
-void add_builtin_interval(Forecast& f, const Cluster& cluster) {
+std::optional<BuiltinInterval> interval_elsewhere(const Plan& plan, const Costs& costs,
+                                                  const Cluster& cluster) {
+  const std::string &name = cluster.name, &stack = cluster.stack.name;
+  if (costs.anchor) {
+    const LayoutWords words = layout_words(plan, plan.model_sha256);
+    return interval_beside(
+        nearest(costs.anchor->runs, words), name, stack,
+        costs.anchor->stack_named ? SoftwareKnown::named : SoftwareKnown::by_default);
+  }
+  return builtin_interval(name, stack, BuiltinQuantity::step);
+}
+
+void add_builtin_interval(Forecast& f, const Plan& plan, const Costs& costs,
+                          const Cluster& cluster) {
   if (!cluster.device.kernels) return;
-  const auto quantity =
-      f.basis == Basis::anchored ? BuiltinQuantity::anchored_step : BuiltinQuantity::step;
-  const auto interval = builtin_interval(cluster.name, cluster.stack.name, quantity);
+  const auto interval = interval_elsewhere(plan, costs, cluster);
   if (!interval) return;
   // Runs elsewhere say how far it may be off, and to which side.
   f.interval =
@@ -105,7 +116,7 @@ void add_builtin_interval(Forecast& f, const Cluster& cluster) {
 void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster& cluster,
                bool inside_sizes) {
   f.basis = costs.basis;
-  if (stands_on_builtin(costs.basis)) return add_builtin_interval(f, cluster);
+  if (stands_on_builtin(costs.basis)) return add_builtin_interval(f, plan, costs, cluster);
   if (plan.devices() > cluster.devices()) {
     f.basis = Basis::oversubscribed;
     f.warnings.push_back(
@@ -250,8 +261,13 @@ std::optional<Bytes> Forecast::memory_limit_of(std::size_t rank) const {
 Fits Forecast::fits() const {
   Fits worst = Fits::yes;
   if (!memory_limit) return worst;
-  for (std::size_t r = 0; r < memory.size(); ++r)
-    worst = std::max(worst, weir::fits({memory[r].peak, memory[r].upper}, *memory_limit_of(r)));
+  for (std::size_t r = 0; r < memory.size(); ++r) {
+    const Bytes limit = *memory_limit_of(r);
+    Fits its = weir::fits({memory[r].peak, memory[r].upper}, limit);
+    // What does not fit as one software holds it may as another does.
+    if (its == Fits::no && r < leanest.size() && leanest[r] <= limit) its = Fits::maybe;
+    worst = std::max(worst, its);
+  }
   return worst;
 }
 

@@ -48,6 +48,9 @@ struct Forecast {
   StepMetrics metrics;
   Seconds lower_bound{0};
   std::vector<RankMemory> memory;  // per rank; empty where nothing is known of bytes
+  // Where nobody named the software: per rank what the leanest in use would hold, while
+  // RankMemory::upper is the amplest's; else empty.
+  std::vector<Bytes> leanest;
   std::vector<std::int32_t>
       peak_in_flight;  // per rank: stage-micro-batches, from the start of F to the end of W or B
   int devices = 1;     // tp x cp x dp for each rank; ranks are one device of them

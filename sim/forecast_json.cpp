@@ -20,11 +20,14 @@ Json rank_json(const Forecast& f, std::size_t rank) {
   json["idle_s"] = idle_json(m.idle);
   json["peak_memory_bytes"] = nullptr;
   json["peak_memory_upper_bytes"] = nullptr;
+  json["peak_memory_least_bytes"] = nullptr;
   json["memory_bytes"] = nullptr;
   if (rank < f.memory.size()) {
     const RankMemory& memory = f.memory[rank];
     json["peak_memory_bytes"] = memory.peak.count();
     json["peak_memory_upper_bytes"] = memory.upper.count();
+    const bool any = rank < f.leanest.size();
+    json["peak_memory_least_bytes"] = (any ? f.leanest[rank] : memory.least).count();
     json["memory_bytes"] = Json::object();
     for (const MemoryKind kind : kMemoryKinds)
       json["memory_bytes"][std::string(to_string(kind))] = memory.at_peak[kind].count();

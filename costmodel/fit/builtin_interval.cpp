@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "plan/words/error.hpp"
+#include "plan/words/names.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {
@@ -21,8 +22,27 @@ constexpr double kNominal = 0.9;
 constexpr double kOfGroups = 0.95;      // of what the groups weigh; the rest is their worst runs
 constexpr std::size_t kQuantiles = 21;  // every 5 %
 
-constexpr std::array kQuantities{BuiltinQuantity::step, BuiltinQuantity::memory,
-                                 BuiltinQuantity::anchored_step, BuiltinQuantity::anchored_memory};
+constexpr double kOfSources = 0.85;  // what an interval of all sources is to hold
+
+constexpr Names<BuiltinQuantity, 13> kQuantities{
+    {{BuiltinQuantity::step, "step"},
+     {BuiltinQuantity::memory, "memory"},
+     {BuiltinQuantity::anchored_step, "anchored_step"},
+     {BuiltinQuantity::anchored_memory, "anchored_memory"},
+     {BuiltinQuantity::above_slowest, "above_slowest"},
+     {BuiltinQuantity::below_fastest, "below_fastest"},
+     {BuiltinQuantity::ratio_same, "ratio_same"},
+     {BuiltinQuantity::ratio_one_choice, "ratio_one_choice"},
+     {BuiltinQuantity::ratio_choices, "ratio_choices"},
+     {BuiltinQuantity::default_ratio_same, "default_ratio_same"},
+     {BuiltinQuantity::default_ratio_one_choice, "default_ratio_one_choice"},
+     {BuiltinQuantity::default_ratio_choices, "default_ratio_choices"},
+     {BuiltinQuantity::default_ratio_other_job, "default_ratio_other_job"}}};
+
+// Whether errors have a sign: most runs lie within the range.
+bool is_signed(BuiltinQuantity quantity) {
+  return quantity == BuiltinQuantity::above_slowest || quantity == BuiltinQuantity::below_fastest;
+}
 
 // A score and the weight of its group's share.
 struct Weighed {
@@ -67,39 +87,41 @@ double size_of(const std::string& cell, const std::string& file, int line) {
 GroupErrors group_of(const std::string& text, const std::string& file, int line) {
   const std::vector<std::string> cells = cells_of(text);
   const std::string place = fmt::format("line {}", line);
-  constexpr std::size_t kBefore = 5;  // columns
+  constexpr std::size_t kBefore = 6;  // columns
   if (cells.size() != kBefore + kQuantiles)
     throw InputError(file, place, fmt::format("expected {} columns", kBefore + kQuantiles));
-  GroupErrors group{cells[0], cells[1]};
-  const auto quantity =
-      std::ranges::find(kQuantities, cells[2], [](BuiltinQuantity q) { return to_string(q); });
-  if (quantity == kQuantities.end())
-    throw InputError(file, place, fmt::format("\"{}\" is no quantity", cells[2]));
+  GroupErrors group{cells[0], cells[1], cells[2]};
+  const auto quantity = named(kQuantities, cells[3]);
+  if (!quantity) throw InputError(file, place, fmt::format("\"{}\" is no quantity", cells[3]));
   group.quantity = *quantity;
   constexpr double kMostRows = 1e9;
-  const double rows = size_of(cells[3], file, line);
+  const double rows = size_of(cells[4], file, line);
   if (rows > kMostRows) throw InputError(file, place, "expected rows, at most 1e9");
   group.rows = static_cast<int>(rows);
-  group.level = number_of(cells[4], file, line);
+  group.level = number_of(cells[5], file, line);
+  const auto error_of = is_signed(group.quantity) ? number_of : size_of;
   for (std::size_t c = kBefore; c < cells.size(); ++c)
-    group.quantiles.push_back(size_of(cells[c], file, line));
+    group.quantiles.push_back(error_of(cells[c], file, line));
   return group;
 }
 
 }  // namespace
 
-std::string_view to_string(BuiltinQuantity quantity) {
-  switch (quantity) {
-    case BuiltinQuantity::step:
-      return "step";
-    case BuiltinQuantity::memory:
-      return "memory";
-    case BuiltinQuantity::anchored_step:
-      return "anchored_step";
-    case BuiltinQuantity::anchored_memory:
-      return "anchored_memory";
+std::string_view to_string(BuiltinQuantity quantity) { return name_of(kQuantities, quantity); }
+
+BuiltinQuantity measured_at(PlanDistance distance, SoftwareKnown known) {
+  const bool named = known == SoftwareKnown::named;
+  switch (distance) {
+    case PlanDistance::none:
+      return named ? BuiltinQuantity::ratio_same : BuiltinQuantity::default_ratio_same;
+    case PlanDistance::one_choice:
+      return named ? BuiltinQuantity::ratio_one_choice : BuiltinQuantity::default_ratio_one_choice;
+    case PlanDistance::choices:
+      return named ? BuiltinQuantity::ratio_choices : BuiltinQuantity::default_ratio_choices;
+    case PlanDistance::other_job:
+      break;
   }
-  return "";
+  return named ? BuiltinQuantity::anchored_step : BuiltinQuantity::default_ratio_other_job;
 }
 
 std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> groups,
@@ -113,7 +135,12 @@ std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> gro
   if (others.empty()) return std::nullopt;
   const double count = static_cast<double>(others.size());
   BuiltinInterval interval;
-  interval.nominal = std::min(kNominal, kOfGroups * count / (count + 1));
+  const bool of_memory =
+      quantity == BuiltinQuantity::memory || quantity == BuiltinQuantity::anchored_memory;
+  // Of the group that was never seen.
+  const double within = of_memory ? 0 : 0.5 / (count + 1);
+  interval.nominal =
+      std::min(of_memory ? kNominal : kOfSources, kOfGroups * (count / (count + 1) + within));
   std::vector<Weighed> scores;
   std::set<std::string> clusters, stacks;
   std::vector<double> levels;
@@ -126,18 +153,99 @@ std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> gro
     stacks.insert(group->stack);
   }
   interval.centre = level_of_others(std::move(levels));
-  interval.half_width = weighted_quantile(std::move(scores), interval.nominal);
+  interval.half_width = weighted_quantile(std::move(scores), interval.nominal - within);
   interval.clusters = static_cast<int>(clusters.size());
   interval.stacks = static_cast<int>(stacks.size());
   return interval;
 }
 
-std::optional<BuiltinInterval> builtin_interval(std::string_view cluster, std::string_view stack,
-                                                BuiltinQuantity quantity) {
-  // Read once: the text is compiled in and never changes.
+namespace {
+
+std::vector<const GroupErrors*> of_sources(std::span<const GroupErrors> groups,
+                                           BuiltinQuantity quantity, std::string_view without) {
+  std::vector<const GroupErrors*> some;
+  for (const GroupErrors& group : groups) {
+    if (group.quantity == quantity && (without.empty() || group.source != without))
+      some.push_back(&group);
+  }
+  constexpr std::size_t kFewest = 3;
+  if (some.size() < kFewest) some.clear();
+  return some;
+}
+
+// Half of the group that was never seen lies below what is sorted.
+double quantile_of_groups(const std::vector<const GroupErrors*>& groups, double level) {
+  const double each = 1 / (static_cast<double>(groups.size()) + 1);
+  std::vector<Weighed> scores;
+  for (const GroupErrors* group : groups) {
+    const double share = each / static_cast<double>(group->quantiles.size());
+    for (const double error : group->quantiles) scores.push_back({error, share});
+  }
+  return weighted_quantile(std::move(scores), level - each / 2);
+}
+
+// What the figures stand on.
+template <class Figures>
+void count(const std::vector<const GroupErrors*>& groups, Figures& figures) {
+  std::set<std::string> clusters, stacks;
+  for (const GroupErrors* group : groups) {
+    figures.rows += group->rows;
+    clusters.insert(group->cluster);
+    stacks.insert(group->stack);
+  }
+  figures.clusters = static_cast<int>(clusters.size());
+  figures.stacks = static_cast<int>(stacks.size());
+}
+
+}  // namespace
+
+std::optional<RangeMargins> range_margins(std::span<const GroupErrors> groups,
+                                          std::string_view without_source) {
+  const auto above = of_sources(groups, BuiltinQuantity::above_slowest, without_source);
+  const auto below = of_sources(groups, BuiltinQuantity::below_fastest, without_source);
+  if (above.empty() || below.empty()) return std::nullopt;
+  constexpr double kEachSide = 1 - (1 - kOfSources) / 2;
+  RangeMargins margins{.nominal = kOfSources};
+  margins.above = quantile_of_groups(above, kEachSide);
+  margins.below = quantile_of_groups(below, kEachSide);
+  count(above, margins);
+  return margins;
+}
+
+std::optional<BuiltinInterval> ratio_interval(std::span<const GroupErrors> groups,
+                                              BuiltinQuantity quantity,
+                                              std::string_view without_source) {
+  const auto some = of_sources(groups, quantity, without_source);
+  if (some.empty()) return std::nullopt;
+  BuiltinInterval interval{.nominal = kOfSources};
+  interval.half_width = quantile_of_groups(some, kOfSources);
+  count(some, interval);
+  return interval;
+}
+
+namespace {
+
+// Read once: the text is compiled in and never changes.
+const std::vector<GroupErrors>& shipped() {
   static const std::vector<GroupErrors> kShipped =
       parse_group_errors(std::string(shipped_group_errors()), "builtin_errors.csv");
-  return grouped_interval(kShipped, cluster, stack, quantity);
+  return kShipped;
+}
+
+}  // namespace
+
+std::optional<BuiltinInterval> builtin_interval(std::string_view cluster, std::string_view stack,
+                                                BuiltinQuantity quantity) {
+  return grouped_interval(shipped(), cluster, stack, quantity);
+}
+
+std::optional<RangeMargins> range_margins() { return range_margins(shipped()); }
+
+std::optional<BuiltinInterval> interval_beside(PlanDistance distance, std::string_view cluster,
+                                               std::string_view stack, SoftwareKnown known) {
+  const BuiltinQuantity quantity = measured_at(distance, known);
+  if (known == SoftwareKnown::by_default) return ratio_interval(shipped(), quantity);
+  return grouped_interval(shipped(), cluster, stack, quantity);
 }
 
 std::vector<GroupErrors> parse_group_errors(const std::string& text, const std::string& file) {
@@ -158,13 +266,16 @@ std::string to_csv(std::span<const GroupErrors> groups) {
   std::string csv =
       "# |log(measured / forecast)| of built-in forecasts of the runs in this folder, each group "
       "left\n# out of the levels that forecast it: quantiles in steps of 5 %. level: the median of "
-      "log(measured /\n# forecast) as it comes; 0 of anchored ones. Written by weir reproduce.\n"
-      "cluster,stack,quantity,rows,level";
+      "log(measured /\n# forecast) as it comes; 0 of anchored ones and of ratios. above_slowest, "
+      "below_fastest: of\n# the range that known software gives; ratio: of pairs of one job's "
+      "runs. "
+      "Written by weir reproduce.\n"
+      "source,cluster,stack,quantity,rows,level";
   for (std::size_t q = 0; q < kQuantiles; ++q) csv += fmt::format(",q{}", q * 5);
   csv += '\n';
   for (const GroupErrors& group : groups) {
-    csv += fmt::format("{},{},{},{},{:.4f}", group.cluster, group.stack, to_string(group.quantity),
-                       group.rows, group.level);
+    csv += fmt::format("{},{},{},{},{},{:.4f}", group.source, group.cluster, group.stack,
+                       to_string(group.quantity), group.rows, group.level);
     for (const double error : group.quantiles) csv += fmt::format(",{:.4f}", error);
     csv += '\n';
   }

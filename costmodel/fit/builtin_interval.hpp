@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/job/layout_words.hpp"
+
 namespace weir {
 
 // What of a run was forecast, and how.
@@ -21,17 +23,38 @@ enum class BuiltinQuantity : std::uint8_t {
   memory,           // its peak, likewise
   anchored_step,    // its time, once another run of its group has set the scale
   anchored_memory,  // its peak, likewise
+  // By the default call, which names no software, with what was chosen seeing its source left out:
+  // the logarithm by which the measured step is above the slowest forecast by software that is
+  // known, or below the fastest.
+  above_slowest,
+  below_fastest,
+  // The ratio of its time to another's, which is what is left of an error where that one was
+  // measured, forecast by its own software: of the same plan, of one of its job that differs in one
+  // choice, or in several. Of another job it is anchored_step.
+  ratio_same,
+  ratio_one_choice,
+  ratio_choices,
+  // The same by the default call.
+  default_ratio_same,
+  default_ratio_one_choice,
+  default_ratio_choices,
+  default_ratio_other_job,
 };
 [[nodiscard]] std::string_view to_string(BuiltinQuantity quantity);
+// What says how far a step may be off where one so far away was measured.
+enum class SoftwareKnown : std::uint8_t { named, by_default };
+[[nodiscard]] BuiltinQuantity measured_at(PlanDistance distance, SoftwareKnown known);
 
 // log(measured / forecast) of one group's runs.
 struct GroupErrors {
+  std::string source;  // where no software is named, and of ratios: whose runs; else empty
   std::string cluster, stack;
   BuiltinQuantity quantity = BuiltinQuantity::step;
   int rows = 0;
   double level = 0;  // their median as the forecasts come
-  // Of |log(measured / forecast)| once centred by other groups, or anchored by its own.
-  std::vector<double> quantiles;  // equally spaced, from the smallest to the largest; not empty
+  // Of |log(measured / forecast)| once centred by other groups, or anchored by its own; above the
+  // slowest and below the fastest with their sign. Equally spaced, from the smallest; not empty.
+  std::vector<double> quantiles;
 };
 
 struct BuiltinInterval {
@@ -41,20 +64,47 @@ struct BuiltinInterval {
 };
 
 // From the groups of neither `cluster` nor `stack`. Of G groups each weighs 1 / (G + 1) and so does
-// the one that was never seen: the interval is the least that groups of weight 0.9 lie within.
-// Where they weigh less than that, or hardly more, the nominal level is 0.95 G / (G + 1): at G /
-// (G + 1) the one worst run of all would be the interval. nullopt: no group is left.
+// the one that was never seen. Of memory, whose worst case is asked for: the least that groups of
+// weight 0.9 lie within, or where they weigh hardly more, 0.95 G / (G + 1), at which the one worst
+// run of all is not yet the interval. Of times half of the group that was never seen is taken to
+// lie within, and the level is 0.85, or 0.95 of what there is. nullopt: no group is left.
 [[nodiscard]] std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> groups,
                                                               std::string_view cluster,
                                                               std::string_view stack,
                                                               BuiltinQuantity quantity);
+
+// Where no software is named: by how much the slowest forecast by known software is to be raised
+// and the fastest lowered, as logarithms, for a step to lie between them.
+struct RangeMargins {
+  double nominal = 0;  // probability of that
+  double above = 0, below = 0;
+  int rows = 0, clusters = 0, stacks = 0;
+};
+// From the groups of all sources but `without_source`, whatever their clusters and software, for
+// what runs a plan may be any of them. Of G groups each weighs 1 / (G + 1); the one that was never
+// seen may lie to either side, so half of its weight is taken to lie above all others. Each margin
+// leaves 7.5 % beyond it. nullopt: fewer than three groups.
+[[nodiscard]] std::optional<RangeMargins> range_margins(std::span<const GroupErrors> groups,
+                                                        std::string_view without_source = "");
+// From the same of ratios by the default call, within the quantile of 85 %.
+[[nodiscard]] std::optional<BuiltinInterval> ratio_interval(std::span<const GroupErrors> groups,
+                                                            BuiltinQuantity quantity,
+                                                            std::string_view without_source = "");
 
 // From the errors that were shipped (tools/examples/measured/builtin_errors.csv).
 [[nodiscard]] std::optional<BuiltinInterval> builtin_interval(std::string_view cluster,
                                                               std::string_view stack,
                                                               BuiltinQuantity quantity);
 
-// The shipped table: "cluster,stack,quantity,rows,level,q0,...". Throws InputError.
+[[nodiscard]] std::optional<RangeMargins> range_margins();
+// Of a plan so far from one that was measured, or from one that it is compared with: of named
+// software from other clusters and software, else from all.
+[[nodiscard]] std::optional<BuiltinInterval> interval_beside(PlanDistance distance,
+                                                             std::string_view cluster,
+                                                             std::string_view stack,
+                                                             SoftwareKnown known);
+
+// The shipped table: "source,cluster,stack,quantity,rows,level,q0,...". Throws InputError.
 [[nodiscard]] std::vector<GroupErrors> parse_group_errors(const std::string& text,
                                                           const std::string& file);
 [[nodiscard]] std::string to_csv(std::span<const GroupErrors> groups);

@@ -44,12 +44,15 @@ struct Passes {
 struct Kernels {
   Passes& p;
   std::int64_t tokens, rows, keys, samples;
-  double stack_bytes;  // that the software moves of each logit beside what is listed here
+  const StackTime& stack;
+  std::int64_t parameters;  // the device's of this layer
 
   void operator()(const EmbeddingShape& e) const {
     if (e.patch > 0) p.product(tokens * samples, e.hidden, e.patch);
     p.f.stream(2 * rows * samples * e.hidden);
     p.w.stream(2 * rows * samples * e.hidden);
+    // A gradient as large as the table, however few of its rows were looked up.
+    if (stack.embedding > 0) p.w.move(stack.embedding * static_cast<double>(parameters));
     if (e.norm) norm(e.hidden);
   }
   void operator()(const TransformerShape& b) const {
@@ -60,7 +63,7 @@ struct Kernels {
     } else {
       p.product(m, q + 2 * kv, b.hidden);
     }
-    if (b.qk_norm) p.each(2 * m * (q + kv), 3 * m * (q + kv));
+    if (b.qk_norm) normalise(m * (q + kv));
     if (b.rotary) p.each(2 * m * (q + kv), 2 * m * (q + kv));
     attention(b, b.causal);
     p.product(m, b.hidden, b.heads * value_dim(b));
@@ -90,9 +93,9 @@ struct Kernels {
   // The maximum and the sum in one reading; the gradient in place of the logits.
   void loss(std::int64_t logits) const {
     p.f.stream(3 * logits);
-    if (stack_bytes == 0) return;
-    p.f.move(stack_bytes * static_cast<double>(logits));
-    p.i.move(stack_bytes * static_cast<double>(logits));
+    const auto all = static_cast<double>(logits);
+    if (stack.logits > 0) p.f.move(stack.logits * all);
+    if (stack.logits_backward > 0) p.i.move(stack.logits_backward * all);
   }
   void operator()(const CellShape&) const {
     assert(false && "a cell's costs are shares of the rates");
@@ -102,8 +105,15 @@ struct Kernels {
     assert(false && "a sized layer has no kernels that are known");
   }
 
-  void norm(std::int64_t hidden) const {
-    p.each(2 * rows * samples * hidden, 3 * rows * samples * hidden);
+  void norm(std::int64_t hidden) const { normalise(rows * samples * hidden); }
+  // One kernel that reads and writes; its backward reads the gradient too.
+  void normalise(std::int64_t numbers) const {
+    if (stack.norm.forward > 0) return steps(stack.norm, numbers);
+    p.each(2 * numbers, 3 * numbers);
+  }
+  void steps(const StepwiseKernels& of, std::int64_t numbers) const {
+    p.f.steps(of.forward * static_cast<double>(numbers), of.kernels_forward);
+    p.i.steps(of.backward * static_cast<double>(numbers), of.kernels_backward);
   }
   void residual(std::int64_t hidden) const {
     p.each(3 * rows * samples * hidden, 2 * rows * samples * hidden);
@@ -132,9 +142,22 @@ struct Kernels {
     const std::int64_t heads = b.heads * samples, scores = heads * tokens * keys;
     const MatmulShape wide{tokens, keys, b.head_dim, heads},
         deep{tokens, value_dim(b), keys, heads};
-    p.f.matmul(wide).stream(2 * scores).matmul(deep);
-    p.core.matmul(wide).stream(2 * scores);
-    p.i.matmul(wide).matmul(deep).stream(3 * scores).matmul(deep).matmul(deep);
+    p.f.matmul(wide).matmul(deep);
+    p.core.matmul(wide);
+    p.i.matmul(wide).matmul(deep).matmul(deep).matmul(deep);
+    softmax(scores);
+  }
+
+  // One kernel with its mask, which reads and writes; its backward reads the gradient too.
+  void softmax(std::int64_t scores) const {
+    const StepwiseKernels& of = stack.softmax;
+    if (of.forward > 0) {
+      steps(of, scores);
+      p.core.steps(of.forward * static_cast<double>(scores), of.kernels_forward);
+      return;
+    }
+    p.each(2 * scores, 3 * scores);
+    p.core.stream(2 * scores);
   }
 
   // One kernel forward: reads queries, keys and values, writes the context. Backward: the row sums
@@ -237,6 +260,13 @@ KernelSum& KernelSum::move(double bytes, int kernels) {
   return *this;
 }
 
+KernelSum& KernelSum::steps(double bytes, int kernels) {
+  const auto each = static_cast<std::int64_t>(bytes / kernels);
+  sum_ += stream_time(Bytes(each), device_) * static_cast<double>(kernels);
+  count_ += kernels;
+  return *this;
+}
+
 KernelSum& KernelSum::small(double kernels) {
   sum_ += device_.kernels->floor * kernels;
   count_ += kernels;
@@ -252,8 +282,9 @@ LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype,
                        int batch, const Device& device, const Stack& stack,
                        std::int64_t parameters) {
   Passes passes(device, dtype, stack.time);
-  const Kernels kernels{passes, split.tokens(seq_length), split.rows(seq_length), seq_length,
-                        batch,  stack.time.logits};
+  const Kernels kernels{
+      passes,    split.tokens(seq_length), split.rows(seq_length), seq_length, batch, stack.time,
+      parameters};
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (block != nullptr) {
     add_stack(passes, *block, split, seq_length, split.tokens(seq_length) * batch, stack.time);

@@ -26,7 +26,8 @@ class KernelSum {
   KernelSum& fused(const FusedCore& core);
   KernelSum& stream(std::int64_t numbers);  // reads and writes together, in the plan's format
   KernelSum& move(double bytes, int kernels = 1);
-  KernelSum& small(double kernels);  // of next to no work
+  KernelSum& steps(double bytes, int kernels);  // that move as much together, each its share
+  KernelSum& small(double kernels);             // of next to no work
   [[nodiscard]] Seconds time() const;
 
  private:

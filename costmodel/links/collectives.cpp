@@ -57,6 +57,13 @@ Seconds two_level_all_reduce(Bytes n, int p, const NodeLevel& node) {
          ring_all_reduce(part, p / node.members, across);
 }
 
+Seconds tree_of_nodes_all_reduce(Bytes n, int p, const NodeLevel& node) {
+  const double chain = node.members - 1.0, levels = rounds(p / node.members);
+  const BytesPerSecond rate(
+      std::min(node.bandwidth.count(), node.across_bandwidth.count() * node.members));
+  return 2.0 * (node.latency * chain + node.across_tree * levels + n / rate);
+}
+
 Seconds all_to_all(Bytes n, int p, const Link& link) {
   if (p == 1) return Seconds(0);
   if (!link.node) return link.latency * (p - 1.0) + others_share(n, p, link);
@@ -72,8 +79,12 @@ Seconds all_to_all(Bytes n, int p, const Link& link) {
 Seconds all_reduce(Bytes n, int p, const Link& link) {
   const auto& reduction = link.switch_reduction;
   if (reduction && p >= reduction->members) return switch_all_reduce(n, p, *reduction);
-  if (link.node && p % link.node->members == 0)
-    return std::min(ring_all_reduce(n, p, link), two_level_all_reduce(n, p, *link.node));
+  if (link.node && p % link.node->members == 0) {
+    const NodeLevel& node = *link.node;
+    const Seconds rings = std::min(ring_all_reduce(n, p, link), two_level_all_reduce(n, p, node));
+    if (node.across_tree.count() == 0) return rings;
+    return std::min(rings, tree_of_nodes_all_reduce(n, p, node));
+  }
   return std::min(ring_all_reduce(n, p, link), double_tree_all_reduce(n, p, link));
 }
 

@@ -50,6 +50,12 @@ namespace weir {
 // times N.
 [[nodiscard]] Seconds two_level_all_reduce(Bytes n, int p, const NodeLevel& node);
 
+// NCCL's double binary trees over N nodes of m members each: a node's members form a chain, of
+// which one has the link up, and each level of the trees takes `across_tree`: 2 ((m - 1) alpha + lg
+// N tree) + 2 n beta, with the least of the chain's rate and of m adapters'. Preconditions: p is m
+// times N; the level's latency is known.
+[[nodiscard]] Seconds tree_of_nodes_all_reduce(Bytes n, int p, const NodeLevel& node);
+
 // Every member has n bytes, one p-th of them for each, and sends all others theirs. [T], section
 // 3 (pairwise exchange; NCCL's groups of sends and receives): (p - 1) alpha + (p - 1) / p n beta.
 // With m members in each of several nodes the two parts travel beside each other: (m - 1) / p of n
@@ -58,8 +64,9 @@ namespace weir {
 [[nodiscard]] Seconds all_to_all(Bytes n, int p, const Link& link);
 
 // What NCCL does, and so what forecasts take: the switch's where there is one and members enough;
-// else the faster of ring and two levels for a group with several members in each of several nodes,
-// and of ring and double tree for others. (Its all-gather and reduce-scatter are rings.)
+// else the fastest of ring, two levels and, where its latency was measured, the trees of nodes for
+// a group with several members in each of several nodes, and of ring and double tree for others.
+// (Its all-gather and reduce-scatter are rings.)
 [[nodiscard]] Seconds all_reduce(Bytes n, int p, const Link& link);
 
 }  // namespace weir

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "costmodel/links/collectives.hpp"
+#include "costmodel/links/expert_exchange.hpp"
 #include "plan/job/placement.hpp"
 
 namespace weir {
@@ -92,7 +93,8 @@ Link grouped(const Cluster& cluster, int members, int in_node) {
   link.bandwidth =
       BytesPerSecond(std::min(intra.bandwidth.count(), inter.bandwidth.count() * in_node));
   if (in_node > 1)
-    link.node = NodeLevel{in_node, intra.latency, intra.bandwidth, inter.latency, inter.bandwidth};
+    link.node = NodeLevel{in_node,       intra.latency,   intra.bandwidth,
+                          inter.latency, inter.bandwidth, inter.tree};
   return link;
 }
 
@@ -145,14 +147,47 @@ MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const
   return {to_nanoseconds(occupancy), to_nanoseconds(regime.latency)};
 }
 
+namespace {
+
+// Behind a block's last product, which a rebuilt one may leave out.
+Seconds last_sum(const Layer& layer, const Plan& plan, const Link& link) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr || block->experts > 1) return Seconds(0);
+  const Bytes n = tokens_bytes(plan, block->hidden, bytes_per_element(plan.dtype));
+  if (plan.sequence_parallel) return ring_reduce_scatter(n, plan.tp, link);
+  return all_reduce(n, plan.tp, link);
+}
+
+}  // namespace
+
 PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link& link,
                                 const StackTime& stack, WeightGathers gathers) {
   if (plan.tp == 1) return {};
   const bool counted = gathers == WeightGathers::counted;
   PerKind<Seconds> traffic =
       std::visit(TensorTraffic{plan, link, stack.regathers, counted}, layer.shape);
-  for (const ActionKind kind : kPassKinds) traffic[kind] *= 1 - stack.tensor_overlap;
+  if (stack.rebuild_stops_early) traffic.r -= last_sum(layer, plan, link);
+  if (plan.overlap_tensor_parallel && plan.sequence_parallel) {
+    for (const ActionKind kind : kPassKinds) traffic[kind] *= 1 - stack.tensor_overlap;
+  }
   return traffic;
+}
+
+Seconds sums_beside_weights(const Layer& layer, const Plan& plan, const Link& link,
+                            const StackTime& stack) {
+  if (plan.tp == 1 || !stack.tensor_beside_weights || plan.overlap_tensor_parallel)
+    return Seconds(0);
+  const TensorTraffic traffic{plan, link, false, false};
+  const auto sum = [&](std::int64_t hidden) {
+    const Bytes n = traffic.input(hidden);
+    return plan.sequence_parallel ? traffic.scatter(n) : traffic.reduce(n);
+  };
+  if (const auto* head = std::get_if<HeadShape>(&layer.shape)) return sum(head->hidden);
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr) return Seconds(0);
+  // Experts scatter what they give before its gradient is there to be summed.
+  const bool apart = (plan.ep > 1 || plan.etp > 0) && block->experts > 1;
+  return sum(block->hidden) * (apart ? 1.0 : shared_parts(*block));
 }
 
 PerKind<Seconds> collective_host_time(const Layer& layer, const Plan& plan,
@@ -187,9 +222,19 @@ PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan, const Link
                         plan.micro_batch_size * static_cast<double>(block->experts_per_token);
   const auto element = static_cast<double>(bytes_per_element(plan.dtype));
   const double bytes = tokens * plan.expert_load * static_cast<double>(block->hidden) * element;
-  const Seconds once = all_to_all(Bytes(static_cast<std::int64_t>(bytes)), plan.ep, link);
-  const Seconds both = once * 2.0 * (1 - stack.expert_overlap);
-  return sent(both, both);
+  const Bytes all(static_cast<std::int64_t>(bytes));
+  Seconds once = all_to_all(all, plan.ep, link);
+  const int inside = link.node ? link.node->members : plan.ep;
+  if (stack.experts_sent_once && plan.ep % inside == 0) {
+    const TokenSpread spread{static_cast<double>(block->experts_per_token),
+                             places_visited(*block, plan.ep),
+                             places_visited(*block, plan.ep / inside)};
+    once = exchange_sent_once(all, plan.ep, spread, link);
+  }
+  const Seconds way = once * (1 - stack.expert_overlap), both = way * 2.0;
+  PerKind<Seconds> traffic = sent(both, both);
+  if (stack.rebuild_stops_early) traffic.r = way;
+  return traffic;
 }
 
 namespace {

@@ -61,11 +61,17 @@ enum class WeightGathers : std::uint8_t {
 //   in I. W's products need their input gathered again, and where W is a pass of its own the
 //   gradient of their output too: two all-gathers a part, the head's input, and the embedding's
 //   gradient, which then I leaves to it.
-// A stack that runs part of it beside products leaves the rest; one that gathers kept shards again
-// in I adds that to I's.
+// Of a plan that asks for it (Plan::overlap_tensor_parallel) the stack's share runs beside
+// products, and the rest is left; a stack that gathers kept shards again in I adds that to I's.
 [[nodiscard]] PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan,
                                               const Link& link, const StackTime& stack = {},
                                               WeightGathers gathers = WeightGathers::hidden);
+
+// Of tensor_traffic's B, what a stack sends beside the products of weights' gradients where the
+// plan asks for no other overlap (StackTime::tensor_beside_weights): the sums of inputs' gradients,
+// one for each part of a block and the head's; reduce-scatters with sequence parallelism.
+[[nodiscard]] Seconds sums_beside_weights(const Layer& layer, const Plan& plan, const Link& link,
+                                          const StackTime& stack);
 
 // What the host is busy with in a block under tensor parallelism: so much for each of the
 // collectives above, kernels and calls between them counted in (StackTime::collective_host).
@@ -80,7 +86,8 @@ enum class WeightGathers : std::uint8_t {
 // Expert parallelism (GShard: Lepikhin et al., ICLR 2021, section 3.2): F sends each token's hidden
 // numbers to the experts it visits and their answers back, an all-to-all each; I mirrors both. In
 // the number format, also where products run in FP8. Devices of a tensor-parallel group send their
-// part of the tokens, however many of them divide an expert. A stack that runs part of it beside
+// part of the tokens, however many of them divide an expert. A stack may send no
+// token twice the same way (costmodel/links/expert_exchange); one that runs part of it beside
 // products leaves the rest.
 [[nodiscard]] PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan,
                                               const Link& link, const StackTime& stack = {});

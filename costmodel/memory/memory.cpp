@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <compare>
 #include <optional>
+#include <utility>
 
 #include "costmodel/memory/pending.hpp"
 #include "costmodel/memory/stage_memory.hpp"
@@ -37,6 +38,8 @@ class Timeline {
                            loaded.stage(Stage{stage}), rules.allocator, rules.stack);
       BytesByKind& live = live_[at(program.shape().rank_of(Stage{stage}).value)];
       live += stages_.back().parameters();
+      to_come_.push_back(stages_.back().gradients_to_come());
+      live[MemoryKind::gradients] -= to_come_.back();
       live[MemoryKind::workspace] += stages_.back().at_update();
     }
     for (std::size_t rank = 0; rank < live_.size(); ++rank) {
@@ -164,6 +167,10 @@ class Timeline {
   void end(std::size_t rank, const Action& action) {
     live_[rank] += running_[rank].net;
     running_[rank] = {};
+    // Within its first backward a stage gives back a layer's activations as its gradient comes, so
+    // the most is held before or behind it.
+    if (is_backward(action.kind) || action.kind == ActionKind::W)
+      live_[rank][MemoryKind::gradients] += std::exchange(to_come_[at(action.stage.value)], 0);
     if (action.kind == ActionKind::B || action.kind == ActionKind::W) --in_flight_[rank];
     note(rank);
   }
@@ -183,8 +190,9 @@ class Timeline {
   const RecomputeMode mode_;
   IndexedView<OperationId, const Span> spans_;
   std::vector<StageMemory> stages_;
-  std::vector<ByKind> live_;        // per rank, without the running action
-  std::vector<Footprint> running_;  // per rank
+  std::vector<std::int64_t> to_come_;  // by stage: gradients that no backward has made yet
+  std::vector<ByKind> live_;           // per rank, without the running action
+  std::vector<Footprint> running_;     // per rank
   std::vector<RankMemory> peaks_;
   std::vector<std::int32_t> in_flight_, most_in_flight_;
   // By kind of action, of micro-batches that are re-materialised and of others.

@@ -171,6 +171,10 @@ BytesByKind StageMemory::parameters() const {
   return kinds;
 }
 
+std::int64_t StageMemory::gradients_to_come() const {
+  return software_.gradients_come && !own_tensors_ ? parameters()[MemoryKind::gradients] : 0;
+}
+
 std::int64_t StageMemory::of_parameters(double bytes) const {
   std::int64_t numbers = 0;
   for (const LayerPart& layer : layers_) numbers += layer.parameters;

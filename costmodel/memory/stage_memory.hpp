@@ -41,6 +41,8 @@ class StageMemory {
   [[nodiscard]] Footprint of(ActionKind kind, bool remat) const;
   // Weights once per stage and tie, gradients per use, optimizer state; what ZeRO leaves of them.
   [[nodiscard]] BytesByKind parameters() const;
+  // The gradients among them that are not there before the step's first backward.
+  [[nodiscard]] std::int64_t gradients_to_come() const;
   // Of one device's gathers and casts at an update that replicas share: as large as its weights, in
   // one piece, so that a caching allocator keeps them apart from all else.
   [[nodiscard]] std::int64_t at_update() const;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/job/layout_words.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -26,11 +27,16 @@ struct AnchorRun {
   std::optional<Bytes> memory;  // of the fullest device
   double residual = 0;          // log(measured / forecast) of the step time, by the factors
   std::optional<double> memory_residual;
+  LayoutWords words = {};  // of the plan; none of files that do not say them
 };
+
+// How far a plan is from the nearest of the runs.
+[[nodiscard]] PlanDistance nearest(const std::vector<AnchorRun>& runs, const LayoutWords& plan);
 
 struct CostAnchor {
   AnchorFactors factors;
   std::string cluster, device, stack;  // by name; the costs hold for this device alone
+  bool stack_named = true;             // false: the stack was a call's default
   std::vector<AnchorRun> runs;
 };
 

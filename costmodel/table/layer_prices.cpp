@@ -72,6 +72,31 @@ double core_share(const Layer& layer, std::int64_t seq_length) {
          executed_flops(layer, seq_length).count();
 }
 
+// The host's time for a block, whatever the device has to do: what its modules and hooks take, or
+// what its collectives do, which is counted with the kernels between them. A W of its own is a few
+// products that hooks have queued.
+PerKind<Seconds> host_time(const Layer& layer, const Plan& plan, const Cluster& cluster) {
+  PerKind<Seconds> host = collective_host_time(layer, plan, cluster);
+  if (!std::holds_alternative<TransformerShape>(layer.shape)) return host;
+  const StackTime& stack = cluster.stack.time;
+  for (const ActionKind kind : {ActionKind::F, ActionKind::R})
+    host[kind] = std::max(host[kind], stack.block_host_forward);
+  for (const ActionKind kind : {ActionKind::B, ActionKind::I})
+    host[kind] = std::max(host[kind], stack.block_host_backward);
+  return host;
+}
+
+// What a rebuilt block leaves out where it runs to the last tensor that its backward needs: its
+// MLP's last product, as a share of its products. What is normalised behind it is needed.
+double left_out_share(const Layer& layer, std::int64_t seq_length) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr || block->post_norms || !block->pre_norm) return 0;
+  const std::int64_t visited = block->experts > 1 ? block->experts_per_token : 1;
+  const auto width = static_cast<double>(visited * block->ffn + block->shared_ffn);
+  const double product = 2.0 * width * static_cast<double>(block->hidden * seq_length);
+  return product / executed_flops(layer, seq_length).count();
+}
+
 }  // namespace
 
 LayerPrices::LayerPrices(const Plan& plan, const LayerCosts& known, const Cluster& cluster)
@@ -107,6 +132,8 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
     time.b += time.core;
     if (parts != nullptr) parts->core = time.core;
   }
+  if (cluster_.stack.time.rebuild_stops_early)
+    time.r -= time.f * left_out_share(layer, plan_.seq_length);
   const bool rebuilt = rebuilds(plan_.recompute, known_.part()->layer(l), l);
   const Seconds rebuild = rebuilt ? time.r : Seconds(0);
   if (plan_.replicas() > 1) {
@@ -138,13 +165,16 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
       cluster_.kind(0).device.multiprocessors == 0 && cluster_.stack.own_tensors
           ? WeightGathers::counted
           : WeightGathers::hidden;
-  const PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers);
+  PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers);
+  // A whole backward's sums run beside its own products; a W that is a pass of its own comes later.
+  const Seconds sums = std::min(sums_beside_weights(layer, plan_, links_.tensor, stack), time.w);
+  tensor.b -= sums * (1 - stack.overlap_slowdown);
   const PerKind<Seconds> context = context_traffic(layer, plan_, links_.context);
   const PerKind<Seconds> experts = expert_traffic(layer, plan_, links_.experts, stack);
   PerKind<Seconds> traffic = tensor;
   traffic += context;
   traffic += experts;
-  const PerKind<Seconds> host = collective_host_time(layer, plan_, cluster_);
+  const PerKind<Seconds> host = host_time(layer, plan_, cluster_);
   for (const ActionKind kind : kPassKinds) {
     traffic[kind] *= anchor_.messages;
     if (parts != nullptr) {

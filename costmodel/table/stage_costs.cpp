@@ -123,9 +123,12 @@ StageCost StageCosts::own(const StagePart& stage) const {
   }
   cost.rebuild = to_nanoseconds(again);
   const int layers = stage.layers.size();
-  cost.reduce = to_nanoseconds(stack.overlaps_reduction.value_or(plan_.overlap_grad_reduce)
-                                   ? exposed_reduction(step.reduce, pass(ActionKind::B), layers)
-                                   : step.reduce);
+  Seconds reduce = step.reduce;
+  if (stack.overlaps_reduction.value_or(plan_.overlap_grad_reduce)) {
+    const Seconds left = exposed_reduction(reduce, pass(ActionKind::B), layers);
+    reduce = left + (reduce - left) * stack.overlap_slowdown;
+  }
+  cost.reduce = to_nanoseconds(reduce);
   cost.optimizer = to_nanoseconds(time.optimizer * corrected_.optimizer + step.gather);
   // What was timed there has it already.
   const double slowdown = stands_on_builtin(known_.costs().basis) ? cluster_.kind(0).slowdown : 1.0;
@@ -146,7 +149,8 @@ StepTraffic StageCosts::once_a_step(const StagePart& stage) const {
     step.reduce += experts.reduce;
     step.gather += experts.gather;
   }
-  if (stack.time.overlaps_gather) step.gather = Seconds(0);
+  if (stack.time.overlaps_gather.value_or(plan_.overlap_param_gather))
+    step.gather *= stack.time.overlap_slowdown;
   step.reduce *= anchor_.step;
   step.gather *= anchor_.step;
   return step;

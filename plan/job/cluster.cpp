@@ -63,11 +63,12 @@ SwitchReduction switch_reduction_of(JsonObject object) {
 }
 
 Link link_of(JsonObject object) {
-  Link link{latency_of(object), bandwidth_of(object), {}, 1, std::nullopt, std::nullopt};
+  Link link{.latency = latency_of(object), .bandwidth = bandwidth_of(object)};
   if (object.has("efficiency")) {
     link.efficiency = share_of(object, "efficiency");
     link.bandwidth = BytesPerSecond(link.bandwidth.count() * link.efficiency);
   }
+  if (object.has("tree")) link.tree = duration_of(object, "tree");
   if (object.has("switch_reduction"))
     link.switch_reduction = switch_reduction_of(object.object("switch_reduction"));
   if (object.has("regimes")) {
@@ -186,6 +187,7 @@ Json link_json(const Link& link) {
   const BytesPerSecond wire(link.bandwidth.count() / link.efficiency);
   Json json{{"latency", latency_text(link.latency)}, {"bandwidth", rate_text(wire)}};
   if (link.efficiency != 1) json["efficiency"] = link.efficiency;
+  if (link.tree.count() > 0) json["tree"] = latency_text(link.tree);
   if (const auto& reduction = link.switch_reduction) {
     json["switch_reduction"] = {{"members", reduction->members},
                                 {"latency", latency_text(reduction->latency)},
@@ -281,7 +283,9 @@ Cluster nodes_of(JsonObject& top, const Json& json, const std::string& file) {
   }
   // Where constants come from: each by its key, or as files before 0.2 said it, in lines.
   if (top.has("origins")) cluster.origins = read_origins(top.object("origins"));
-  if (top.has("origin") || !top.has("origins")) cluster.origin = top.texts("origin");
+  if (top.has("origin")) cluster.origin = top.texts("origin");
+  // A user's own file need not say so.
+  if (!top.has("origin") && !top.has("origins")) cluster.origin = {"all: the user's"};
   top.finish();
   if (!cluster.origins.empty()) {
     check_origins(json, cluster.origins, file);

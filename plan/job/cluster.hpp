@@ -88,6 +88,7 @@ struct NodeLevel {
   BytesPerSecond bandwidth{0};
   Seconds across_latency{0};
   BytesPerSecond across_bandwidth{0};
+  Seconds across_tree{0};  // Link::tree of what crosses
 };
 
 struct Link {
@@ -95,6 +96,8 @@ struct Link {
   BytesPerSecond bandwidth{0};      // one direction, what large messages reach
   std::vector<LinkRegime> regimes;  // of smaller messages, where they were measured; ascending
   double efficiency = 1;            // `bandwidth` as a share of the wire's rate
+  Seconds tree{
+      0};  // between nodes: of a level of NCCL's trees; 0: not measured, no trees are taken
   std::optional<SwitchReduction> switch_reduction;
   std::optional<NodeLevel> node;  // of a group's link (costmodel/links/parallel); not in the file
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/job/left_out.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -42,6 +43,7 @@ Origins read_origins(JsonObject object) {
     if (entry.has("rows"))
       origin.rows = static_cast<int>(entry.integer("rows", kFewestRows, 1'000'000));
     origin.chosen_seeing = entry.text_or("chosen_seeing", "");
+    static_cast<void>(read_left_out(entry));  // of a cross-validation, by without_source()
     entry.finish();
     origins.emplace(path, std::move(origin));
   }

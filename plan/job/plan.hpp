@@ -63,11 +63,15 @@ struct Plan {
   double expert_load = 1;  // tokens of the fullest of them over the mean: how uneven dropless
                            // routing is, or the capacity factor that each is padded to
   bool sequence_parallel = false;  // the tp devices also share what tensor parallelism leaves whole
+  // What they gather and scatter for it travels in pieces beside the products that need or make it
+  // (Megatron's --tp-comm-overlap, torchtitan's asynchronous tensor parallelism).
+  bool overlap_tensor_parallel = false;
   int zero = 0;  // ZeRO stage over the dp x cp replicas; 1 is Megatron's distributed optimizer
   RankOrder rank_order = RankOrder::tp_cp_dp_pp;
   std::vector<PlacedRanks> placement;  // of all K ranks; empty: devices fill pools in their order
   bool overlap_grad_reduce =
       false;  // gradients travel while the last micro-batch's backward still runs
+  bool overlap_param_gather = false;  // updated weights arrive while the next step's forward runs
   std::vector<int>
       boundaries;  // K*v-1 indices of the first layer of stages 1..., ascending; equal
                    // neighbours (0 and the number of layers at the ends): an empty stage

@@ -112,8 +112,12 @@ void parse_parallel(JsonObject& top, Plan& plan) {
       top.fail("expert_load", "expected more than 1 (left out where experts are even)");
   }
   plan.sequence_parallel = only_true(top, "sequence_parallel");
+  plan.overlap_tensor_parallel = only_true(top, "overlap_tensor_parallel");
+  if (plan.overlap_tensor_parallel && !plan.sequence_parallel)
+    top.fail("overlap_tensor_parallel", "expected beside sequence_parallel only");
   if (top.has("zero")) plan.zero = static_cast<int>(top.integer("zero", 1, 3));
   plan.overlap_grad_reduce = only_true(top, "overlap_grad_reduce");
+  plan.overlap_param_gather = only_true(top, "overlap_param_gather");
   if (top.has("rank_order")) {
     const auto order = parse_rank_order(top.text("rank_order"));
     if (order != RankOrder::tp_cp_pp_dp)
@@ -174,8 +178,10 @@ Json plan_json(const Plan& p) {
   if (p.etp > 0) json["etp"] = p.etp;
   if (p.expert_load > 1) json["expert_load"] = p.expert_load;
   if (p.sequence_parallel) json["sequence_parallel"] = true;
+  if (p.overlap_tensor_parallel) json["overlap_tensor_parallel"] = true;
   if (p.zero > 0) json["zero"] = p.zero;
   if (p.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
+  if (p.overlap_param_gather) json["overlap_param_gather"] = true;
   if (p.rank_order != RankOrder::tp_cp_dp_pp) json["rank_order"] = to_string(p.rank_order);
   for (const PlacedRanks& placed : p.placement)
     json["placement"].push_back({{"pool", placed.pool}, {"ranks", placed.ranks}});

@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "plan/job/stack_abilities.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -77,6 +78,16 @@ ExtraStream stream_of(JsonObject object) {
   return stream;
 }
 
+StepwiseKernels stepwise_of(JsonObject object) {
+  StepwiseKernels steps;
+  steps.forward = object.number("forward", 0, 256);
+  steps.backward = object.number("backward", 0, 256);
+  steps.kernels_forward = static_cast<int>(object.integer("kernels_forward", 1, 1000));
+  steps.kernels_backward = static_cast<int>(object.integer("kernels_backward", 1, 1000));
+  object.finish();
+  return steps;
+}
+
 // Keys that are left out keep what the struct says.
 void read_number(JsonObject& object, std::string_view key, double& value, double low, double high) {
   value = object.number_or(key, value, low, high);
@@ -101,6 +112,7 @@ StackMemory memory_of(JsonObject object) {
                                    {"fp8_weights", &m.fp8_weights},
                                    {"at_update", &m.at_update}})
     read_number(object, key, *value, 0, kMost);
+  m.gradients_come = object.boolean_or("gradients_come", m.gradients_come);
   read_number(object, "pending", m.pending, 0, 1e4);
   read_number(object, "pending_least", m.pending_least, 0, m.pending);
   read_number(object, "pending_nodes", m.pending_nodes, 0, 1e4);
@@ -117,6 +129,16 @@ StackMemory memory_of(JsonObject object) {
   return m;
 }
 
+// By steps that are not fused, and for parameters, tables and logits.
+void read_bytes_moved(JsonObject& object, StackTime& t) {
+  if (object.has("norm")) t.norm = stepwise_of(object.object("norm"));
+  if (object.has("softmax")) t.softmax = stepwise_of(object.object("softmax"));
+  read_number(object, "accumulate", t.accumulate, 0, 64);
+  read_number(object, "embedding", t.embedding, 0, 64);
+  read_number(object, "logits", t.logits, 0, 64);
+  t.logits_backward = object.number_or("logits_backward", t.logits, 0, 64);
+}
+
 StackTime time_of(JsonObject object) {
   StackTime t;
   if (object.has("attention")) t.attention = word(object, "attention", kAttentionLibraryNames);
@@ -131,14 +153,18 @@ StackTime time_of(JsonObject object) {
         {"tensor_kernels", &t.tensor_kernels},
         {"kernels_a_tensor", &t.kernels_a_tensor}})
     read_number(object, key, *value, 0, 1000);
-  read_number(object, "accumulate", t.accumulate, 0, 64);
-  read_number(object, "logits", t.logits, 0, 64);
+  read_bytes_moved(object, t);
   read_number(object, "tensor_overlap", t.tensor_overlap, 0, 1);
   read_number(object, "expert_overlap", t.expert_overlap, 0, 1);
   read_number(object, "overlap_slowdown", t.overlap_slowdown, 0, 1);
+  t.tensor_beside_weights = object.boolean_or("tensor_beside_weights", t.tensor_beside_weights);
+  t.rebuild_stops_early = object.boolean_or("rebuild_stops_early", t.rebuild_stops_early);
+  t.experts_sent_once = object.boolean_or("experts_sent_once", t.experts_sent_once);
   t.regathers = object.boolean_or("regathers", t.regathers);
   t.blocking_messages = object.boolean_or("blocking_messages", t.blocking_messages);
   for (const auto& [key, value] : {std::pair<const char*, Seconds*>{"message", &t.message},
+                                   {"block_host_forward", &t.block_host_forward},
+                                   {"block_host_backward", &t.block_host_backward},
                                    {"collective_host", &t.collective_host},
                                    {"collective_host_across", &t.collective_host_across}}) {
     if (object.has(key)) *value = duration(object, key);
@@ -146,7 +172,8 @@ StackTime time_of(JsonObject object) {
   read_number(object, "reduced_gradients", t.reduced_gradients, 0.5, 8);
   t.reduces_whole = object.boolean_or("reduces_whole", t.reduces_whole);
   if (object.has("overlaps_reduction")) t.overlaps_reduction = object.boolean("overlaps_reduction");
-  t.overlaps_gather = object.boolean_or("overlaps_gather", t.overlaps_gather);
+  t.overlaps_gather.reset();
+  if (object.has("overlaps_gather")) t.overlaps_gather = object.boolean("overlaps_gather");
   read_number(object, "update", t.update, 0, 256);
   if (object.has("step")) t.step = duration(object, "step");
   object.finish();
@@ -214,6 +241,7 @@ Stack parse_stack(const std::string& text, const std::string& file) {
   stack.own_tensors = !top.has("memory");
   if (top.has("memory")) stack.memory = memory_of(top.object("memory"));
   if (top.has("time")) stack.time = time_of(top.object("time"));
+  if (top.has("abilities")) static_cast<void>(read_abilities(top.object("abilities")));
   top.finish();
   check_origins(json, stack.origins, file);
   return stack;

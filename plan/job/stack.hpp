@@ -64,6 +64,13 @@ struct ExtraStream {
   int kernels = 1;  // launches, in each pass that has bytes
 };
 
+// What a stack makes step by step, a kernel each, where others have one kernel: bytes that all of
+// them move for each number, and how many there are. `forward` 0: it is one kernel.
+struct StepwiseKernels {
+  double forward = 0, backward = 0;
+  int kernels_forward = 1, kernels_backward = 1;
+};
+
 struct StackMemory {
   std::vector<KeptRule> block;  // of a transformer block; empty: as Weir's executor does
   // Of the head, bytes for each logit: kept from F to its backward, and in either at its worst.
@@ -72,6 +79,9 @@ struct StackMemory {
   double weights = 0;    // 0: as the number format
   double gradients = 4;  // where they accumulate
   double optimizer = 12;
+  // Gradients come with a step's first backward, layer by layer, and go with the update; else they
+  // are held throughout.
+  bool gradients_come = false;
   double backward_gradients = 0;  // those of one micro-batch's backward, whole until it ends
   // Held beside the shards of ZeRO-3 where stages send each other micro-batches: weights gathered
   // in the step's first forward and kept, gradients summed whole until its last backward. 0: every
@@ -104,22 +114,38 @@ struct StackTime {
   // and calls up to the next; and on top, for each device of tp, where stages are on several nodes.
   Seconds collective_host{0}, collective_host_across{0};
   std::vector<ExtraStream> block;
-  double accumulate = 0;  // bytes moved a parameter and micro-batch, to add up gradients
-  double logits = 0;      // bytes moved a logit in F beside the listed; as much again in I
-  // The share of tensor-parallel traffic that runs beside products.
+  StepwiseKernels norm;     // of each number it normalises
+  StepwiseKernels softmax;  // of each score, where attention is not fused
+  double accumulate = 0;    // bytes moved a parameter and micro-batch, to add up gradients
+  double embedding = 0;  // the same of the embedding's tables, whose gradient is as large as they
+  // Bytes moved a logit beside the listed, in F and in I.
+  double logits = 0, logits_backward = 0;
+  // The host's time for a block's modules, hooks and launches, however little there is to compute.
+  Seconds block_host_forward{0}, block_host_backward{0};
+  // The share of tensor-parallel traffic that runs beside products where a plan asks for it
+  // (Plan::overlap_tensor_parallel).
   double tensor_overlap = 0;
+  // In every other plan: sums of an input's gradient run beside the product of the weights' one.
+  bool tensor_beside_weights = false;
   // The share of the all-to-all exchanges of experts that does.
   double expert_overlap = 0;
-  // By what share of the time that sharded replicas' traffic runs beside a layer's work both are
-  // slowed: collectives take multiprocessors and bandwidth.
+  // A token travels once to each device that has some of its experts, and crosses once to each node
+  // (DeepEP); else once for each expert.
+  bool experts_sent_once = false;
+  // By what share of the time that traffic runs beside work both are slowed: collectives take
+  // multiprocessors and bandwidth.
   double overlap_slowdown = 0;
+  // What is rebuilt runs up to the last tensor that the backward needs (PyTorch's checkpoints that
+  // are not reentrant): a block's last product, and its experts' way back, are left out.
+  bool rebuild_stops_early = false;
   bool regathers = false;  // the backward gathers the kept shards of sequence parallelism again
   bool blocking_messages = false;  // a message of the pipeline keeps both its stages waiting
   Seconds message{0};              // host time about each message
   double reduced_gradients = 4;    // bytes a parameter on the wire
   bool reduces_whole = false;      // ZeRO-1 all-reduces gradients instead of scattering them
   std::optional<bool> overlaps_reduction;  // with the last backward; none: the plan says
-  bool overlaps_gather = false;            // updated weights arrive during the next forward
+  // Updated weights arrive during the next forward; none: where the plan asks for it.
+  std::optional<bool> overlaps_gather = false;
   double update = 0;            // bytes moved a parameter of the optimizer's share; 0: as Weir's
   double kernels_a_tensor = 0;  // launches a parameter tensor at the update
   Seconds step{0};              // host time a step

@@ -87,6 +87,8 @@ struct TransformerShape {
   std::int64_t ffn = 0;
   std::int64_t experts = 1;            // 1: dense; else each `ffn` wide, behind a router
   std::int64_t experts_per_token = 1;  //
+  std::int64_t expert_groups = 0;      // of equally many experts, side by side; a token's experts
+  std::int64_t groups_per_token = 0;   // are all in so many of these groups; 0: wherever they are
   std::int64_t shared_ffn = 0;         // together, of experts that every token visits (no biases)
   bool shared_gate = false;            // weighs what those give by one product of the token
   std::int64_t expert_parts = 1;       // devices that share them, and what the fullest of these

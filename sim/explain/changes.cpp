@@ -192,19 +192,28 @@ class Changer {
     if (plan().tp > 1) {
       Plan changed = plan();
       changed.sequence_parallel = !changed.sequence_parallel;
+      changed.overlap_tensor_parallel = plan().overlap_tensor_parallel && changed.sequence_parallel;
       add("sequence parallelism", changed.sequence_parallel ? "on" : "off", changed);
+    }
+    if (plan().sequence_parallel && cluster_.stack.time.tensor_overlap > 0) {
+      Plan changed = plan();
+      changed.overlap_tensor_parallel = !changed.overlap_tensor_parallel;
+      add("overlap of tensor parallelism", changed.overlap_tensor_parallel ? "on" : "off", changed);
     }
     if (plan().replicas() == 1) return;
     for (int zero = 0; zero <= 3; ++zero) {
       if (zero == plan().zero) continue;
       Plan changed = plan();
       changed.zero = zero;
+      changed.overlap_param_gather = changed.overlap_grad_reduce && (zero == 1 || zero == 2);
       add("ZeRO", fmt::format("stage {}", zero), changed);
     }
     // A stack that always overlaps, or never, does not ask the plan.
     if (cluster_.stack.time.overlaps_reduction) return;
     Plan changed = plan();
     changed.overlap_grad_reduce = !changed.overlap_grad_reduce;
+    changed.overlap_param_gather =
+        changed.overlap_grad_reduce && (changed.zero == 1 || changed.zero == 2);
     add("overlap of the reduction", changed.overlap_grad_reduce ? "on" : "off", changed);
   }
 
@@ -260,6 +269,7 @@ class Changer {
     Plan changed = plan();
     for (const auto degree : kDegrees) changed.*degree = other.*degree;
     changed.sequence_parallel = other.sequence_parallel;
+    changed.overlap_tensor_parallel = other.overlap_tensor_parallel;
     changed.rank_order = other.rank_order;
     changed.placement = other.placement;
     if (changed.replicas() == 1) changed.zero = 0;
@@ -309,6 +319,18 @@ class Changer {
     add("schedule", to, changed);
   }
 
+  // With sequence parallelism goes the overlap of what it sends.
+  void take_sequence(const Plan& other) {
+    Plan changed = plan();
+    changed.sequence_parallel = other.sequence_parallel;
+    changed.overlap_tensor_parallel = other.overlap_tensor_parallel;
+    if (changed == plan()) return;
+    std::string to = other.sequence_parallel ? "on" : "off";
+    if (plan().overlap_tensor_parallel != other.overlap_tensor_parallel)
+      to += other.overlap_tensor_parallel ? ", overlapped" : ", not overlapped";
+    add("sequence parallelism", std::move(to), std::move(changed));
+  }
+
   void take_sharing(const Plan& other) {
     const auto take = [&](const char* choice, std::string to, auto member) {
       if (plan().*member == other.*member) return;
@@ -318,9 +340,7 @@ class Changer {
     };
     take("re-materialisation", to_text(other.recompute), &Plan::recompute);
     take("skips", std::string(to_string(other.skips)), &Plan::skips);
-    if (plan().tp > 1 && other.tp > 1)
-      take("sequence parallelism", other.sequence_parallel ? "on" : "off",
-           &Plan::sequence_parallel);
+    if (plan().tp > 1 && other.tp > 1) take_sequence(other);
     if (plan().replicas() > 1 && other.replicas() > 1)
       take("ZeRO", fmt::format("stage {}", other.zero), &Plan::zero);
   }

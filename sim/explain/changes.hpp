@@ -18,6 +18,7 @@ struct Change {
   Plan plan;                       // changed, or as it is where the cluster is what changes
   std::optional<Cluster> cluster;  // with the faster link
   std::string refused;             // why it cannot be; empty: it can
+  std::string beyond{};            // what of it the stack has not, and the plan as it is neither
 };
 
 // Of one replica with its degrees and, but for twice the micro-batches, its mini-batch:

@@ -52,6 +52,7 @@ Json what_if_json(const std::vector<WhatIf>& rows) {
   for (const auto& [change, forecast, gain] : rows) {
     Json row{{"choice", change.choice}, {"to", change.to}};
     row["refused"] = change.refused.empty() ? Json() : Json(change.refused);
+    row["beyond_stack"] = change.beyond.empty() ? Json() : Json(change.beyond);
     if (forecast) {
       row["gain"] = gain;
       row["step_time_s"] = forecast->step_time.count();

@@ -276,7 +276,7 @@ std::optional<double> factor_for(const StepAt& step, double target) {
   return (low + high) / 2;
 }
 
-double distance(const SuspectedCause& cause) {
+double unlikeness(const SuspectedCause& cause) {
   if (!cause.factor || *cause.factor <= 0) return std::numeric_limits<double>::infinity();
   return std::abs(std::log(*cause.factor));
 }
@@ -311,7 +311,7 @@ Gap explain_gap(const ResolvedPlan& resolved, const CostBreakdown& costs, const 
     if (interval) suspected.plausible = suspected.factor && plausible(*suspected.factor);
     gap.causes.push_back(std::move(suspected));
   }
-  std::ranges::stable_sort(gap.causes, {}, &distance);
+  std::ranges::stable_sort(gap.causes, {}, &unlikeness);
   return gap;
 }
 

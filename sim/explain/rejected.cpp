@@ -1,4 +1,4 @@
-// Searches parts of a space, one for each value that was not chosen.
+// Names the values that were not chosen, and says what a search found of each.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/explain/rejected.hpp"
 
@@ -14,31 +14,17 @@
 namespace weir {
 namespace {
 
-// Plans refined for each value, before its search settles for a gap.
-constexpr int kEffortEach = 16;
-
-// The plans of a space that have one value of a choice.
-struct Family {
-  std::string choice, value;
-  std::function<bool(const Plan&)> has;
-  std::vector<SweepRequest> parts;  // of the space, which hold all of them
+// A family, and the part of the space that holds it.
+struct Value {
+  Family family;
+  std::function<void(SweepRequest&)> narrow;
 };
 
-std::vector<int> without_one(std::vector<int> degrees) {
-  std::erase(degrees, 1);
-  return degrees;
-}
-
-class Families {
+class Values {
  public:
-  explicit Families(const SweepRequest& request) : space_(request) {
-    space_.progress = {};
-    space_.budget.reset();
-    space_.effort = kEffortEach;
-    if (space_.keep) space_.keep = 1;
-  }
+  explicit Values(const SweepRequest& request) : space_(request) {}
 
-  std::vector<Family> all() {
+  std::vector<Value> all() {
     add_schedules();
     add_recompute();
     add_zero();
@@ -49,137 +35,120 @@ class Families {
     add_degrees("ep", &SweepRequest::ep, &Plan::ep);
     // With one choice there is nothing to reject.
     if (space_.etp.size() > 1) add_degrees("etp", &SweepRequest::etp, &Plan::etp);
-    return std::move(families_);
+    return std::move(values_);
   }
 
  private:
   void add_schedules() {
-    SweepRequest part = space_;
-    part.pp = without_one(part.pp);
-    if (part.pp.empty()) return;
+    if (std::ranges::all_of(space_.pp, [](int k) { return k == 1; })) return;
     for (const std::string& name : space_.schedules) {
-      part.schedules = {name};
       const auto has = [name](const Plan& plan) { return plan.pp > 1 && plan.schedule == name; };
-      families_.push_back({"schedule", name, has, {part}});
+      values_.push_back({{"schedule", name, has}, [name](SweepRequest& part) {
+                           std::erase(part.pp, 1);
+                           part.schedules = {name};
+                         }});
     }
   }
 
   void add_recompute() {
     for (const Recompute& recompute : space_.recompute) {
-      SweepRequest part = space_;
-      part.recompute = {recompute};
       const auto has = [recompute](const Plan& plan) { return plan.recompute == recompute; };
-      families_.push_back({"re-materialisation", to_text(recompute), has, {std::move(part)}});
+      values_.push_back({{"re-materialisation", to_text(recompute), has},
+                         [recompute](SweepRequest& part) { part.recompute = {recompute}; }});
     }
   }
 
-  // Without replicas every stage is stage 0: above it are plans with dp, and those with cp alone.
   void add_zero() {
     for (const int zero : space_.zero) {
-      Family family{"ZeRO", fmt::format("stage {}", zero), {}, {}};
-      family.has = [zero](const Plan& plan) { return plan.zero == zero; };
-      SweepRequest part = space_;
-      part.zero = {zero};
-      if (zero == 0) {
-        family.parts = {part};
-      } else {
-        SweepRequest context = part;
-        part.dp = without_one(part.dp);
-        context.cp = without_one(context.cp);
-        std::erase_if(context.dp, [](int dp) { return dp != 1; });
-        if (!part.dp.empty()) family.parts.push_back(std::move(part));
-        if (!context.dp.empty() && !context.cp.empty()) family.parts.push_back(std::move(context));
-      }
-      families_.push_back(std::move(family));
+      const auto has = [zero](const Plan& plan) { return plan.zero == zero; };
+      values_.push_back({{"ZeRO", fmt::format("stage {}", zero), has}, [zero](SweepRequest& part) {
+                           part.zero = {zero};
+                           if (zero == 0) return;
+                           // A stage above 0 needs replicas.
+                           auto& degrees = std::ranges::max(part.dp) > 1 ? part.dp : part.cp;
+                           std::erase(degrees, 1);
+                           if (degrees.empty()) part.pp.clear();
+                         }});
     }
   }
 
   void add_degrees(const char* choice, std::vector<int> SweepRequest::*degrees, int Plan::*its) {
     for (const int degree : space_.*degrees) {
-      SweepRequest part = space_;
-      part.*degrees = {degree};
       const auto has = [degree, its](const Plan& plan) { return plan.*its == degree; };
       // etp's
       const std::string name = degree == 0 ? "tp" : std::to_string(degree);
-      families_.push_back({choice, name, has, {std::move(part)}});
+      values_.push_back({{choice, name, has},
+                         [degree, degrees](SweepRequest& part) { part.*degrees = {degree}; }});
     }
   }
 
-  SweepRequest space_;
-  std::vector<Family> families_;
+  const SweepRequest& space_;
+  std::vector<Value> values_;
 };
 
-std::string why_none(const SweepResult& found, const std::optional<Bytes>& limit) {
-  if (found.smallest_misfit && limit) {
-    const Bytes needed = found.smallest_misfit->forecast.peak_memory();
-    return fmt::format("does not fit: {} needs {} of {}, {} more than there is",
-                       summary(found.smallest_misfit->plan), format_bytes(needed),
-                       format_bytes(*limit), format_bytes(needed - *limit));
-  }
+std::string why_none(const std::vector<LeftOut>& left_out, const std::vector<std::string>& refused,
+                     const std::optional<Bytes>& limit) {
   // Memory last, as searches count it: what gets so far could be, but for it.
-  if (!found.left_out.empty()) {
-    const LeftOut& last = found.left_out.back();
+  if (!left_out.empty()) {
+    const LeftOut& last = left_out.back();
     const std::string of =
         limit && last.reason == "memory" ? " of " + format_bytes(*limit) : std::string();
     return fmt::format("{} by {}, as {}{}", last.count, last.reason, last.nearest, of);
   }
-  return found.refused.empty() ? "no plan of the search has it" : found.refused.front();
+  return refused.empty() ? "no plan of the search has it" : refused.front();
 }
 
-// By a search of each part.
-void search(const Family& family, const Costs& costs, const Cluster& cluster, Rejected& rejected) {
-  for (const SweepRequest& part : family.parts) {
-    SweepResult found = sweep(part, costs, cluster);
-    if (found.plans.empty()) {
-      if (rejected.reason.empty()) rejected.reason = why_none(found, part.memory_limit);
-      continue;
-    }
-    Ranked& first = found.plans.front();
-    if (rejected.best && !goes_before(first.forecast, rejected.best->forecast)) continue;
-    rejected.best = std::move(first);
-    rejected.gap = found.gap;
+// Of a value that no candidate has; the search that says why looks at nothing, or at little.
+std::string why_no_candidate(const SweepRequest& request, const Value& value, const Costs& costs,
+                             const Cluster& cluster) {
+  SweepRequest part = request;
+  part.progress = {};
+  part.checkpoint = {};
+  part.resume.reset();
+  part.party.reset();
+  part.families.clear();
+  part.front = false;
+  part.budget.reset();
+  part.effort = 1;
+  part.baseline.reset();
+  value.narrow(part);
+  if (part.pp.empty()) {
+    return value.family.choice == "ZeRO" ? "no plan of the search has replicas"
+                                         : "no plan of the search has it";
   }
-  if (rejected.best) {
-    rejected.reason.clear();
-  } else if (rejected.reason.empty()) {
-    rejected.reason = "no plan of the search has replicas";
-  }
+  const SweepResult found = sweep(part, costs, cluster);
+  return why_none(found.left_out, found.refused, part.memory_limit);
 }
 
 }  // namespace
 
+std::vector<Family> families_of(const SweepRequest& request) {
+  std::vector<Family> families;
+  for (Value& value : Values(request).all()) families.push_back(std::move(value.family));
+  return families;
+}
+
 std::vector<Rejected> rejected(const SweepRequest& request, const SweepResult& result,
                                const Costs& costs, const Cluster& cluster) {
   const Ranked& winner = result.plans.front();
+  const std::vector<Value> values = Values(request).all();
   std::vector<Rejected> all;
-  for (const Family& family : Families(request).all()) {
+  // A search that was stopped has answered none.
+  for (std::size_t i = 0; i < std::min(values.size(), result.families.size()); ++i) {
+    const Family& family = values[i].family;
     if (family.has(winner.plan)) continue;
+    const FamilyBest& found = result.families[i];
     Rejected& one = all.emplace_back(Rejected{.choice = family.choice, .value = family.value});
-    const auto listed = std::ranges::find_if(
-        result.plans, [&](const Ranked& ranked) { return family.has(ranked.plan); });
-    if (listed != result.plans.end()) {
-      one.best = *listed;
+    one.best = found.best;
+    one.gap = found.gap;
+    if (one.best) {
+      one.ratio = one.best->forecast.step_time / winner.forecast.step_time;
     } else {
-      search(family, costs, cluster, one);
+      one.reason = found.any ? why_none(found.left_out, {}, request.memory_limit)
+                             : why_no_candidate(request, values[i], costs, cluster);
     }
-    if (!one.best) continue;
-    one.ratio = one.best->forecast.step_time / winner.forecast.step_time;
-    // What a search left unseen is no faster than its best over 1 + gap, a listed plan's as well.
-    if (listed != result.plans.end() && result.gap > 0) one.gap = one.ratio * (1 + result.gap) - 1;
   }
   return all;
-}
-
-std::vector<Ranked> pareto_front(std::vector<Ranked> plans, const std::vector<Rejected>& others) {
-  for (const Rejected& other : others) {
-    if (other.best) plans.push_back(*other.best);
-  }
-  rank(plans);
-  std::erase_if(plans, [](const Ranked& ranked) { return !ranked.pareto; });
-  // A ranking has what surely fits first.
-  std::ranges::stable_sort(plans, {},
-                           [](const Ranked& ranked) { return ranked.forecast.step_time; });
-  return plans;
 }
 
 }  // namespace weir

@@ -13,7 +13,7 @@
 namespace weir {
 
 struct Rejected {
-  std::string choice;          // schedule, re-materialisation, ZeRO, K, tp, cp, dp or ep
+  std::string choice;          // schedule, re-materialisation, ZeRO, K, tp, cp, dp, ep or etp
   std::string value;           // "gpipe"
   std::optional<Ranked> best;  // of the space's plans with it; none: nothing fits, or can be
   double ratio = 0;            // its step over the best plan's
@@ -21,17 +21,15 @@ struct Rejected {
   std::string reason;          // why there is none; empty: there is one
 };
 
-// Every value of the space that the best plan has not, in the space's order. The best plan with it
-// is the first of those listed; where none is, the space is searched again with that value alone,
-// less long. A schedule's plans have at least two ranks, a ZeRO stage's above 0 have replicas.
-// Preconditions: `result` is of `request`, whose choices but v are made
-// (sim/search/open_choices), and has a plan.
+// Every value of the space's lists, in its order: what a search is to find the best plan of each
+// of. A schedule's plans have at least two ranks. Precondition: the request's choices but v are
+// made (sim/search/open_choices).
+[[nodiscard]] std::vector<Family> families_of(const SweepRequest& request);
+
+// Those values that the best plan has not. Precondition: `result` is of `request`, which asked for
+// families_of() it, and has a plan. Where the space has no candidate with a value, the reason is
+// found by a search of that value alone.
 [[nodiscard]] std::vector<Rejected> rejected(const SweepRequest& request, const SweepResult& result,
                                              const Costs& costs, const Cluster& cluster);
-
-// The plans that are listed, and the best with each other value: those of which no other is both
-// faster and no larger, or smaller and no slower. Fastest first.
-[[nodiscard]] std::vector<Ranked> pareto_front(std::vector<Ranked> plans,
-                                               const std::vector<Rejected>& others);
 
 }  // namespace weir

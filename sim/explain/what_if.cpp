@@ -9,7 +9,6 @@
 #include "plan/schedule/generators/generators.hpp"
 
 namespace weir {
-namespace {
 
 ResolvedPlan changed(const ResolvedPlan& plan, const Plan& to) {
   Schedule schedule = plan.schedule;
@@ -20,9 +19,19 @@ ResolvedPlan changed(const ResolvedPlan& plan, const Plan& to) {
   return derive(to, plan.model, std::move(schedule));
 }
 
+namespace {
+
 int group(const WhatIf& row) {
+  constexpr int kBeyond = 3;
+  if (!row.change.beyond.empty()) return row.forecast && row.forecast->may_fit() ? kBeyond : 4;
   if (!row.forecast) return 2;
   return row.forecast->may_fit() ? 0 : 1;
+}
+
+void sort(std::vector<WhatIf>& rows) {
+  std::ranges::stable_sort(rows, [](const WhatIf& a, const WhatIf& b) {
+    return group(a) != group(b) ? group(a) < group(b) : group(a) % 3 == 0 && a.gain > b.gain;
+  });
 }
 
 }  // namespace
@@ -43,10 +52,17 @@ std::vector<WhatIf> what_if(const ResolvedPlan& plan, std::vector<Change> change
     row.forecast->memory_limit = base.memory_limit;
     row.gain = speed(row.change.plan, *row.forecast) / speed(plan.plan, base) - 1;
   }
-  std::ranges::stable_sort(rows, [](const WhatIf& a, const WhatIf& b) {
-    return group(a) != group(b) ? group(a) < group(b) : group(a) == 0 && a.gain > b.gain;
-  });
+  sort(rows);
   return rows;
+}
+
+void mark_beyond(std::vector<WhatIf>& rows, const Plan& plan, const StackAbilities& software) {
+  const auto own = beyond(software, plan);
+  for (WhatIf& row : rows) {
+    const auto lacking = beyond(software, row.change.plan);
+    row.change.beyond = lacking && lacking != own ? *lacking : std::string();
+  }
+  sort(rows);
 }
 
 }  // namespace weir

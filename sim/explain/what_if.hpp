@@ -8,6 +8,7 @@
 #include "costmodel/table/costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
+#include "plan/job/stack_abilities.hpp"
 #include "sim/explain/changes.hpp"
 #include "sim/forecast.hpp"
 
@@ -19,6 +20,9 @@ struct WhatIf {
   double gain = 0;                   // samples in the same time, over the plan's own, minus 1
 };
 
+// The plan changed: with the schedule that it names, or, of a file, with the plan's.
+[[nodiscard]] ResolvedPlan changed(const ResolvedPlan& plan, const Plan& to);
+
 // The forecast of every change that can be, those that gain most first; behind them, in their own
 // order, those that do not fit `base`'s memory limit, then those that cannot be. `base` is the
 // plan's own forecast. `costs` must know every way to split layers that a change has: the plan's,
@@ -26,5 +30,9 @@ struct WhatIf {
 [[nodiscard]] std::vector<WhatIf> what_if(const ResolvedPlan& plan, std::vector<Change> changes,
                                           const Costs& costs, const Cluster& cluster,
                                           const Forecast& base);
+
+// Sets what of each change the software has not and the plan as it is neither, and puts such
+// changes last, in the same order.
+void mark_beyond(std::vector<WhatIf>& rows, const Plan& plan, const StackAbilities& software);
 
 }  // namespace weir

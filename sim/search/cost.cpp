@@ -82,8 +82,12 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
     refined = refine();
     cost.simulated = refined->evaluated;
     const Nanoseconds overhead = to_nanoseconds(costs.costs().anchored_step_overhead());
-    cost.too_slow = refined->makespan && to_seconds(*refined->makespan + overhead) > *limits.step;
-    if (cost.too_slow) return cost;
+    if (refined->makespan && to_seconds(*refined->makespan + overhead) > *limits.step) {
+      cost.too_slow = to_seconds(*refined->makespan + overhead);
+      cost.even = std::move(placed.boundaries);
+      cost.refined = std::move(refined->boundaries);
+      return cost;
+    }
   }
   Ranked best = ranked();
   // Refining costs many times a forecast. The even partition also evens out memory: where it does
@@ -94,7 +98,8 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
     if (refined->boundaries != placed.boundaries) {
       resolved = with_boundaries(std::move(resolved), std::move(refined->boundaries));
       Ranked faster = ranked();
-      if (faster.forecast.fits() <= best.forecast.fits()) best = std::move(faster);
+      if (faster.forecast.fits() <= best.forecast.fits()) std::swap(best, faster);
+      cost.other = std::move(faster);
     }
   }
   cost.ranked = std::move(best);

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "costmodel/table/layer_costs.hpp"
 #include "plan/job/cluster.hpp"
@@ -42,8 +43,12 @@ struct CandidateLimits {
 struct CandidateCost {
   Bytes held{0};                 // what ranks hold from step to step, on average
   std::optional<Ranked> ranked;  // none: with so much held it fits with no partition, or too slow
-  bool too_slow = false;         // its refined step is longer than the limit
-  int simulated = 0;             // partitions whose step was computed
+  // The partition that was not taken, of the even and the refined one, where both were forecast.
+  std::optional<Ranked> other{};
+  // Where its refined step is longer than the limit: how long it is at least, and both partitions.
+  std::optional<Seconds> too_slow{};
+  std::vector<int> even{}, refined{};
+  int simulated = 0;  // partitions whose step was computed
 };
 
 // What all candidates of a search share.

@@ -10,7 +10,7 @@ namespace weir {
 // Combinations that are no plan of the search, by the reason; and of those the one that missed by
 // least, where that can be said.
 struct LeftOut {
-  std::string reason{};  // devices, divisibility, schedule or memory
+  std::string reason{};  // devices, divisibility, software, schedule or memory
   std::int64_t count = 0;
   std::string nearest{};
 };

@@ -44,6 +44,14 @@ bool Legality::wrong_devices(const Plan& plan) const {
   return !right_devices(request_, std::int64_t{plan.pp} * plan.tp * plan.replicas());
 }
 
+std::optional<std::string> Legality::degrees_beyond(const Plan& plan) const {
+  return request_.within ? weir::degrees_beyond(*request_.within, plan) : std::nullopt;
+}
+
+std::optional<std::string> Legality::order_beyond(const Plan& plan) const {
+  return request_.within ? weir::order_beyond(*request_.within, plan) : std::nullopt;
+}
+
 const Legality::SlotsOrReason& Legality::slots(const Plan& plan) {
   const auto [found, fresh] =
       slots_.try_emplace({plan.schedule, plan.pp, plan.vpp, plan.microbatches, plan.slices});

@@ -31,6 +31,10 @@ class Legality {
   // Not the devices that the search may use: its bounds, no reason to tell.
   [[nodiscard]] bool wrong_devices(const Plan& plan) const;
 
+  // What of it the search keeps from, as the software has it not.
+  [[nodiscard]] std::optional<std::string> degrees_beyond(const Plan& plan) const;
+  [[nodiscard]] std::optional<std::string> order_beyond(const Plan& plan) const;
+
   // The receive slots with which the plan's schedule cannot deadlock, at least the plan's own; or
   // why there is no such schedule. Found once for a schedule's shape.
   using SlotsOrReason = std::variant<int, std::string>;

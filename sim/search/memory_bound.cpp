@@ -67,7 +67,7 @@ std::vector<StageHeld> stages_held(const Plan& plan, const LayerCosts& known,
     // After F its output is sent; after I the input's gradient is, and the output's has come.
     const std::int64_t after_f = memory.input_bytes() + total_bytes(f.net) - memory.output_bytes();
     const std::int64_t after_i = total_bytes(f.net) + total_bytes(i.net);
-    held.push_back({.always = total_bytes(memory.parameters()),
+    held.push_back({.always = total_bytes(memory.parameters()) - memory.gradients_to_come(),
                     .kept = std::max<std::int64_t>(0, after_f),
                     .kept_split = std::max<std::int64_t>(0, std::min(after_f, after_i)),
                     .forward = memory.input_bytes() + total_bytes(f.worst)});

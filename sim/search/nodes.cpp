@@ -61,7 +61,7 @@ class Enumeration {
     for (const Plan& base : with_degrees(request_, model_)) add_jobs(base);
     // A job's sums are looked up once, for all its stages and schedules.
     std::vector<Found> found(nodes_.jobs.size());
-    std::vector<LeftOut> misfits(nodes_.jobs.size());
+    std::vector<Misfits> misfits(nodes_.jobs.size());
     in_parallel(found.size(), [&](std::size_t job) { found[job] = nodes_of(job, misfits[job]); });
     for (std::size_t job = 0; job < found.size(); ++job) {
       for (Node& node : found[job].nodes) node.placement = known_as(found[job], node.placement);
@@ -70,13 +70,19 @@ class Enumeration {
         nodes_.groups.push_back(group);
       }
       nodes_.all.insert(nodes_.all.end(), found[job].nodes.begin(), found[job].nodes.end());
-      if (misfits[job].count > 0)
-        count(nodes_.divisibility, misfits[job].nearest, misfits[job].count);
+      const auto& [divisibility, software] = misfits[job];
+      if (divisibility.count > 0)
+        count(nodes_.divisibility, divisibility.nearest, divisibility.count);
+      if (software.count > 0) count(nodes_.software, software.nearest, software.count);
     }
     return std::move(nodes_);
   }
 
  private:
+  // Of one job, what cannot be or is beyond the software.
+  struct Misfits {
+    LeftOut divisibility{}, software{};
+  };
   // Of one job; groups count from its own first node.
   struct Found {
     std::vector<Node> nodes;
@@ -116,25 +122,29 @@ class Enumeration {
     }
   }
 
-  [[nodiscard]] Found nodes_of(std::size_t job, LeftOut& misfits) const {
+  [[nodiscard]] Found nodes_of(std::size_t job, Misfits& misfits) const {
     Found found;
     Plan plan = nodes_.jobs[job];
     for (const int k : request_.pp) {
       plan.pp = k;
       if (legality_.wrong_devices(plan) || same_order(request_, plan)) continue;
+      if (const auto lacking = legality_.degrees_beyond(plan)) {
+        count(misfits.software, *lacking);
+        continue;
+      }
       JobWork work = job_work(plan, known_.of(plan), cluster_);
       const auto places = placements(plan, cluster_);
       for (const int v : chunks(request_, model_, k)) {
         plan.vpp = v;
         if (const auto reason = legality_.stages(plan)) {
-          count(misfits, *reason);
+          count(misfits.divisibility, *reason);
           continue;
         }
         for (const auto& placement : places) {
           plan.placement = placement;
           found.placements.push_back(placement);
           stand_on(work, plan, cluster_);
-          add_group(found, static_cast<std::uint32_t>(job), plan, work);
+          add_group(found, static_cast<std::uint32_t>(job), plan, work, misfits.software);
         }
         plan.placement.clear();
       }
@@ -143,10 +153,16 @@ class Enumeration {
   }
 
   // Of one K and v, every schedule.
-  void add_group(Found& found, std::uint32_t job, const Plan& plan, const JobWork& work) const {
+  void add_group(Found& found, std::uint32_t job, Plan& plan, const JobWork& work,
+                 LeftOut& beyond) const {
     constexpr double kNever = std::numeric_limits<double>::max();
     NodeGroup group{static_cast<std::uint32_t>(found.nodes.size()), 0, kNever, kNever};
     for (const std::size_t s : schedules_for(request_, plan.pp)) {
+      plan.schedule = request_.schedules[s];
+      if (const auto lacking = legality_.order_beyond(plan)) {
+        count(beyond, *lacking);
+        continue;
+      }
       const ScheduleTraits& traits = nodes_.traits[s];
       const double bound = work_bound(work, traits, plan);
       group.bound_ns = std::min(group.bound_ns, bound);

@@ -34,7 +34,7 @@ struct Nodes {
   std::vector<std::vector<PlacedRanks>> placements;  // each once
   std::vector<Node> all;                             // in the order of the request's lists
   std::vector<NodeGroup> groups;                     // in the same order
-  LeftOut devices{"devices"}, divisibility{"divisibility"};
+  LeftOut devices{"devices"}, divisibility{"divisibility"}, software{"software"};
 
   // Without boundaries; with the slots asked for.
   [[nodiscard]] Plan plan(const Node& node, const SweepRequest& request) const;

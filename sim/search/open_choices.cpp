@@ -34,10 +34,58 @@ void open(std::vector<T>& list, const std::vector<T>& choices, const std::option
   if (baseline) add(list, *baseline);
 }
 
-std::vector<std::string> all_schedules() {
+std::vector<std::string> schedules_of(const StackAbilities& stack) {
+  if (!stack.schedules.empty()) return stack.schedules;
   std::vector<std::string> names;
   for (const Generator& generator : generators()) names.emplace_back(generator.name);
   return names;
+}
+
+// Of pipelines or of one rank.
+std::vector<int> zero_stages_of(const StackAbilities& stack) {
+  std::vector<int> stages;
+  for (const int stage : {0, 1, 2, 3}) {
+    const auto in = [stage](const std::vector<int>& list) {
+      return list.empty() || std::ranges::find(list, stage) != list.end();
+    };
+    if (in(stack.zero) || in(stack.zero_without_pipeline)) stages.push_back(stage);
+  }
+  return stages;
+}
+
+std::vector<Recompute> recomputes_of(const StackAbilities& stack) {
+  std::vector<Recompute> all;
+  for (const RecomputeMode mode :
+       {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::full, RecomputeMode::stage}) {
+    const auto& its = stack.recompute;
+    if (its.empty() || std::ranges::find(its, mode) != its.end()) all.push_back({.mode = mode});
+  }
+  return all;
+}
+
+// What was named, and what the plan in use has, the search does whether the stack has it or not.
+StackAbilities allowed(const SweepRequest& request, StackAbilities stack) {
+  if (!request.schedules.empty()) {
+    stack.schedules.clear();
+    stack.whole_rounds = false;
+  }
+  if (!request.zero.empty()) {
+    stack.zero.clear();
+    stack.zero_without_pipeline.clear();
+  }
+  if (!request.recompute.empty()) stack.recompute.clear();
+  if (request.base.overlap_grad_reduce) stack.overlap_grad_reduce = true;
+  const auto also = [](auto& list, const auto& value) {
+    if (!list.empty() && std::ranges::find(list, value) == list.end()) list.push_back(value);
+  };
+  for (const RankOrder order : request.rank_order) also(stack.rank_orders, order);
+  if (!request.baseline) return stack;
+  const Plan& plan = request.baseline->plan;
+  also(stack.schedules, plan.schedule);
+  also(plan.pp > 1 ? stack.zero : stack.zero_without_pipeline, plan.zero);
+  also(stack.recompute, plan.recompute.mode);
+  also(stack.rank_orders, plan.rank_order);
+  return stack;
 }
 
 // Whole sequences alone, unless a schedule that slices them was named: no trainer that plans are
@@ -66,6 +114,8 @@ int blocks_of(const Model& model) {
 }  // namespace
 
 SweepRequest with_open_choices(SweepRequest request, const Model& model, const Cluster& cluster) {
+  request.open_schedules = request.open_schedules || request.schedules.empty();
+  if (!request.within) request.within = allowed(request, request.software);
   const bool open_degrees =
       request.pp.empty() || request.tp.empty() || request.cp.empty() || request.dp.empty();
   if (open_degrees && !request.devices) request.devices = cluster.devices();
@@ -96,14 +146,9 @@ SweepRequest with_open_choices(SweepRequest request, const Model& model, const C
   // Megatron's two habits: all of tp divide each expert, or none do.
   open(request.etp, has_experts(model) ? std::vector{0, 1} : std::vector{0}, baseline(&Plan::etp));
   open(request.slices, slices_for(request, model), baseline(&Plan::slices));
-  open(request.zero, {0, 1, 2, 3}, baseline(&Plan::zero));
-  open(request.schedules, all_schedules(), baseline(&Plan::schedule));
-  open(request.recompute,
-       {{},
-        {.mode = RecomputeMode::selective},
-        {.mode = RecomputeMode::full},
-        {.mode = RecomputeMode::stage}},
-       baseline(&Plan::recompute));
+  open(request.zero, zero_stages_of(*request.within), baseline(&Plan::zero));
+  open(request.schedules, schedules_of(*request.within), baseline(&Plan::schedule));
+  open(request.recompute, recomputes_of(*request.within), baseline(&Plan::recompute));
   return request;
 }
 
@@ -130,8 +175,8 @@ std::vector<std::size_t> schedules_for(const SweepRequest& request, int ranks) {
   std::iota(indices.begin(), indices.end(), std::size_t{0});
   // With one rank they differ in nothing but what they keep, of which 1f1b keeps least.
   const auto one = std::ranges::find(request.schedules, "1f1b");
-  const bool all = request.schedules.size() >= generators().size();
-  if (ranks > 1 || !all || one == request.schedules.end()) return indices;
+  const bool open = request.open_schedules || request.schedules.size() >= generators().size();
+  if (ranks > 1 || !open || one == request.schedules.end()) return indices;
   return {static_cast<std::size_t>(one - request.schedules.begin())};
 }
 

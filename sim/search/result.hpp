@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/search/baseline.hpp"
+#include "sim/search/family.hpp"
 #include "sim/search/left_out.hpp"
 #include "sim/search/ranking.hpp"
 
@@ -26,7 +27,7 @@ struct SearchEffort {
 
 struct SweepResult {
   int candidates = 0;
-  int feasible = 0;  // of those forecast
+  int feasible = 0;  // of those forecast, for whatever question
   double seconds = 0;
   int threads = 1;                // that the search ran on
   std::vector<LeftOut> left_out;  // what of the space is no candidate or does not fit, by reason
@@ -36,8 +37,12 @@ struct SweepResult {
   // How much longer the best plan's step is than a bound on all that was not forecast, as a share:
   // 0 where none can be better; infinity where a search was stopped that has no bounds.
   double gap = 0;
-  std::vector<Ranked> plans;              // those that fit or may, best first (sim/search/ranking)
-  std::vector<std::string> refused;       // why combinations were left out, each reason once
+  std::vector<Ranked> plans;  // those that fit or may, best first (sim/search/ranking)
+  // Where the best surely fits: the fastest that may fit, if that is faster.
+  std::optional<Ranked> faster_if_it_fits;
+  std::vector<FamilyBest> families;  // of the request's, one each, where plans fit
+  std::vector<Ranked> front;         // where asked for: of all that was forecast (sim/search/front)
+  std::vector<std::string> refused;  // why combinations were left out, each reason once
   std::optional<Ranked> smallest_misfit;  // where nothing fits: the plan that needs least memory
   std::optional<Baseline> baseline;       // where one was asked for and plans fit
 };

@@ -41,7 +41,11 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
             plan.dp = dp;
             plan.ep = ep;
             plan.zero = dp * cp > 1 ? zero : 0;
+            plan.overlap_param_gather =
+                request.base.overlap_param_gather && (plan.zero == 1 || plan.zero == 2);
             plan.sequence_parallel = shares_sequence(request, model, plan);
+            plan.overlap_tensor_parallel =
+                request.base.overlap_tensor_parallel && plan.sequence_parallel;
             for (const int etp : request.etp) {
               plan.etp = etp == tp ? 0 : etp;
               for (const int slices : request.slices) {

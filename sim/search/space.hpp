@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "plan/job/resolve.hpp"
+#include "plan/job/stack_abilities.hpp"
+#include "sim/search/family.hpp"
 #include "sim/search/search_state.hpp"
 
 namespace weir {
@@ -53,6 +55,11 @@ struct SweepRequest {
   std::optional<Bytes> memory_limit;  // per device
   bool exact_slots =
       false;  // base.slots was asked for: schedules that deadlock with so few are left out
+  // What the cluster's software has, and what of it the candidates keep to; none: it is set with
+  // the choices left open, without what was named (sim/search/open_choices).
+  StackAbilities software;
+  std::optional<StackAbilities> within;
+  bool open_schedules = false;  // none was named
   std::optional<ResolvedPlan>
       baseline;     // the plan in use today, forecast as it stands (sim/search/baseline)
   int threads = 0;  // 0: as many as there are cores; the result does not depend on it
@@ -62,6 +69,9 @@ struct SweepRequest {
   // Plans of which boundaries are refined, before it settles for a gap; eight times as many of a
   // cluster of several kinds of nodes.
   int effort = 1024;
+  // What else is asked: the best plan of each of these, and the front of step time and memory.
+  std::vector<Family> families = {};
+  bool front = false;
   std::optional<Seconds> budget;  // instead of `effort`: so long
   // Told now and then how far the search is.
   std::function<void(const SearchProgress&)> progress = {};

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/sweep.hpp"
 
+#include <fmt/format.h>
 #include <tbb/global_control.h>
 
 #include <algorithm>
@@ -12,11 +13,13 @@
 #include <numeric>
 #include <variant>
 
+#include "plan/job/summary.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/words/error.hpp"
 #include "sim/parallel.hpp"
 #include "sim/search/baseline.hpp"
 #include "sim/search/best_first.hpp"
+#include "sim/search/front.hpp"
 #include "sim/search/legality.hpp"
 #include "sim/search/open_choices.hpp"
 #include "sim/search/partitions/balance.hpp"
@@ -81,6 +84,7 @@ class Candidates {
     if (request_.stop && request_.stop()) return;
     for (const std::size_t s : schedules_for(request_, plan.pp)) {
       plan.schedule = request_.schedules[s];
+      if (legality_.order_beyond(plan)) continue;
       plan.slots = request_.base.slots;
       const auto& slots = legality_.slots(plan);
       if (const auto* reason = std::get_if<std::string>(&slots)) {
@@ -94,6 +98,7 @@ class Candidates {
           continue;  // nothing would be left to re-materialise
         plans.push_back(plan);
         plans.back().recompute = recompute;
+        if (legality_.degrees_beyond(plans.back())) plans.pop_back();
       }
     }
   }
@@ -135,6 +140,49 @@ std::vector<Plan> candidates(const SweepRequest& request, const Model& model, Sp
 
 namespace {
 
+// Of both partitions of each.
+std::vector<Ranked> front_of(const std::vector<CandidateCost>& found) {
+  std::vector<Ranked> all;
+  for (const CandidateCost& cost : found) {
+    for (const auto& one : {cost.ranked, cost.other})
+      if (one && one->forecast.may_fit()) all.push_back(*one);
+  }
+  return pareto_front(std::move(all));
+}
+
+// What each candidate needs of memory, at least.
+std::vector<Bytes> needs(const std::vector<CandidateCost>& found) {
+  std::vector<Bytes> bytes;
+  for (const CandidateCost& cost : found)
+    bytes.push_back(cost.ranked ? cost.ranked->forecast.peak_memory() : cost.held);
+  return bytes;
+}
+
+// `ranked`: all that fit, best first.
+FamilyBest best_of(const Family& family, const std::vector<Plan>& plans,
+                   const std::vector<Bytes>& needed, const std::vector<Ranked>& ranked) {
+  FamilyBest row{.any = false};
+  for (const Ranked& one : ranked) {
+    if (!family.has(one.plan)) continue;
+    row.any = true;
+    row.best = one;
+    return row;
+  }
+  LeftOut memory{"memory"};
+  std::optional<std::size_t> nearest;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (!family.has(plans[i])) continue;
+    row.any = true;
+    ++memory.count;
+    if (!nearest || needed[i] < needed[*nearest]) nearest = i;
+  }
+  if (!nearest) return row;
+  memory.nearest =
+      fmt::format("{} needs at least {}", summary(plans[*nearest]), format_bytes(needed[*nearest]));
+  row.left_out.push_back(std::move(memory));
+  return row;
+}
+
 // All of them, forecast.
 void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
                   const SplitCosts& known, const Cluster& cluster, SweepResult& result) {
@@ -161,10 +209,20 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
   } else if (result.feasible == 0 && !plans.empty()) {
     result.smallest_misfit = smallest_misfit(plans, found, sources, request.memory_limit);
   }
+  if (request.front) result.front = front_of(found);
+  const std::vector<Bytes> needed = needs(found);
   for (CandidateCost& cost : found) {
     if (fits(cost)) result.plans.push_back(std::move(*cost.ranked));
   }
   rank(result.plans);
+  if (!result.plans.empty()) {
+    const Ranked& fastest = *std::ranges::min_element(
+        result.plans, {}, [](const Ranked& one) { return one.forecast.step_time; });
+    const bool sure = result.plans.front().forecast.fits() == Fits::yes;
+    if (sure && fastest.forecast.fits() == Fits::maybe) result.faster_if_it_fits = fastest;
+  }
+  for (const Family& family : request.families)
+    result.families.push_back(best_of(family, plans, needed, result.plans));
 }
 
 // So many candidates are forecast each, whether all are wanted or not.
@@ -196,7 +254,7 @@ SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& 
     // One candidate stands for all before the border: what they share is checked with it.
     if (!plans.empty()) static_cast<void>(resolve(plans.front(), request.folder));
     forecast_all(request, plans, known, cluster, result);
-    if (nodes) result.left_out = {nodes->devices, nodes->divisibility};
+    if (nodes) result.left_out = {nodes->devices, nodes->divisibility, nodes->software};
     std::erase_if(result.left_out, [](const LeftOut& left_out) { return left_out.count == 0; });
   }
   if (request.baseline) result.baseline = placed(request, result.plans, costs, cluster);

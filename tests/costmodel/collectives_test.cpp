@@ -50,6 +50,21 @@ TEST(Collectives, TwoLevels) {
   EXPECT_EQ(all_reduce(Bytes(4000), 4, link), two_level_all_reduce(Bytes(4000), 4, node));
 }
 
+// 4000 bytes of two members in each of four nodes, 1 us and 1 GB/s within, 4000 bytes/us; levels of
+// 5 us and adapters of a tenth: 2 (1 x 1 + 2 x 5) us and twice 4000 bytes at two adapters' 0.2
+// GB/s. Rings and two levels, at 10 us a step across, take longer; without a level's latency they
+// are taken.
+TEST(Collectives, TreesOfNodes) {
+  NodeLevel node{2, Seconds(1e-6), BytesPerSecond(1e9), Seconds(10e-6), BytesPerSecond(1e8)};
+  node.across_tree = Seconds(5e-6);
+  EXPECT_DOUBLE_EQ(us(tree_of_nodes_all_reduce(Bytes(4000), 8, node)), 2 * (1 + 10) + 2 * 20);
+  Link link = kLink;
+  link.node = node;
+  EXPECT_EQ(all_reduce(Bytes(4000), 8, link), tree_of_nodes_all_reduce(Bytes(4000), 8, node));
+  link.node->across_tree = Seconds(0);
+  EXPECT_EQ(all_reduce(Bytes(4000), 8, link), two_level_all_reduce(Bytes(4000), 8, node));
+}
+
 // The faster of the two: long messages by the ring; 4 bytes among 16 members by the trees, 8 x 10 +
 // 2 x 0.04 against 30 x 10 + 2 x 15/16 x 0.04.
 TEST(Collectives, AllReduceTakesTheFaster) {

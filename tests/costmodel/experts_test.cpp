@@ -4,6 +4,7 @@
 
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/links/collectives.hpp"
+#include "costmodel/links/expert_exchange.hpp"
 #include "costmodel/links/parallel.hpp"
 #include "plan/model/model_part.hpp"
 
@@ -57,6 +58,80 @@ TEST(Experts, TokensTravelThereAndBack) {
   StackTime beside;
   beside.expert_overlap = 0.75;
   EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), plan(2, 2), kLink, beside).f), 512);
+}
+
+// DeepSeek-V3's 256 experts, eight a token, on eight nodes: one in eight is missed by chance
+// C(224, 8) / C(256, 8) = 0.3382, so 5.295 are visited; by a draw of four groups of eight, one a
+// node, half are missed and of the others C(96, 8) / C(128, 8): 4 (1 - 0.0927). Each
+// of sixteen nodes has half a group; each of two has four groups, of which 0 to 4 are drawn in 1,
+// 16, 36, 16 and 1 of 70 draws.
+TEST(Experts, NodesThatATokenVisits) {
+  TransformerShape shape;
+  shape.experts = 256;
+  shape.experts_per_token = 8;
+  const auto chance = [](double all, double own) {
+    double none = 1;
+    for (int i = 0; i < 8; ++i) none *= (all - own - i) / (all - i);
+    return none;
+  };
+  EXPECT_NEAR(places_visited(shape, 8), 8 * (1 - chance(256, 32)), 1e-9);
+  EXPECT_NEAR(places_visited(shape, 8), 5.295, 1e-3);
+  shape.expert_groups = 8;
+  shape.groups_per_token = 4;
+  EXPECT_NEAR(places_visited(shape, 8), 4 * (1 - chance(128, 32)), 1e-9);
+  EXPECT_LT(places_visited(shape, 8), 4);
+  EXPECT_NEAR(places_visited(shape, 16), 16 * 0.5 * (1 - chance(128, 16)), 1e-9);
+  const double other = (16 * chance(128, 32) + 36 * chance(128, 64) + 16 * chance(128, 96)) / 70;
+  EXPECT_NEAR(places_visited(shape, 2), 2 * (1 - 1.0 / 70 - other), 1e-9);
+  EXPECT_DOUBLE_EQ(places_visited(shape, 1), 1);
+}
+
+// Eight devices on two nodes of four, 1 GB/s within and a tenth across: of 1024 bytes, two copies
+// of each token, three quarters travel within, 768 ns, where they go to two devices, and half of
+// that where they go to one. Tokens that visit v nodes cross v / 2 times in the mean with half of
+// their copies' bytes: 512 bytes and 5120 ns for v = 2, half of that for 1. Within one node of four
+// there is nothing to cross.
+TEST(Experts, NoTokenTravelsTwiceTheSameWay) {
+  Link link = kLink;
+  link.node = NodeLevel{4, Seconds(0), BytesPerSecond(1e9), Seconds(0), BytesPerSecond(1e8), {}};
+  const auto time = [&](double devices, double nodes) {
+    return ns(exchange_sent_once(Bytes(1024), 8, {2, devices, nodes}, link));
+  };
+  EXPECT_NEAR(time(2, 2), 5120, 1e-6);
+  EXPECT_NEAR(time(2, 1), 2560, 1e-6);
+  EXPECT_NEAR(time(2, 0.1), 768, 1e-6);
+  EXPECT_NEAR(time(1, 0.1), 384, 1e-6);
+  EXPECT_NEAR(ns(exchange_sent_once(Bytes(1024), 4, {2, 1, 1}, kLink)), 384, 1e-6);
+}
+
+// What is rebuilt brings tokens to their experts again; a stack that stops at the last tensor that
+// is needed does not send them back.
+TEST(Experts, ARebuiltBlockMayLeaveOutTheWayBack) {
+  StackTime early;
+  early.rebuild_stops_early = true;
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), plan(2, 2), kLink).r), 2 * 1024);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), plan(2, 2), kLink, early).r), 1024);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), plan(2, 2), kLink, early).b), 2 * 1024);
+}
+
+// The stack's word decides: four experts on two nodes of two, two a token, are on 2 (1 - 1/6) of
+// the nodes, so 5/6 of what every copy for itself would send crosses. On two devices of one node as
+// many of 2 copies' bytes travel; a device of four has one expert and saves nothing.
+TEST(Experts, SentOnceIsTheStacksWord) {
+  Cluster cluster;
+  cluster.devices_per_node = 2;
+  cluster.nodes = 2;
+  cluster.intra = kLink;
+  cluster.inter = {Seconds(0), BytesPerSecond(1e8)};
+  StackTime once;
+  once.experts_sent_once = true;
+  const auto ratio = [&](int ep, const Link& link) {
+    const Plan p = plan(4, ep);
+    return expert_traffic(block(), p, link, once).f / expert_traffic(block(), p, link).f;
+  };
+  EXPECT_NEAR(ratio(4, group_link(cluster, 4, 1)), 5.0 / 6, 1e-9);
+  EXPECT_NEAR(ratio(2, kLink), 5.0 / 6, 1e-9);
+  EXPECT_NEAR(ratio(4, kLink), 1, 1e-9);
 }
 
 // Of 4 x 256 numbers of experts a device of two has half; the router and attention it has whole.

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "costmodel/links/parallel.hpp"
 
 namespace weir {
@@ -197,6 +199,106 @@ TEST(Kernels, WhatABlockDoesNotHaveLaunchesNothing) {
   block.experts_per_token = 2;
   EXPECT_GT(of(stack).f, of(plain).f);
   EXPECT_GT(of(stack).i, of(plain).i);
+}
+
+// Only bytes count, 2 ns each; a smallest kernel takes nothing and the host launches at once.
+Device only_bytes() {
+  Device device = small();
+  device.peak_fp32 = FlopsPerSecond(1e18);
+  device.kernels->floor = device.kernels->launch = Seconds(0);
+  return device;
+}
+// Software that keeps its own tensors and does nothing beside the listed kernels.
+Stack plain() {
+  Stack stack;
+  stack.own_tensors = false;
+  return stack;
+}
+
+// 2 x 3 x 8 = 48 numbers: fused 2 x 4 bytes each in F and 3 x 4 in I, in steps 36 and 92, as
+// LLaMA's norm in PyTorch: 48 x 2 ns x 36 and x 92.
+TEST(Kernels, ANormInSteps) {
+  Stack eager = plain();
+  eager.time.norm = {.forward = 36, .backward = 92, .kernels_forward = 6, .kernels_backward = 14};
+  const auto of = [](const Stack& stack, const Device& device) {
+    return kernel_times({"n", NormShape{.hidden = 8}, ""}, 3, Dtype::fp32, {}, 2, device, stack);
+  };
+  EXPECT_NEAR(ns(of(plain(), only_bytes()).f), 48 * 2 * 8, 1e-6);
+  EXPECT_NEAR(ns(of(eager, only_bytes()).f), 48 * 2 * 36, 1e-6);
+  EXPECT_NEAR(ns(of(eager, only_bytes()).i), 48 * 2 * 92, 1e-6);
+  EXPECT_EQ(of(eager, only_bytes()).w, Seconds(0));
+  // Each step takes a smallest kernel's time where it has little to move: 6 and 14 of 1 us.
+  Device slow = small();
+  slow.kernels->floor = Seconds(1e-6);
+  EXPECT_NEAR(ns(of(eager, slow).f), 6 * 1000, 1e-6);
+  EXPECT_NEAR(ns(of(eager, slow).i), 14 * 1000, 1e-6);
+}
+
+// Of a block with tensor parallelism both norms stand on rows that no device shares: 2 tokens x 8
+// numbers, whole on each of 2 devices, half of them under sequence parallelism. In steps that move
+// 28 and 80 bytes more than the fused kernel's 8 and 12: 2 norms x 16 x 28 x 2 ns in F.
+TEST(Kernels, NormsInStepsOnRowsThatStayWhole) {
+  const TransformerShape block{.hidden = 8, .heads = 4, .kv_heads = 4, .head_dim = 2, .ffn = 16};
+  Stack eager = plain();
+  eager.time.norm = {.forward = 36, .backward = 92, .kernels_forward = 6, .kernels_backward = 14};
+  const auto more = [&](const Split& split) {
+    const auto of = [&](const Stack& stack) {
+      return kernel_times({"b", block, ""}, 2, Dtype::fp32, split, 1, only_bytes(), stack);
+    };
+    const LayerTime steps = of(eager), fused = of(plain());
+    return std::pair(ns(steps.f - fused.f), ns(steps.i - fused.i));
+  };
+  const auto [forward, backward] = more({.tp = 2});
+  EXPECT_NEAR(forward, 2 * 16 * 28 * 2, 1e-6);
+  EXPECT_NEAR(backward, 2 * 16 * 80 * 2, 1e-6);
+  EXPECT_NEAR(more({.tp = 2, .sequence_parallel = true}).first, 2 * 8 * 28 * 2, 1e-6);
+}
+
+// 2 x 4 x 4 x 4 = 128 scores of a block whose attention is not fused: one kernel moves 2 x 4 bytes
+// of each in F and 3 x 4 in I, steps 33 and 53; selective re-materialisation makes F's again. Fused
+// attention has no scores, so nothing changes there.
+TEST(Kernels, ASoftmaxInSteps) {
+  TransformerShape block{.hidden = 8, .heads = 4, .kv_heads = 4, .head_dim = 2, .ffn = 16};
+  Stack eager = plain();
+  eager.time.softmax = {.forward = 33, .backward = 53, .kernels_forward = 5, .kernels_backward = 6};
+  const auto of = [&](const Stack& stack) {
+    return kernel_times({"b", block, ""}, 4, Dtype::fp32, {}, 2, only_bytes(), stack);
+  };
+  EXPECT_NEAR(ns(of(eager).f - of(plain()).f), 128 * 2 * (33 - 8), 1.0);
+  EXPECT_NEAR(ns(of(eager).i - of(plain()).i), 128 * 2 * (53 - 12), 1.0);
+  EXPECT_NEAR(ns(of(eager).core - of(plain()).core), 128 * 2 * (33 - 8), 1.0);
+  block.attention = AttentionKind::fused;
+  EXPECT_EQ(of(eager).f, of(plain()).f);
+}
+
+// A vocabulary of 10 for 6 tokens is 60 logits; 32 bytes beside the listed in F and 14 in I are
+// 60 x 2 ns of each. W, which makes the table's gradient, has none of it.
+TEST(Kernels, ALossInStepsOverTokensTimesVocabulary) {
+  const Layer head{"h", HeadShape{.vocabulary = 10, .hidden = 16}, ""};
+  Stack steps = plain();
+  steps.time.logits = 32;
+  steps.time.logits_backward = 14;
+  const auto of = [&](const Stack& stack) {
+    return kernel_times(head, 3, Dtype::fp32, {}, 2, only_bytes(), stack);
+  };
+  EXPECT_NEAR(ns(of(steps).f - of(plain()).f), 60 * 2 * 32, 1e-6);
+  EXPECT_NEAR(ns(of(steps).i - of(plain()).i), 60 * 2 * 14, 1e-6);
+  EXPECT_EQ(of(steps).w, of(plain()).w);
+}
+
+// A table of 1000 x 16 has a gradient as large, of which 12 bytes a parameter are moved (filled
+// with zeros 2, added to fp32 2 + 4 + 4): 16,000 x 12 x 2 ns, for one token as for many.
+TEST(Kernels, AnEmbeddingsGradientIsAsLargeAsItsTable) {
+  const Layer embedding{"e", EmbeddingShape{.vocabulary = 1000, .hidden = 16}, ""};
+  Stack dense = plain();
+  dense.time.embedding = 12;
+  for (const int batch : {1, 8}) {
+    const auto of = [&](const Stack& stack) {
+      return kernel_times(embedding, 4, Dtype::fp32, {}, batch, only_bytes(), stack, 16'000);
+    };
+    EXPECT_NEAR(ns(of(dense).w - of(plain()).w), 16'000 * 12 * 2, 1e-6);
+    EXPECT_EQ(of(dense).f, of(plain()).f);
+  }
 }
 
 // Korthikanti et al. 2022, table 4: one layer of their 22B model (s 2048, h 6144, 64 heads,

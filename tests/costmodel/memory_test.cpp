@@ -238,6 +238,31 @@ TEST(Memory, CollectivesOfTheWarmUpHoldTheirGathers) {
   EXPECT_EQ(held(1, 0, 4), 0);
 }
 
+// Software that makes gradients in a step's first backward and drops them at the update, 4 bytes of
+// each of 12,704 parameters: where activations are the larger part the peak, before that backward,
+// has none of them; where they are the smaller, it stands behind it and has all.
+TEST(Memory, GradientsThatComeWithTheBackward) {
+  OneStage stage = one_block();
+  constexpr std::int64_t kGradients = 4 * 12'704;
+  const auto peak = [&](int batch, bool come) {
+    stage.plan.micro_batch_size = batch;
+    const ResolvedPlan loaded = stage.resolved();
+    MemoryRules rules;
+    rules.stack.own_tensors = false;
+    rules.stack.memory.gradients_come = come;
+    const std::vector<Span> spans{{Nanoseconds(0), Nanoseconds(1)},
+                                  {Nanoseconds(1), Nanoseconds(3)},
+                                  {Nanoseconds(3), Nanoseconds(4)}};
+    return memory_peaks(loaded, loaded.program, IndexedView<OperationId, const Span>(spans), {},
+                        rules)
+        .front()
+        .peak.count();
+  };
+  EXPECT_EQ(peak(64, true), peak(64, false) - kGradients);
+  EXPECT_EQ(peak(1, true), (2 + 12) * 12'704 + kGradients);
+  EXPECT_GT(peak(1, false), peak(1, true));
+}
+
 // What is gathered at an update that replicas share, 2 bytes of each of 12,704 parameters, is there
 // throughout; with ZeRO 0 nothing is gathered.
 TEST(Memory, GathersAtTheUpdateAreHeld) {

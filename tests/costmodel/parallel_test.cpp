@@ -85,6 +85,39 @@ TEST(ParallelCosts, ABlocksAllReduces) {
   EXPECT_EQ(tensor_traffic(block(), plan(1, 1, 1), kIntra).f, Seconds(0));
 }
 
+// A stack that hides three quarters hides them where the plan asks, and only there.
+TEST(ParallelCosts, TensorParallelTrafficIsHiddenWhereThePlanAsks) {
+  StackTime stack;
+  stack.tensor_overlap = 0.75;
+  Plan p = plan(4, 1, 1);
+  p.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(block(), p, kIntra, stack).b), 4 * 384);
+  p.overlap_tensor_parallel = true;
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(block(), p, kIntra, stack).b), 384);
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(block(), p, kIntra).b), 4 * 384) << "a stack that cannot";
+}
+
+// The gradients of a block's two inputs are summed beside weights' products: two all-reduces of 768
+// ns, or reduce-scatters of 384; the head's one; in a block with experts apart, attention's. A plan
+// that asks for more has its own share.
+TEST(ParallelCosts, SumsBesideWeights) {
+  StackTime stack;
+  stack.tensor_beside_weights = true;
+  Plan p = plan(4, 1, 1);
+  const Layer head{"h", HeadShape{.vocabulary = 10, .hidden = 16}, ""};
+  EXPECT_DOUBLE_EQ(ns(sums_beside_weights(block(), p, kIntra, stack)), 2 * 768);
+  EXPECT_DOUBLE_EQ(ns(sums_beside_weights(head, p, kIntra, stack)), 768);
+  EXPECT_EQ(sums_beside_weights(block(), p, kIntra, {}), Seconds(0));
+  p.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(ns(sums_beside_weights(block(), p, kIntra, stack)), 2 * 384);
+  Layer experts = block();
+  std::get<TransformerShape>(experts.shape).experts = 4;
+  p.etp = 1;
+  EXPECT_DOUBLE_EQ(ns(sums_beside_weights(experts, p, kIntra, stack)), 384);
+  p.overlap_tensor_parallel = true;
+  EXPECT_EQ(sums_beside_weights(block(), p, kIntra, stack), Seconds(0));
+}
+
 // With sequence parallelism a block has four collectives in F, and in I six where the stack gathers
 // kept shards again. 100 us each: 400 and 600. Where stages are on several nodes 10 us more for
 // each of two devices: 480 and 720.

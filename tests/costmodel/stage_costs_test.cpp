@@ -70,6 +70,33 @@ TEST(StageCosts, TheFirstBackwardMayBeAllForWeights) {
   EXPECT_EQ(ns(stages[1].w), 4000);
 }
 
+// The host needs 10 us for a block's forward and 20 for its backward, whatever the device has to
+// do: F of 8 us becomes 10, B of 16 and I of 12 become 20; W, a few queued products, stays. Divided
+// by two, F is 4 us and sends for 256 ns, both within the 10. A host of 3 us is never waited for.
+TEST(StageCosts, TheHostSetsWhatABlockTakesAtLeast) {
+  const auto with = [](int tp, double forward_us, double backward_us) {
+    Case two([tp](Plan& p) { p.tp = tp; });
+    two.cluster.stack.time.block_host_forward = Seconds(forward_us * 1e-6);
+    two.cluster.stack.time.block_host_backward = Seconds(backward_us * 1e-6);
+    return two.stage();
+  };
+  EXPECT_EQ(ns(with(1, 10, 20).f), 10'000);
+  EXPECT_EQ(ns(with(1, 10, 20).b), 20'000);
+  EXPECT_EQ(ns(with(1, 10, 20).i), 20'000);
+  EXPECT_EQ(ns(with(1, 10, 20).w), 4'000);
+  EXPECT_EQ(ns(with(2, 10, 20).f), 10'000);
+  EXPECT_EQ(ns(with(2, 3, 3).f), 4'000 + 256);
+  EXPECT_EQ(ns(with(2, 3, 3).b), 8'000 + 256);
+}
+
+// A forward that is done again is launched again: 10 us of the host within B beside the 20.
+TEST(StageCosts, TheHostLaunchesWhatIsRebuilt) {
+  Case two([](Plan& p) { p.recompute.mode = RecomputeMode::full; });
+  two.cluster.stack.time.block_host_forward = Seconds(10e-6);
+  two.cluster.stack.time.block_host_backward = Seconds(20e-6);
+  EXPECT_EQ(ns(two.stage().b), 30'000);
+}
+
 // Halved, plus two all-reduces of 4 x 8 x 4 = 128 bytes each way, 2 x 1/2 x 128 ns each; W sends
 // nothing. The message, held twice, goes over whole: dividing it and gathering would take 64 + 64.
 TEST(StageCosts, TensorParallelismDividesAndSends) {
@@ -113,6 +140,55 @@ TEST(StageCosts, ReplicasReduceAndUpdate) {
   const Case hidden([](Plan& p) { p.dp = 2, p.overlap_grad_reduce = true; });
   EXPECT_EQ(hidden.stage().reduce, plain.stage().reduce);
   EXPECT_EQ(ns(Case([](Plan&) {}).stage().reduce), 0);
+}
+
+// A stack that lets the plan say gathers weights beside the next forward where the plan asks: what
+// is left of 2 kParameters ns is the tenth by which both are slowed.
+TEST(StageCosts, WeightsArriveBesideTheForwardWhereThePlanAsks) {
+  const auto optimizer = [](bool asked, std::optional<bool> stack) {
+    Case zero([&](Plan& p) { p.dp = 2, p.zero = 1, p.overlap_param_gather = asked; });
+    zero.cluster.stack.time.overlaps_gather = stack;
+    zero.cluster.stack.time.overlap_slowdown = 0.1;
+    return ns(zero.stage().optimizer);
+  };
+  EXPECT_EQ(optimizer(true, std::nullopt), 1000 + 2 * kParameters / 10);
+  EXPECT_EQ(optimizer(false, std::nullopt), 1000 + 2 * kParameters);
+  EXPECT_EQ(optimizer(true, false), 1000 + 2 * kParameters) << "Weir's own executor";
+  EXPECT_EQ(optimizer(false, true), 1000 + 2 * kParameters / 10);
+}
+
+// Of two devices a block's traffic is two all-reduces of its 4 x 8 x 4 = 128 bytes each way, 256
+// ns. Half of B is W here, 2 us, beside which the backward's two run: a tenth of 256 ns is left, by
+// which both are slowed. A W that is a pass of its own comes too late for them. On a link ten
+// thousand times as slow, 2.56 ms, the 2 us alone are saved, less a tenth.
+TEST(StageCosts, SumsRunBesideWeightGradients) {
+  const auto stage = [](double rate, bool beside) {
+    Case two([](Plan& p) { p.tp = 2; });
+    two.cluster.intra = {Seconds(0), BytesPerSecond(rate)};
+    two.cluster.stack.time.tensor_beside_weights = beside;
+    two.cluster.stack.time.overlap_slowdown = 0.1;
+    return two.stage();
+  };
+  EXPECT_EQ(ns(stage(1e9, false).b), 8000 + 256);
+  EXPECT_EQ(ns(stage(1e9, true).b), 8000 + 26);
+  EXPECT_EQ(ns(stage(1e9, true).f), 4000 + 256);
+  EXPECT_EQ(ns(stage(1e9, true).i), ns(stage(1e9, false).i));
+  EXPECT_EQ(ns(stage(1e5, true).b), 8000 + 2'560'000 - 1800);
+}
+
+// Of the block's 6656 FLOPs 2 x 4 x 8 x 32 = 2048 are the last product's, which a rebuilt block
+// leaves out where the stack stops early: of F's 8 us 2.462. Of two devices it leaves out the sum
+// behind that product as well, one of two of 128 ns.
+TEST(StageCosts, ARebuiltBlockLeavesOutItsLastProduct) {
+  const auto backward = [](int tp, bool early) {
+    Case full([&](Plan& p) { p.tp = tp, p.recompute.mode = RecomputeMode::full; });
+    full.cluster.stack.time.rebuild_stops_early = early;
+    return ns(full.stage().b);
+  };
+  EXPECT_EQ(backward(1, false), 16000 + 8000);
+  EXPECT_EQ(backward(1, true), 16000 + 8000 - 2462);
+  EXPECT_EQ(backward(2, false), 8000 + 256 + 4000 + 256);
+  EXPECT_EQ(backward(2, true), 8000 + 256 + 4000 - 1231 + 128);
 }
 
 // ZeRO-3: weights gathered beside F and I, 1/2 x 4 ns a parameter = 1744 ns, less than they take;

@@ -151,7 +151,7 @@ TINY = {
 MEGATRON = """--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16
 --max-position-embeddings 16
 --vocab-size 256 --make-vocab-size-divisible-by 1 --micro-batch-size 2 --global-batch-size 16
---overlap-param-gather --pipeline-model-parallel-size 2 --lr 1e-4
+--overlap-moe-expert-parallel-comm --pipeline-model-parallel-size 2 --lr 1e-4
 """
 
 

@@ -21,6 +21,16 @@ TOPS = (
 )
 CODE = {".hpp", ".cpp", ".cu", ".cuh"}
 SCRIPTS = {".py", ".cmake", ".sh"}
+WHOLE = {".md", ".yml", ".yaml"}  # read from end to end, not their comments alone
+ALONE = (
+    "README.md",
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CMakeLists.txt",
+    ".pre-commit-config.yaml",
+)
 # A path: a top folder and more, as in plan/model/split or tests/house. What follows a $, / or . is
 # not ours.
 PATH = re.compile(r"(?<![\w./$}-])((?:" + "|".join(TOPS) + r")(?:/[\w.-]+)+)")
@@ -84,9 +94,9 @@ def check_links(path, name, number, line):
 
 
 def files():
-    for top in (*TOPS, "README.md", "CONTRIBUTING.md", "CMakeLists.txt"):
+    for top in (*TOPS, ".github", *ALONE):
         for path in sorted((root / top).rglob("*")) if (root / top).is_dir() else [root / top]:
-            if path.suffix in CODE | SCRIPTS | {".md"} or path.name == "CMakeLists.txt":
+            if path.suffix in CODE | SCRIPTS | WHOLE or path.name == "CMakeLists.txt":
                 yield path
 
 

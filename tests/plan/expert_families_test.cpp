@@ -106,6 +106,30 @@ TEST(ExpertFamilies, DeepSeeksHaveTheirParameters) {
             235'741'434'880);
 }
 
+// Four of eight groups are drawn first (DeepSeek-V3's config); a token that visits all groups, or a
+// greedy V2, draws from all experts. A layer list says it and reads back.
+TEST(ExpertFamilies, DeepSeeksDrawGroupsFirst) {
+  const auto block = [](const std::string& config) {
+    return std::get<TransformerShape>(read(config).layers.at(4).shape);
+  };
+  const std::string eight = R"(,"n_group":8,"topk_group":4)";
+  EXPECT_EQ(block(kDeepSeekV3 + eight).expert_groups, 8);
+  EXPECT_EQ(block(kDeepSeekV3 + eight).groups_per_token, 4);
+  EXPECT_EQ(block(kDeepSeekV3 + R"(,"n_group":8,"topk_group":8)").expert_groups, 0);
+  EXPECT_EQ(block(kDeepSeekV2Lite + R"(,"n_group":8,"topk_group":4,"topk_method":"greedy")")
+                .expert_groups,
+            0);
+  EXPECT_THAT(complaint([&] { read(kDeepSeekV3 + R"(,"n_group":7,"topk_group":4)"); }),
+              HasSubstr("n_group: expected two or more groups, as many as divide the experts"));
+  const std::string list = to_layer_list(read(kDeepSeekV3 + eight));
+  EXPECT_THAT(list, HasSubstr("\"expert_groups\":8"));
+  const auto file = std::filesystem::temp_directory_path() / "weir-expert-groups-test.json";
+  write_file_atomically(file, list);
+  Model again = load_model(file);
+  std::filesystem::remove(file);
+  EXPECT_EQ(std::get<TransformerShape>(again.layers.at(4).shape).groups_per_token, 4);
+}
+
 TEST(ExpertFamilies, DenseOnesHaveTheirParameters) {
   const auto qwen3 = [](std::array<std::int64_t, 5> n, const std::string& more) {
     return parameter_count(read(sizes("qwen3", n, R"(,"num_key_value_heads":8)" + more)));

@@ -32,6 +32,30 @@ TEST(Parallel, PlanFilesKeepTheirBytes) {
   EXPECT_EQ(to_json(parse_plan(text, "p")), text);
 }
 
+// What travels beside products or passes is said where it does; pieces of what sequence parallelism
+// sends need sequence parallelism.
+TEST(Parallel, PlanFilesSayWhatTravelsBesideTheWork) {
+  Plan plan;
+  plan.tp = plan.dp = 2;
+  plan.zero = 1;
+  plan.sequence_parallel = plan.overlap_tensor_parallel = true;
+  plan.overlap_grad_reduce = plan.overlap_param_gather = true;
+  const std::string text = to_json(plan);
+  EXPECT_THAT(text,
+              HasSubstr("  \"sequence_parallel\": true,\n  \"overlap_tensor_parallel\": true,\n"
+                        "  \"zero\": 1,\n  \"overlap_grad_reduce\": true,\n"
+                        "  \"overlap_param_gather\": true,\n"));
+  EXPECT_EQ(parse_plan(text, "p"), plan);
+  plan.sequence_parallel = false;
+  try {
+    static_cast<void>(parse_plan(to_json(plan), "p.json"));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("overlap_tensor_parallel: expected beside "
+                                        "sequence_parallel only"));
+  }
+}
+
 // Between dp and what replicas share; even routing is not said.
 TEST(Parallel, PlanFilesSayHowExpertsAreShared) {
   Plan plan;

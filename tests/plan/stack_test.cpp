@@ -82,6 +82,28 @@ TEST(StackFile, EveryConstantHasAnOrigin) {
   EXPECT_EQ(parse_stack(with, "s.json").time.accumulate, 10);
 }
 
+// Of a logit, the backward moves what the forward does unless it is said apart.
+TEST(StackFile, StepsOfNormsAndLosses) {
+  const auto with = [](const std::string& time) {
+    return parse_stack(R"({"schema": "weir.stack/1", "name": "x", "placement": "layers",
+      "time": {)" + time + R"(}, "origins": {"placement": {"source": "read"},
+      "time": {"source": "counted"}}})",
+                       "s.json")
+        .time;
+  };
+  EXPECT_EQ(with(R"("logits": 20)").logits_backward, 20);
+  EXPECT_EQ(with(R"("logits": 32, "logits_backward": 14)").logits_backward, 14);
+  EXPECT_EQ(with(R"("embedding": 12)").embedding, 12);
+  const StackTime eager = with(
+      R"("norm": {"forward": 36, "backward": 92, "kernels_forward": 6, "kernels_backward": 14},
+         "block_host_forward": "1.6 ms", "block_host_backward": "2.4 ms")");
+  EXPECT_EQ(eager.norm.forward, 36);
+  EXPECT_EQ(eager.norm.kernels_backward, 14);
+  EXPECT_EQ(eager.softmax.forward, 0);
+  EXPECT_DOUBLE_EQ(eager.block_host_forward.count(), 1.6e-3);
+  EXPECT_DOUBLE_EQ(eager.block_host_backward.count(), 2.4e-3);
+}
+
 TEST(StackFile, NoConstantForOneRow) {
   const std::string text = R"({"schema": "weir.stack/1", "name": "x", "placement": "layers",
       "origins": {"placement": {"source": "rows", "rows": 2}}})";

@@ -55,6 +55,24 @@ TEST(Accuracy, LessThePaceOfTheMachine) {
   EXPECT_EQ(pace.hits, 1);
 }
 
+// Four rounds of two steps. The first plan's even rounds take 10 and 12 s, their median of four
+// steps 11; the odd ones 10 s throughout: 10 % apart. The second's differ by 2 %, the third was run
+// in one round and says nothing. In the median 6 %: half of an error of 13 % is more than that, and
+// the error is the forecasts'; half of one of 12 % is not.
+TEST(Accuracy, RoundsOfOnePlanSayWhatOfAnErrorIsTheMachines) {
+  std::vector<Outcome> outcomes{outcome(10, {10, 10, 10, 10, 12, 12, 10, 10}),
+                                outcome(10, {102, 102, 100, 100, 102, 102, 100, 100}),
+                                outcome(10, {10, 20})};
+  outcomes[0].rounds = outcomes[1].rounds = 4;
+  const auto differ = rounds_differ(outcomes);
+  ASSERT_TRUE(differ);
+  EXPECT_NEAR(*differ, 0.06, 1e-12);
+  EXPECT_TRUE(tells(0.13, differ));
+  EXPECT_FALSE(tells(0.12, differ));
+  EXPECT_EQ(rounds_differ({outcomes[2]}), std::nullopt);
+  EXPECT_FALSE(tells(0.5, std::nullopt));
+}
+
 // PyTorch on CPUs does not say its peak.
 TEST(Accuracy, MemoryThatWasNotMeasuredHasNoError) {
   Outcome unknown = outcome(10, {10});

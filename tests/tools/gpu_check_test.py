@@ -29,7 +29,7 @@ while (($#)); do
   shift
 done
 case $command in
-  doctor) echo 'weir 0.1.0 on stand-ins'; echo '  yes cuda backend       a stand-in' ;;
+  doctor) echo 'weir 0.2.0 on stand-ins'; echo '  yes cuda backend       a stand-in' ;;
   plan) echo '{}' > "$out" ;;
   run) mkdir -p "$out"
     echo '{"step_time_s": 0.5, "host_s_per_action": 1.5e-06, "sharing": "one GPU"}' \

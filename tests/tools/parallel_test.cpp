@@ -112,6 +112,23 @@ TEST_F(ParallelCommand, ContradictionsAndRefusals) {
             2);
 }
 
+// What sequence parallelism sends may travel beside its products: asked for with it alone.
+TEST_F(ParallelCommand, OverlapOfTensorParallelismIsAskedFor) {
+  const std::string plan = "plan tiny.json --tp 2 --tp-comm-overlap -o overlapped.json";
+  const CommandResult refused = weir(plan);
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_THAT(refused.out, testing::HasSubstr("--tp-comm-overlap needs --sequence-parallel"));
+  ASSERT_EQ(weir(plan + " --sequence-parallel").code, 0);
+  const Json json = Json::parse(weir("--json sweep tiny.json -K 1 --tp 1,2 --dp 1 --schedule 1f1b "
+                                     "--sequence-parallel --tp-comm-overlap "
+                                     "--global-batch-size 16 --dtype bf16" +
+                                     cluster_)
+                                    .out);
+  for (const Json& row : json["plans"])
+    EXPECT_EQ(row["plan"].contains("overlap_tensor_parallel"), row["plan"]["tp"] != 1);
+  EXPECT_FALSE(json["plans"].empty());
+}
+
 // K tp cp dp stays within the 64 devices, G = b M D, and what does not divide is said once.
 TEST_F(ParallelCommand, SweepsOverDegrees) {
   const CommandResult result = weir(

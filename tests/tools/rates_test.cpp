@@ -73,6 +73,8 @@ TEST(Rates, LinkConstantsAreTheFits) {
               fits.cluster.intra.regimes.at(0).bandwidth.count());
   expect_same(h100.inter.efficiency, fits.cluster.inter.efficiency);
   EXPECT_NEAR(h100.inter.latency.count(), fits.cluster.inter.latency.count(), 0.1e-6);
+  EXPECT_NEAR(h100.inter.tree.count(), fits.cluster.inter.tree.count(), 1e-6);
+  EXPECT_NEAR(p5.inter.tree.count(), playbook.cluster.inter.tree.count(), 1e-5);
   expect_same(p5.inter.efficiency, playbook.cluster.inter.efficiency);
   EXPECT_NEAR(p5.inter.latency.count(), playbook.cluster.inter.latency.count(), 1e-6);
 }

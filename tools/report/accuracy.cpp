@@ -55,6 +55,24 @@ bool Outcome::inside() const {
   return interval && interval->low <= measured() && measured() <= interval->high;
 }
 
+std::optional<double> rounds_differ(const std::vector<Outcome>& outcomes) {
+  std::vector<double> differences;
+  for (const Outcome& o : outcomes) {
+    const std::size_t steps = o.times_s.size() / static_cast<std::size_t>(o.rounds);  // of a round
+    if (o.rounds < 2 || steps == 0) continue;
+    std::vector<double> even, odd;
+    for (std::size_t i = 0; i < o.times_s.size(); ++i)
+      (i / steps % 2 == 0 ? even : odd).push_back(o.times_s[i]);
+    differences.push_back(std::abs(median(std::move(even)) / median(std::move(odd)) - 1));
+  }
+  if (differences.empty()) return std::nullopt;
+  return median(std::move(differences));
+}
+
+bool tells(double error, const std::optional<double>& rounds_differ) {
+  return rounds_differ && *rounds_differ < error / 2;
+}
+
 double slower(const std::vector<RunAgain>& plans) {
   std::vector<double> longer;
   for (const RunAgain& p : plans) longer.push_back(std::log(p.now() / p.earlier));

@@ -19,6 +19,7 @@ struct Outcome {
   Seconds by_profile{0};  // forecast by the costs as they were before the fit
   std::optional<StepInterval> interval;
   std::vector<double> times_s;                // of every measured step; at least one
+  int rounds = 1;                             // of equally many steps each, in their order
   Bytes predicted_peak{0}, measured_peak{0};  // measured 0: not known
 
   [[nodiscard]] Seconds measured() const;  // the median step
@@ -60,6 +61,14 @@ struct Pace {
 
 // Precondition: some plan was run again.
 [[nodiscard]] Pace pace_of(const std::vector<Outcome>& outcomes, std::vector<RunAgain> plans);
+
+// By what the plans' own rounds differ: |a / b - 1| of the medians of every second round and of the
+// others, in the median of the plans. nullopt: none has two rounds.
+[[nodiscard]] std::optional<double> rounds_differ(const std::vector<Outcome>& outcomes);
+
+// Whether an error is the forecasts': rounds of one plan differ by less than half of it. Where they
+// do not, how much of it is the machine's is not known.
+[[nodiscard]] bool tells(double error, const std::optional<double>& rounds_differ);
 
 // Precondition: there is at least one outcome.
 [[nodiscard]] Accuracy accuracy(const std::vector<Outcome>& outcomes);

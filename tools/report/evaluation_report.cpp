@@ -77,6 +77,20 @@ std::string pace_text(const EvaluationReport& report) {
   return text;
 }
 
+// Whether the error is more than what the plans' own rounds differ by.
+std::string rounds_text(const EvaluationReport& report) {
+  const auto differ = rounds_differ(report.outcomes);
+  if (!differ) return "\nof one round: nothing says what of the errors is the machine's";
+  const double error = report.accuracy.median_error;
+  return fmt::format(
+      "\nthe plans' own rounds differ by {:.1f} % (every second one against the "
+      "others): {}",
+      *differ * 100,
+      tells(error, differ) ? "less than half of the median error, which is the forecasts'"
+                           : "half of the median error or more, so that these runs do not tell how "
+                             "good the forecasts are");
+}
+
 }  // namespace
 
 Chart scatter_chart(const std::vector<Outcome>& outcomes) {
@@ -106,6 +120,7 @@ std::string accuracy_text(const EvaluationReport& report) {
       report.outcomes.size(), report.machine, report.seed, a.median_error * 100, a.p95_error * 100,
       a.tau, a.regret * 100,
       a.memory_error ? fmt::format(", peak memory within {:.2f} %", *a.memory_error * 100) : "");
+  text += rounds_text(report);
   if (report.fitted > 0) {
     text +=
         fmt::format("\nby the profile, before {} plans fitted it: {:.1f} % and {:.1f} %",

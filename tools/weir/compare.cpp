@@ -74,6 +74,11 @@ void print_plans(Printout& out, const app::CompareResult& result) {
   table.rows.push_back(
       {"bubble", percent(a.metrics.bubble_fraction), percent(b.metrics.bubble_fraction), ""});
   out.show(table);
+  if (const auto& r = result.ratio) {
+    out.say("the second plan's step is {:.3f} of the first's, {:.3g} % {:.3f} to {:.3f}{}\n",
+            r->ratio, r->nominal * 100, r->low, r->high,
+            r->low < 1 && r->high > 1 ? ": which is faster, such forecasts do not tell" : "");
+  }
 }
 
 void print_log(Printout& out, const app::CompareResult& result) {

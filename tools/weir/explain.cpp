@@ -80,6 +80,11 @@ void print_gap(Printout& out, const app::ExplainResult& result) {
                                   : ", outside the forecast's interval";
   out.say("\nmeasured {}: {} a step, {:.3f} times the forecast{}\n", result.measured,
           format_duration(gap.measured), gap.measured / result.forecast.step_time, inside);
+  if (const auto& other = result.mistaken) {
+    out.say("in {} this plan would take {}: does the job run in {}, as the plan says?\n",
+            to_string(other->dtype), format_duration(other->step_time),
+            to_string(result.plan.dtype));
+  }
   Table table{{left("alone, it would be"), {"times"}, {"plausible"}}, {}, {}};
   for (const SuspectedCause& cause : gap.causes) {
     table.rows.push_back({std::string(told(cause.name)),
@@ -103,7 +108,7 @@ void print(Printout& out, const app::ExplainRequest& request, const app::Explain
           to_string(result.forecast.basis));
   print_waterfall(out, result.waterfall);
   print_critical_path(out, result.critical_path, result.waterfall.step);
-  print_what_if(out, "what one change would bring", result.what_if);
+  print_what_if(out, "what one change would bring", result.what_if, result.forecast.stack);
   if (result.gap) print_gap(out, result);
   for (const std::string& warning : result.forecast.warnings) note(warning);
   if (request.plans) out.say("{}\n", request.plans->string());

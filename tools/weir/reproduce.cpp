@@ -146,7 +146,69 @@ void print_sources(Printout& out, const CrossValidation& whole) {
   }
 }
 
+std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
+
+std::string percent_of(const Proportion& share) {
+  return share.of > 0 ? fmt::format("{} of {}", percent(share.value()), share.of) : "-";
+}
+
+// What a user gets who names no software, of sources that nothing was chosen on.
+void print_defaults(Printout& out, const CrossValidation& whole) {
+  out.say("by the default call, each source left out of what was chosen:\n");
+  Table table{{left("source"),
+               {"rows"},
+               {"median"},
+               {"p95"},
+               {"bias"},
+               {"grids"},
+               {"tau"},
+               {"regret"},
+               {"worst"},
+               {"failed, called fitting"},
+               {"ran, called no"},
+               {"covered"},
+               {"upper / lower"}},
+              {},
+              {}};
+  for (const DefaultLine& line : whole.defaults) {
+    const auto of_rows = [&](const std::string& text) { return line.rows > 0 ? text : "-"; };
+    const auto of_grids = [&](const std::string& text) { return line.grids > 0 ? text : "-"; };
+    table.rows.push_back(
+        {line.source, std::to_string(line.rows), of_rows(percent(line.median)),
+         of_rows(percent(line.p95)), of_rows(fmt::format("{:+.1f} %", line.bias * 100)),
+         std::to_string(line.grids), of_grids(fmt::format("{:.2f}", line.tau)),
+         of_grids(percent(line.regret)), of_grids(percent(line.worst_regret)),
+         percent_of(line.failed_called_fitting), percent_of(line.ran_called_no),
+         percent_of(line.covered), line.width > 0 ? fmt::format("{:.2f}", line.width) : "-"});
+  }
+  out.show(table);
+}
+
+// What one choice does to a step.
+void print_effects(Printout& out, const CrossValidation& whole) {
+  out.say("\npairs of runs that differ in one choice alone, by the same call:\n");
+  Table table{{left("choice"),
+               {"pairs"},
+               {"sources"},
+               {"measured"},
+               {"forecast"},
+               {"error of the ratio"},
+               {"to the right side"}},
+              {},
+              {}};
+  for (const FactorEffect& effect : whole.effects) {
+    table.rows.push_back({std::string(to_string(effect.factor)), std::to_string(effect.pairs),
+                          std::to_string(effect.sources), fmt::format("{:.3f}", effect.measured),
+                          fmt::format("{:.3f}", effect.forecast), percent(effect.error),
+                          percent_of({effect.agreeing, effect.apart})});
+  }
+  out.show(table);
+  out.say("\n");
+}
+
 void print_cross_validation(Printout& out, const CrossValidation& whole) {
+  print_defaults(out, whole);
+  print_effects(out, whole);
   print_aims(out, whole);
   print_groups(out, whole);
   print_sources(out, whole);

@@ -73,8 +73,9 @@ Table table_of(const app::SweepReply& reply) {
 
 void print_rows(Printout& out, const app::SweepReply& reply) {
   const SweepResult& result = reply.result;
-  out.say("{} candidates, {} feasible, {:.2f} s\n", result.candidates, result.feasible,
-          result.seconds);
+  const std::int64_t forecast = result.effort ? result.effort->refined : result.candidates;
+  out.say("{} candidates, {} of {} forecast fit, {:.2f} s\n", result.candidates, result.feasible,
+          forecast, result.seconds);
   if (result.effort) print_effort(out, result);
   for (const std::string& reason : result.refused) note("left out: " + reason);
   for (const LeftOut& left_out : result.left_out) note("left out: " + app::to_text(left_out));
@@ -108,24 +109,73 @@ void print_baseline(Printout& out, const app::SweepReply& reply) {
           *baseline.device_ratio);
 }
 
-void print_reasons(Printout& out, const app::SweepReasons& reasons,
-                   const std::vector<Ranked>& front) {
+// The smallest change first; what further ones add below.
+void print_first_changes(Printout& out, const app::SweepReply& reply) {
+  const char* when = "first";
+  for (const FirstChange& change : reply.first_changes) {
+    const Forecast& f = change.forecast;
+    const std::string of = f.memory_limit ? " of " + format_bytes(*f.memory_limit) : "";
+    out.say("{}: {} ({}): {:.2f} times as fast, {}{}\n", when, change.what,
+            to_text(change.arguments), change.ratio, format_bytes(f.peak_memory()), of);
+    when = "then";
+  }
+}
+
+// ", but may not fit (63 % that it does)".
+std::string doubt(const Forecast& f) {
+  if (f.fits() == Fits::yes) return "";
+  return fmt::format(", but may not fit ({} that it does)", fit_word(f));
+}
+
+// A plan of one rank is no pipeline, which those who look for one should know.
+void print_pipeline(Printout& out, const app::SweepReply& reply) {
+  const Ranked& best = reply.result.plans.front();
+  if (best.plan.pp > 1 || !reply.with_pipeline || !reply.with_pipeline->best) return;
+  const Ranked& other = *reply.with_pipeline->best;
+  out.say(
+      "the best plan has no pipeline, K is 1; the best with K {} takes {:.3f} times as long{}: "
+      "{}, {}\n",
+      other.plan.pp, other.forecast.step_time / best.forecast.step_time, doubt(other.forecast),
+      format_duration(other.forecast.step_time), summary(other.plan));
+}
+
+// What may not fit is no answer, but it may be worth a try.
+void print_faster(Printout& out, const app::SweepReply& reply) {
+  if (!reply.result.faster_if_it_fits) return;
+  const Ranked& faster = *reply.result.faster_if_it_fits;
+  const Forecast& best = reply.result.plans.front().forecast;
+  out.say("{:.2f} times as fast{}: {}, {}\n", best.step_time / faster.forecast.step_time,
+          doubt(faster.forecast), format_duration(faster.forecast.step_time), summary(faster.plan));
+}
+
+void print_reasons(Printout& out, const app::SweepReply& reply) {
+  const app::SweepReasons& reasons = *reply.reasons;
+  const std::string& stack = reply.cluster.stack.name;
   print_critical_path(out, reasons.critical_path, reasons.step);
-  print_what_if(out, "what one change would bring", reasons.what_if);
+  print_what_if(out, "what one change would bring", reasons.what_if, stack);
   print_rejected(out, reasons.rejected);
-  if (reasons.towards) print_what_if(out, "what to change in the baseline", *reasons.towards);
-  print_front(out, front);
+  print_outside(out, reasons.outside, stack);
+  if (reasons.towards)
+    print_what_if(out, "what to change in the baseline", *reasons.towards, stack);
+  print_front(out, reply.front);
 }
 
 }  // namespace
 
 void print(Printout& out, const app::SweepRequest& request, const app::SweepReply& reply) {
   if (!reply.leads) return;
-  if (const auto remark = app::remark_on(request.stack, reply.cluster.stack.name)) note(*remark);
+  if (const auto remark = app::remark_on(request.stack, reply.cluster.stack.name)) {
+    const bool limited = reply.software != StackAbilities{};
+    note(*remark +
+         (limited ? ": the search keeps to what it runs, --any-schedule opens more" : ""));
+  }
   for (const std::string& remark : reply.remarks) note(remark);
+  print_first_changes(out, reply);
   print_rows(out, reply);
+  print_faster(out, reply);
+  print_pipeline(out, reply);
   if (reply.result.baseline) print_baseline(out, reply);
-  if (reply.reasons) print_reasons(out, *reply.reasons, reply.front);
+  if (reply.reasons) print_reasons(out, reply);
   if (reply.costs.basis == Basis::builtin) out.say("{}\n", trust(reply));
   if (request.report) out.say("{}\n", request.report->string());
   if (reply.picture) out.say("{}\n", reply.picture->string());

@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "tools/weir/commands.hpp"
 #include "tools/weir/print/printout.hpp"
 
@@ -41,15 +43,22 @@ Table table_of(const Report& report) {
 void print(Printout& out, const app::TuneRequest& request, const app::TuneResult& result) {
   const Report& report = result.report;
   const Ranked& best = result.best;
+  out.say("{}\n",
+          result.winner.empty() ? "no winner: " + result.no_winner : "winner: " + result.winner);
   out.show(table_of(report));
   out.say("\nmedian error {:.1f} % as first predicted{}\n", report.error_before * 100,
           report.error_after
               ? fmt::format(", {:.1f} % after recalibration (each plan left out of its own fit)",
                             *report.error_after * 100)
               : "; no other plan was run to recalibrate it by");
-  out.say("best by {} costs: {}, predicted {}\n",
-          result.recalibrated ? "recalibrated" : "the profile's", summary(best.plan),
-          format_duration(best.forecast.step_time));
+  // What was run is told by its steps.
+  const bool was_run =
+      std::ranges::find(report.rows, summary(best.plan), &ReportRow::plan) != report.rows.end();
+  if (!was_run) {
+    out.say("to try next, by {} costs: {}, predicted {}\n",
+            result.recalibrated ? "recalibrated" : "the profile's", summary(best.plan),
+            format_duration(best.forecast.step_time));
+  }
   out.say("{}\n", (request.output / "report.html").string());
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "plan/model/expert_groups.hpp"
 #include "plan/model/hugging_face/families.hpp"
 #include "plan/model/limits.hpp"
 
@@ -40,6 +41,15 @@ void set_experts(JsonObject& config, TransformerShape& block, const DeepSeekDefa
   // Shared experts are one MLP of their summed width.
   block.shared_ffn = block.ffn * config.integer_or("n_shared_experts", defaults.shared, 0, 1024);
   block.router_bias = defaults.router_bias;
+  // Groups of which a token visits all are none. DeepSeek-V2 draws groups where it says how.
+  const bool said = config.has("n_group") && !config.is_null("n_group");
+  const std::int64_t groups = said ? config.integer("n_group", 1, block.experts) : 1;
+  const std::int64_t drawn = groups > 1 ? config.integer("topk_group", 1, groups) : 1;
+  if (drawn < groups && config.text_or("topk_method", "noaux_tc") != "greedy") {
+    block.expert_groups = groups;
+    block.groups_per_token = drawn;
+  }
+  if (const auto why = cannot_group(block)) config.fail("n_group", *why);
   if (config.integer_or("moe_layer_freq", 1, 1, kMostLayers) != 1)
     config.fail("moe_layer_freq", "expected 1: every block after the first ones has experts");
 }

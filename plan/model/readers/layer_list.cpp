@@ -9,6 +9,7 @@
 #include <cassert>
 #include <utility>
 
+#include "plan/model/expert_groups.hpp"
 #include "plan/model/limits.hpp"
 #include "plan/words/error.hpp"
 
@@ -89,6 +90,8 @@ void add_later_words(Json& entry, const TransformerShape& s) {
     if (said) entry[word] = true;
   }
   for (const auto& [word, size] : {std::pair<const char*, std::int64_t>{"shared_ffn", s.shared_ffn},
+                                   {"expert_groups", s.expert_groups},
+                                   {"groups_per_token", s.groups_per_token},
                                    {"window", s.window},
                                    {"latent_query", s.latent.query},
                                    {"latent_key_value", s.latent.key_value},
@@ -107,6 +110,8 @@ void read_later_words(JsonObject& layer, TransformerShape& s) {
     *said = layer.boolean_or(word, false);
   for (const auto& [word, size] :
        {std::pair<const char*, std::int64_t*>{"shared_ffn", &s.shared_ffn},
+        {"expert_groups", &s.expert_groups},
+        {"groups_per_token", &s.groups_per_token},
         {"window", &s.window},
         {"latent_query", &s.latent.query},
         {"latent_key_value", &s.latent.key_value},
@@ -115,6 +120,7 @@ void read_later_words(JsonObject& layer, TransformerShape& s) {
     *size = layer.integer_or(word, 0, 0, kLargestSize);
   if (s.experts == 1 && (s.shared_ffn > 0 || s.router_bias))
     layer.fail("experts", "expected more than one beside shared_ffn or router_bias");
+  if (const auto why = cannot_group(s)) layer.fail("expert_groups", *why);
   if (s.shared_gate && s.shared_ffn == 0) layer.fail("shared_ffn", "expected with shared_gate");
   if (s.single_norm && !s.parallel) layer.fail("parallel", "expected true with single_norm");
   const bool latent = s.latent.key_value > 0;

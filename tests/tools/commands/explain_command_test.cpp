@@ -73,6 +73,29 @@ TEST_F(ExplainCommand, PeopleReadTablesAndABar) {
     EXPECT_THAT(result.out, HasSubstr(words));
 }
 
+// A model that computes for most of its step, planned in bf16, whose measured step is what the same
+// plan takes in fp32: that is named, with its time. What the plan itself takes, or ten times
+// fp32's, is not.
+TEST_F(ExplainCommand, AJobInTheWrongNumbersIsNamed) {
+  write("large.json", R"({"model_type":"llama","hidden_size":4096,"num_hidden_layers":4,)"
+                      R"("num_attention_heads":32,"intermediate_size":11008,"vocab_size":32000,)"
+                      R"("max_position_embeddings":2048})");
+  const std::string plan = "plan large.json -K 1 -M 8 -b 2 --attention fused" + cluster_;
+  ASSERT_EQ(weir(plan + " --dtype bf16 -o meant.json").code, 0);
+  ASSERT_EQ(weir(plan + " --dtype fp32 -o ran.json").code, 0);
+  const double meant = of("simulate meant.json" + cluster_)["step_time_s"];
+  const double ran = of("simulate ran.json" + cluster_)["step_time_s"];
+  EXPECT_GT(ran, 3 * meant);
+  const auto mistaken = [&](double seconds) {
+    return of("explain meant.json --measured " + std::to_string(seconds) + "s" +
+              cluster_)["measured"]["mistaken"];
+  };
+  EXPECT_EQ(mistaken(ran * 1.05)["dtype"], "fp32");
+  EXPECT_DOUBLE_EQ(mistaken(ran * 1.05)["step_time_s"], ran);
+  EXPECT_TRUE(mistaken(meant * 1.1).is_null());
+  EXPECT_TRUE(mistaken(ran * 10).is_null());
+}
+
 TEST_F(ExplainCommand, AMeasuredFigureIsATimeOrARate) {
   const double step = of("explain plan.json" + cluster_)["step_time_s"];
   const Json slow = of("explain plan.json --measured 5ktok/s" + cluster_)["measured"];

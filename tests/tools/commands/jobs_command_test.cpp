@@ -21,7 +21,7 @@ class JobsCommand : public InFolder {
           "--max-position-embeddings 16\n"
           "--vocab-size 256 --make-vocab-size-divisible-by 1 --micro-batch-size 2 "
           "--global-batch-size 16 "
-          "--overlap-param-gather\n"
+          "--overlap-moe-expert-parallel-comm\n"
           "--pipeline-model-parallel-size 2 --lr 1e-4 --warp-drive 9\n");
   }
 };
@@ -32,7 +32,7 @@ TEST_F(JobsCommand, AMegatronJobBecomesAPlanThatIsForecast) {
   EXPECT_THAT(
       made.out,
       HasSubstr("weir: job.args: warp-drive: not understood: it may change time or memory\n"));
-  EXPECT_THAT(made.out, HasSubstr("weir: job.args: overlap-param-gather: "));
+  EXPECT_THAT(made.out, HasSubstr("weir: job.args: overlap-moe-expert-parallel-comm: "));
   EXPECT_THAT(made.out, HasSubstr("out/plan.json: K2 dp2 M4 b2 1f1b [3]\nout/plan.model.json\n"));
   EXPECT_EQ(weir("simulate out/plan.json").code, 0);
 }

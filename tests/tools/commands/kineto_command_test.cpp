@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/job/resolve.hpp"
-#include "tests/tools/commands/command.hpp"
 #include "tests/plan/samples.hpp"
+#include "tests/tools/commands/command.hpp"
 #include "tests/traces/kineto_files.hpp"
 
 namespace weir {

@@ -61,6 +61,19 @@ TEST_F(MachineCommand, AForecastNamesItsStack) {
   EXPECT_THAT(wrong.out, HasSubstr("wrong.json: overlap"));
 }
 
+// Of software that nobody names no sums run beside other work: tensor parallelism costs more than
+// under Megatron-Core by name, which sums beside weights' gradients.
+TEST_F(MachineCommand, UnnamedSoftwareHidesNothingUnasked) {
+  ASSERT_EQ(weir("plan " WEIR_SOURCE_DIR
+                 "/tools/examples/models/gpt2.json --dtype bf16 --tp 4 -K 1 -M 8 -o plan.json")
+                .code,
+            0);
+  const auto step = [&](const char* options) {
+    return forecast(options)["step_time_s"].get<double>();
+  };
+  EXPECT_GT(step("--cluster dgx-a100"), 1.01 * step("--cluster dgx-a100 --stack megatron-core"));
+}
+
 // The shape of the doubt: without a limit no answer, with one an answer and a probability.
 TEST_F(MachineCommand, ALimitHasAnAnswer) {
   EXPECT_TRUE(forecast("")["fits"].is_null());

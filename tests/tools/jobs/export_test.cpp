@@ -41,7 +41,8 @@ TEST(MegatronExport, ReadsBackAsTheSamePlan) {
 TEST(MegatronExport, SharingReadsBack) {
   for (const int zero : {1, 2, 3}) {
     Plan p = example();
-    p.sequence_parallel = p.overlap_grad_reduce = true;
+    p.sequence_parallel = p.overlap_tensor_parallel = p.overlap_grad_reduce = true;
+    p.overlap_param_gather = zero < 3;
     if (zero == 2) p.rank_order = RankOrder::tp_cp_pp_dp;
     p.zero = zero;
     p.dtype = zero == 2 ? Dtype::fp16 : Dtype::bf16;
@@ -49,6 +50,7 @@ TEST(MegatronExport, SharingReadsBack) {
     const ResolvedPlan plan = loaded(p, llama_like(8));
     const ExportedJob job = export_megatron(plan, {});
     EXPECT_THAT(names(job.not_carried), ElementsAre("data")) << zero;
+    EXPECT_THAT(job.files.front().text, HasSubstr("--tp-comm-overlap"));
     EXPECT_EQ(back(plan, job).plan, p) << zero;
     EXPECT_TRUE(back(plan, job).remarks.empty()) << zero;
   }

@@ -187,7 +187,7 @@ TEST(MegatronJob, QuotedArgumentsInArraysCount) {
 TEST(MegatronJob, EachArgumentHasItsFate) {
   const Job job = megatron(kSmall +
                            "--lr 1e-4 --log-interval 5 --recompute-activations --recompute-modules "
-                           "core_attn mlp --overlap-param-gather --warp-drive 9");
+                           "core_attn mlp --overlap-moe-expert-parallel-comm --warp-drive 9");
   const auto fate = [&](const std::string& name) -> std::string {
     for (const JobArgument& argument : job.arguments) {
       if (argument.name == name)
@@ -198,7 +198,7 @@ TEST(MegatronJob, EachArgumentHasItsFate) {
   EXPECT_EQ(fate("hidden-size"), "64: carried");
   EXPECT_EQ(fate("log-interval"), "5: no effect");
   EXPECT_EQ(fate("recompute-modules"), "core_attn mlp: changed");
-  EXPECT_EQ(fate("overlap-param-gather"), ": not carried");
+  EXPECT_EQ(fate("overlap-moe-expert-parallel-comm"), ": not carried");
   EXPECT_EQ(fate("warp-drive"), "9: unknown");
 }
 
@@ -251,8 +251,9 @@ TEST(MegatronJob, WhatMattersAndIsNotCarriedIsListed) {
   const Job job = megatron(
       kSmall +
       "--sequence-parallel --recompute-activations --use-distributed-optimizer --fp8-format "
-      "hybrid --save-interval 10 --zero-stage 0 --overlap-param-gather --cp-comm-type p2p");
-  EXPECT_EQ(names(job), "cp-comm-type fp8-format overlap-param-gather ");
+      "hybrid --save-interval 10 --zero-stage 0 --overlap-moe-expert-parallel-comm --cp-comm-type "
+      "p2p");
+  EXPECT_EQ(names(job), "cp-comm-type fp8-format overlap-moe-expert-parallel-comm ");
 }
 
 // Megatron clips by a norm of 1 where it is not told; its decay needs to know when it ends, and
@@ -292,6 +293,14 @@ TEST(MegatronJob, WhatDevicesShareIsInThePlan) {
       "--tensor-model-parallel-size 2 --sequence-parallel --overlap-grad-reduce ";
   EXPECT_EQ(plan(all, 1).split(), (Split{2, 1, true}));
   EXPECT_FALSE(plan(all, 1).overlap_grad_reduce);
+  EXPECT_FALSE(plan(all, 1).overlap_tensor_parallel) << "nobody asked";
+  EXPECT_TRUE(plan(all + "--tp-comm-overlap", 1).overlap_tensor_parallel);
+  EXPECT_FALSE(plan("--tensor-model-parallel-size 2 --tp-comm-overlap", 1).overlap_tensor_parallel)
+      << "needs sequence parallelism (arguments.py)";
+  const std::string gathers = "--overlap-param-gather --overlap-grad-reduce ";
+  EXPECT_TRUE(plan(gathers + "--use-distributed-optimizer", 4).overlap_param_gather);
+  EXPECT_FALSE(plan(gathers + "--use-distributed-optimizer", 1).overlap_param_gather);
+  EXPECT_FALSE(plan(gathers, 4).overlap_param_gather) << "whole weights are gathered nowhere";
   EXPECT_TRUE(plan(all, 4).overlap_grad_reduce);
   EXPECT_EQ(plan("--use-tp-pp-dp-mapping", 4).rank_order, RankOrder::tp_cp_pp_dp);
   EXPECT_EQ(plan("--use-tp-pp-dp-mapping", 1).rank_order, RankOrder::tp_cp_dp_pp);
@@ -384,6 +393,10 @@ TEST(MegatronJob, ReadsLatentAttentionAndExperts) {
       "--max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 16\n";
   const Job job = megatron(r1);
   EXPECT_EQ(parameter_count(job.model), 671'026'419'200);
+  const Job limited = megatron(r1 + "--moe-router-num-groups 8 --moe-router-group-topk 4");
+  EXPECT_EQ(std::get<TransformerShape>(limited.model.layers.at(9).shape).groups_per_token, 4);
+  EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--moe-router-num-groups 7")); }),
+              HasSubstr("--moe-router-num-groups: expected two or more groups"));
   EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--mtp-num-layers 1")); }),
               HasSubstr("job.args: --mtp-num-layers: multi-token prediction is not modelled"));
   for (const char* off : {"--optimizer-cpu-offload", "--cpu-offloading-num-layers 2"}) {

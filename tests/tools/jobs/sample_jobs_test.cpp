@@ -12,8 +12,8 @@
 
 #include "plan/model/readers/layer_list.hpp"
 #include "plan/text/text_file.hpp"
-#include "tests/tools/jobs/exported_plan.hpp"
 #include "tests/plan/samples.hpp"
+#include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/megatron/patch.hpp"

@@ -20,6 +20,16 @@ Job back(const ResolvedPlan& plan, const ExportedJob& job) {
   return read_torchtitan_job(file.text, file.name, {.model = &plan.model});
 }
 
+TEST(TorchtitanExport, AsynchronousTensorParallelismReadsBack) {
+  Plan p = example();
+  p.sequence_parallel = p.overlap_tensor_parallel = p.overlap_grad_reduce = true;
+  p.attention = AttentionKind::fused;
+  const ResolvedPlan plan = loaded(p, llama_like(8));
+  const ExportedJob job = export_torchtitan_toml(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("enable_async_tensor_parallel = true"));
+  EXPECT_EQ(back(plan, job).plan, p);
+}
+
 TEST(TorchtitanExport, RebuiltLayersReadBack) {
   Plan p = example();
   p.sequence_parallel = p.overlap_grad_reduce = true;

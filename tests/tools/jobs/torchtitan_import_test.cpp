@@ -112,6 +112,13 @@ TEST(TorchtitanJob, WhatDevicesShareIsInThePlan) {
   const Plan plan = read(eight + "tensor_parallel_degree = 4\n").plan;
   EXPECT_EQ(plan.split(), (Split{4, 1, true}));
   EXPECT_TRUE(plan.overlap_grad_reduce);
+  EXPECT_FALSE(plan.overlap_tensor_parallel);
+  const std::string async = "enable_async_tensor_parallel = true\n";
+  EXPECT_TRUE(read(async + eight + "tensor_parallel_degree = 4\n").plan.overlap_tensor_parallel);
+  EXPECT_FALSE(read(async + eight).plan.overlap_tensor_parallel) << "nothing to send";
+  EXPECT_TRUE(read(async + "tensor_parallel_degree = 4\n" + "[compile]\nenable = true\n" +
+                   "enable_async_tensor_parallel = true\n")
+                  .plan.overlap_tensor_parallel);
   EXPECT_FALSE(read("data_parallel_shard_degree = 1\n").plan.overlap_grad_reduce);
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "costmodel/fit/anchor.hpp"
+#include "plan/job/assumed_stack.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast.hpp"
 #include "tools/app/calibrate/fit_doubts.hpp"
@@ -108,19 +109,23 @@ std::vector<FitQuality> quality_of(const AnchorFit& fit) {
   return quality;
 }
 
+LayoutWords words_of(const Plan& plan) { return layout_words(plan, plan.model_sha256); }
+
 CostAnchor anchor_of(const std::vector<AnchoringRun>& runs, const std::vector<MeasuredStep>& steps,
                      const AnchorFit& fit, const Cluster& cluster) {
   CostAnchor anchor{.factors = fit.factors,
                     .cluster = cluster.name,
                     .device = cluster.device.name,
-                    .stack = cluster.stack.name};
+                    .stack = cluster.stack.name,
+                    .stack_named = !is_assumed(cluster.stack)};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     anchor.runs.push_back({.plan = runs[i].figure.plan.string(),
                            .figure = runs[i].figure.text,
                            .step_time = steps[i].step_time,
                            .memory = steps[i].memory,
                            .residual = fit.residuals[i],
-                           .memory_residual = fit.memory_residuals[i]});
+                           .memory_residual = fit.memory_residuals[i],
+                           .words = words_of(runs[i].plan.plan)});
   }
   return anchor;
 }

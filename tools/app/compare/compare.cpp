@@ -6,12 +6,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "costmodel/fit/builtin_interval.hpp"
+#include "plan/job/assumed_stack.hpp"
+#include "plan/job/layout_words.hpp"
 #include "plan/job/plan_json.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/compare/measured_figure.hpp"
+#include "tools/app/jobs/import.hpp"
 #include "tools/app/shared/picture.hpp"
 #include "tools/app/shared/traced_plan.hpp"
 #include "traces/perfetto.hpp"
@@ -117,14 +122,37 @@ ResolvedPlan plan_of(const TraceSource& source, const Session& session) {
   return load(PlanSource(std::get<std::filesystem::path>(source)), session).loaded;
 }
 
+std::optional<StepRatio> ratio_of(const CompareResult& result, const Cluster& cluster) {
+  const auto& [a, b] = result.forecasts;
+  if (!stands_on_builtin(a.basis) || !cluster.device.kernels) return std::nullopt;
+  const Plan &first = result.plans[0].plan, &second = result.plans[1].plan;
+  const PlanDistance apart =
+      distance(layout_words(first, first.model_sha256), layout_words(second, second.model_sha256));
+  if (apart == PlanDistance::none || apart == PlanDistance::other_job) return std::nullopt;
+  const auto interval =
+      interval_beside(apart, cluster.name, cluster.stack.name,
+                      is_assumed(cluster.stack) ? SoftwareKnown::by_default : SoftwareKnown::named);
+  if (!interval) return std::nullopt;
+  const double ratio = b.step_time / a.step_time, factor = std::exp(interval->half_width);
+  return StepRatio{ratio, ratio / factor, ratio * factor, interval->nominal};
+}
+
+// By the first plan's job, where no stack is named.
+Cluster machine_for(const CompareRequest& r, const Plan& plan, const Session& session) {
+  return machine(
+      {.cluster = r.cluster, .stack = r.stack, .costs = r.costs, .job_stack = stack_of(plan.job)},
+      r.gpus, session);
+}
+
 // What each is forecast to cost.
 CompareResult compare_plans(const CompareRequest& r, const Session& session) {
   CompareResult result{.plans = {plan_of(r.first, session), plan_of(r.second, session)}};
-  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  const Cluster cluster = machine_for(r, result.plans[0].plan, session);
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const ResolvedPlan& p = result.plans[i];
     result.forecasts[i] = forecast(p, load(r.costs, p.model, p.plan, cluster), cluster).forecast;
   }
+  result.ratio = ratio_of(result, cluster);
   return result;
 }
 
@@ -144,7 +172,7 @@ CompareResult compare_with_folder(const CompareRequest& r, const Session& sessio
     if (r.priced_by) throw UsageError("compare: --priced-by goes with two timelines");
     result.plans[0] = plan_of(r.first, session);
     const ResolvedPlan& plan = result.plans[0];
-    const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+    const Cluster cluster = machine_for(r, plan.plan, session);
     ForecastResult forecast =
         weir::forecast(plan, load(r.costs, plan.model, plan.plan, cluster), cluster);
     result.timeline = compare_with_timeline(plan, forecast, folder);
@@ -175,7 +203,7 @@ CompareResult compare_log(const CompareRequest& r, const Session& session) {
   const std::string plan_file = file_of(r.first, "compare: plan").string();
   const JobLogSummary log = summary(read_job_log(read_text_file(file), file.string()));
   require_same_job(log, plan, plan_file);
-  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  const Cluster cluster = machine_for(r, plan.plan, session);
   result.forecasts[0] =
       forecast(plan, load(r.costs, plan.model, plan.plan, cluster), cluster).forecast;
   const auto time_of = [&](double Spread::*part) {
@@ -217,7 +245,11 @@ Json plan_comparison_json(const CompareResult& result) {
             {"differences", Json::array()},
             {"step_time_s", {a.step_time.count(), b.step_time.count()}},
             {"peak_memory_bytes", {a.peak_memory().count(), b.peak_memory().count()}},
-            {"bubble_fraction", {a.metrics.bubble_fraction, b.metrics.bubble_fraction}}};
+            {"bubble_fraction", {a.metrics.bubble_fraction, b.metrics.bubble_fraction}},
+            {"step_time_ratio", nullptr}};
+  if (const auto& r = result.ratio)
+    json["step_time_ratio"] = {
+        {"ratio", r->ratio}, {"interval", {r->low, r->high}}, {"nominal", r->nominal}};
   // Key by key as the two files would have it.
   const Json before = plan_json(result.plans[0].plan);
   const Json after = plan_json(result.plans[1].plan);
@@ -251,7 +283,8 @@ Fields fields(CompareRequest& r) {
        {.range = Range{0, 1e9}}},
       {"--costs", &r.costs, "Costs to forecast plans by (default: built in)"},
       {"--cluster", &r.cluster, "Cluster file or name, of plans (default: this machine)"},
-      stack_field(r.stack)};
+      stack_field(r.stack),
+      gpus_field(r.gpus)};
   append(all, fields(r.picture, "both timelines"));
   append(all,
          {{"--perfetto", &r.perfetto, "Both timelines in one .pftrace", {.writes = Writes::file}},

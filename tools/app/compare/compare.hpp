@@ -25,6 +25,7 @@ struct CompareRequest {
   CostsSource costs;                             // to forecast plans by
   std::optional<std::filesystem::path> cluster;  // of plans; none: this machine
   StackChoice stack;
+  std::optional<int> gpus;
   PictureOptions picture;
   std::optional<std::filesystem::path> perfetto, output;
 };
@@ -37,12 +38,20 @@ struct LogComparison {
   Seconds lower{0}, upper{0};  // its quartiles
 };
 
+// The second plan's step over the first's, and within what it lies: errors that two plans of one
+// job share do not touch it.
+struct StepRatio {
+  double ratio = 1;
+  double low = 1, high = 1, nominal = 0;
+};
+
 struct CompareResult {
   std::optional<Comparison> traces;  // none: of plans
   std::optional<LogComparison> log;  // then the first of plans and forecasts is the plan's
   std::optional<TimelineComparison> timeline;  // likewise, where a plan forecast it
   std::array<ResolvedPlan, 2> plans;
   std::array<Forecast, 2> forecasts;
+  std::optional<StepRatio> ratio;  // of two plans of one job by built-in costs of a known GPU
 };
 
 [[nodiscard]] CompareResult compare(const CompareRequest& request, const Session& session);

@@ -12,6 +12,8 @@
 #include "plan/words/error.hpp"
 #include "sim/explain/explain_json.hpp"
 #include "tools/app/compare/measured_figure.hpp"
+#include "tools/app/jobs/import.hpp"
+#include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/shared/parallel_fields.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 
@@ -53,6 +55,8 @@ Fields fields(ExplainRequest& r) {
       {"--costs", &r.costs, "Costs file (default: built in)"},
       {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
       stack_field(r.stack),
+      gpus_field(r.gpus),
+      any_schedule_field(r.any_schedule),
       {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
       {"--measured", &r.measured,
        "What the plan's step really takes, as 22.3s, 296.5TFLOPs a device or 380ktok/s, or its "
@@ -86,13 +90,16 @@ Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
 ExplainResult explain(const ExplainRequest& r, const Session& session) {
   const PlacedPlan plan = load(r.plan, session);
   const ResolvedPlan& loaded = plan.loaded;
-  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  const MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule,
+                             stack_of(loaded.plan.job)};
+  const Cluster cluster = machine(choice, r.gpus, session);
   if (r.cluster) require_devices(loaded.plan, cluster, *r.cluster);
   const Costs costs = costs_of_changes(r.costs, loaded, cluster);
   const LayerCosts known(loaded, costs, cluster.stack);
   const CostBreakdown breakdown = cost_breakdown(loaded, known, cluster);
   ForecastResult result = forecast(loaded, known, cluster);
   Forecast& f = result.forecast;
+  widen_for_unnamed(f, loaded, cluster);
   if (!r.memory_limit.empty()) {
     f.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
   } else if (r.cluster) {
@@ -103,9 +110,13 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
                     .critical_path = critical_path(loaded.program, result.trace),
                     .what_if = what_if(loaded, changes(loaded, costs, cluster), costs, cluster, f),
                     .measured = r.measured};
-  if (!r.measured.empty())
-    why.gap =
-        explain_gap(loaded, breakdown, costs, cluster, f, measured_step(r, loaded, f, session));
+  mark_beyond(why.what_if, loaded.plan, abilities(choice, cluster));
+  if (!r.measured.empty()) {
+    const Seconds measured = measured_step(r, loaded, f, session);
+    why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured);
+    if (costs.basis == Basis::builtin)
+      why.mistaken = mistaken_dtype(loaded, cluster, f.step_time, measured);
+  }
   why.forecast = std::move(f);
   if (r.plans) write_plans(why, plan.folder, *r.plans, session);
   if (r.output) write_file_atomically(session.output(*r.output), to_json(why).dump(2) + "\n");
@@ -125,6 +136,9 @@ nlohmann::ordered_json to_json(const ExplainResult& result) {
   if (result.gap) {
     json["measured"] = {{"figure", result.measured}};
     json["measured"].update(gap_json(*result.gap));
+    Json& mistaken = json["measured"]["mistaken"];
+    if (const auto& other = result.mistaken)
+      mistaken = {{"dtype", to_string(other->dtype)}, {"step_time_s", other->step_time.count()}};
   }
   return json;
 }

@@ -15,6 +15,7 @@
 #include "sim/explain/waterfall.hpp"
 #include "sim/explain/what_if.hpp"
 #include "sim/forecast.hpp"
+#include "tools/app/compare/mistaken_dtype.hpp"
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/field.hpp"
 
@@ -25,6 +26,8 @@ struct ExplainRequest {
   CostsSource costs;
   std::optional<std::filesystem::path> cluster;  // none: this machine
   StackChoice stack;
+  std::optional<int> gpus;
+  bool any_schedule = false;                    // also changes to what the stack has not
   std::string memory_limit;                     // "80 GiB"; empty: the named cluster's
   std::string measured;                         // "22.3s" or "296.5TFLOPs"; empty: nothing was
   std::optional<std::filesystem::path> plans;   // folder for the changed plans
@@ -39,7 +42,8 @@ struct ExplainResult {
   CriticalPath critical_path;
   std::vector<WhatIf> what_if;
   std::optional<Gap> gap;
-  std::string measured;  // the figure, as it was given
+  std::optional<MistakenDtype> mistaken;  // what the measured step is of
+  std::string measured;                   // the figure, as it was given
 };
 
 // Costs that know every way to split layers that a change of the plan has (sim/explain/changes),

@@ -12,6 +12,7 @@
 #include "costmodel/fit/intervals.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
+#include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/calibrate/fit_doubts.hpp"
@@ -274,7 +275,7 @@ class Evaluator {
       const Forecast& f = t.first.forecast;
       report.outcomes.push_back({t.plan.plan, f.step_time,
                                  forecast(t.plan, profile_, host_).forecast.step_time, f.interval,
-                                 t.times, f.peak_memory(), t.measured_peak()});
+                                 t.times, r_.rounds, f.peak_memory(), t.measured_peak()});
       comparisons.push_back(compare(t.plan.program, t.first.trace, t.run.trace));
     }
     report.idle = idle_shares(comparisons);
@@ -375,6 +376,9 @@ nlohmann::ordered_json to_json(const EvaluateResult& result) {
                                {"times_s", p.times_s}});
     }
   }
+  const auto differ = rounds_differ(r.outcomes);
+  const nlohmann::ordered_json rounds{{"median_abs_difference", or_null(differ)},
+                                      {"tell", tells(a.median_error, differ)}};
   nlohmann::ordered_json json{{"schema", "weir.evaluation/1"},
                               {"machine", r.machine},
                               {"seed", r.seed},
@@ -383,6 +387,7 @@ nlohmann::ordered_json to_json(const EvaluateResult& result) {
                               {"plans", r.outcomes.size()},
                               {"median_abs_error", a.median_error},
                               {"p95_abs_error", a.p95_error},
+                              {"rounds", rounds},
                               {"by_profile",
                                {{"median_abs_error", a.by_profile_median_error},
                                 {"p95_abs_error", a.by_profile_p95_error}}},

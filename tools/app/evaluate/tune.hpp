@@ -38,6 +38,8 @@ struct TuneResult {
   Ranked best;                   // by the recalibrated costs, or the profile's where those stand
   bool recalibrated = true;      // the fit forecast plans left out of it no worse than the profile
   Disturbance disturbance = {};  // of the profile and the runs, the worse
+  // The plan that ran fastest, in short; empty: none can be told from the others, for this reason.
+  std::string winner, no_winner;
 };
 
 // Throws NoFeasiblePlan where nothing fits.

@@ -198,6 +198,13 @@ void save_with_model(Plan& plan, const Model& model, const std::filesystem::path
 
 }  // namespace
 
+std::string stack_of(const SourceJob& job) {
+  // What is compiled is another stack than what is not; a registry's job is not kept.
+  if (job.tool == "torchtitan" && !job.lines.empty())
+    return torchtitan_stack(job_text(job.lines), "the plan's job");
+  return is_job_format(job.tool) ? std::string(job_format(job.tool).stack) : std::string();
+}
+
 bool is_job_format(std::string_view name) {
   return std::ranges::find(kFormats, name, &JobFormat::name) != kFormats.end();
 }

@@ -41,6 +41,9 @@ struct Imported {
   std::string stack;                   // the software that runs the job
 };
 
+// The software that runs such a job, by name; empty: the plan is of no job.
+[[nodiscard]] std::string stack_of(const SourceJob& job);
+
 // Whether --from takes this word.
 [[nodiscard]] bool is_job_format(std::string_view name);
 

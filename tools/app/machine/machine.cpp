@@ -10,9 +10,12 @@
 #include <charconv>
 #include <vector>
 
+#include "plan/job/assumed_stack.hpp"
+#include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/nearest.hpp"
 #include "tools/app/machine/host.hpp"
+#include "tools/reproduce/known_software.hpp"
 #include "tools/reproduce/published.hpp"
 
 namespace weir::app {
@@ -64,10 +67,22 @@ std::optional<std::string> stack_of(const CostsSource& source) {
   return loaded.anchor ? std::optional(loaded.anchor->stack) : std::nullopt;
 }
 
+// Where nobody names the software, nothing runs beside other work that the plan does not ask for:
+// Megatron-Core's sums beside weights' gradients are its own, and many others wait for theirs.
+Stack unnamed_stack(const std::string& taken) {
+  Stack stack = load_stack_or_name(taken);
+  stack.time.tensor_beside_weights = false;
+  return stack;
+}
+
 Stack stack_for(const MachineChoice& choice, const Device& device) {
   if (choice.stack) return load_stack_or_name(*choice.stack);
-  if (const auto anchored = stack_of(choice.costs)) return load_stack_or_name(*anchored);
-  return is_gpu(device) ? load_stack_or_name("megatron-core") : Stack{};
+  if (const auto anchored = stack_of(choice.costs)) return unnamed_stack(*anchored);
+  if (!is_gpu(device)) return {};
+  if (!choice.job_stack.empty()) return load_stack_or_name(choice.job_stack);
+  Stack assumed = unnamed_stack("megatron-core");
+  set_assumed(assumed);
+  return assumed;
 }
 
 }  // namespace
@@ -76,6 +91,12 @@ Field stack_field(StackChoice& stack) {
   return {"--stack", &stack,
           "Software that runs it, a file or a name as nanotron "
           "(default: megatron-core on GPUs, weir on CPUs)"};
+}
+
+Field any_schedule_field(bool& any_schedule) {
+  return {"--any-schedule", &any_schedule,
+          "Propose also what the stack has not: schedules, ZeRO stages in pipelines, "
+          "re-materialisation (default: what its file lists)"};
 }
 
 bool is_gpu(const Device& device) { return device.multiprocessors > 0; }
@@ -106,7 +127,7 @@ Cluster pool_of(const std::string& text) {
   if (pool.nodes == 1 && pool.inter.bandwidth == pool.intra.bandwidth &&
       pool.inter.latency == pool.intra.latency) {
     throw InputError(pool.name, "inter",
-                     "is that within a node; expected what leads to other pools");
+                     "is that within a node; expected what leads to other nodes");
   }
   if (colon == std::string::npos) return pool;
   const char *first = text.data() + colon + 1, *last = text.data() + text.size();
@@ -114,7 +135,7 @@ Cluster pool_of(const std::string& text) {
   constexpr int kMostNodes = 100'000;
   if (error != std::errc() || end != last || pool.nodes < 1 || pool.nodes > kMostNodes) {
     throw UsageError(fmt::format(
-        "--cluster {}: expected CLUSTER:NODES+CLUSTER:NODES, as dgx-h100:4+dgx-a100:4", text));
+        "--cluster {}: expected CLUSTER:NODES, as dgx-h100:4 or dgx-h100:4+dgx-a100:4", text));
   }
   if (!pool.origins.empty()) replace_origin(pool.origins, "nodes", "--cluster says how many");
   return pool;
@@ -124,8 +145,9 @@ Cluster pool_of(const std::string& text) {
 
 Cluster load_cluster_or_name(const Path& cluster) {
   const std::string text = cluster.string();
-  if (text.find('+') == std::string::npos || std::filesystem::exists(cluster))
-    return of_one_file(cluster);
+  if (std::filesystem::exists(cluster)) return of_one_file(cluster);
+  if (text.find('+') == std::string::npos)
+    return text.find(':') == std::string::npos ? of_one_file(cluster) : pool_of(text);
   std::vector<Cluster> pools;
   for (std::size_t from = 0; from <= text.size();) {
     const std::size_t to = std::min(text.find('+', from), text.size());
@@ -157,6 +179,57 @@ Cluster machine(const MachineChoice& choice) {
   Cluster cluster = choice.cluster ? load_cluster_or_name(*choice.cluster) : host_cluster();
   set_stack(cluster, stack_for(choice, cluster.device));
   return cluster;
+}
+
+std::optional<std::string> take_devices(Cluster& cluster, int devices) {
+  if (devices <= cluster.devices()) return std::nullopt;
+  if (cluster.kinds() > 1) {
+    throw NoFeasiblePlan(
+        fmt::format("{} devices: {} has {}", devices, cluster.name, cluster.devices()));
+  }
+  const int before = cluster.nodes;
+  cluster.nodes = (devices + cluster.devices_per_node - 1) / cluster.devices_per_node;
+  return fmt::format("{}: {} nodes of {} devices are taken, its file has {}", cluster.name,
+                     cluster.nodes, cluster.devices_per_node, before);
+}
+
+Field gpus_field(std::optional<int>& gpus) {
+  return {"--gpus",
+          &gpus,
+          "Devices of the job, on as many of the cluster's nodes as they need (default: the "
+          "cluster's)",
+          {.range = kPositive}};
+}
+
+Cluster machine(const MachineChoice& choice, std::optional<int> gpus, const Session& session) {
+  Cluster cluster = machine(choice);
+  if (!gpus) return cluster;
+  if (const auto remark = take_devices(cluster, *gpus)) session.note(*remark);
+  return cluster;
+}
+
+std::optional<std::string> complete_precision(PlanOptions& options, const Cluster& cluster,
+                                              const Session& session) {
+  if (!cluster.device.kernels) return std::nullopt;
+  std::vector<std::string> taken, names;
+  const auto take = [&](const char* name, std::string& option, const char* value) {
+    if (session.given(name)) return;
+    option = value;
+    taken.push_back(fmt::format("{} {}", name, value));
+    names.push_back(fmt::format("--{}", name));
+  };
+  take("dtype", options.dtype, "bf16");
+  take("attention", options.attention, "fused");
+  if (taken.empty()) return std::nullopt;
+  return fmt::format("{}, none being named with {}", fmt::join(taken, " and "),
+                     fmt::join(names, " or "));
+}
+
+StackAbilities abilities(const MachineChoice& choice, const Cluster& machine) {
+  if (choice.any_schedule || (!choice.stack && machine.stack.name == Stack{}.name)) return {};
+  const Path stack = choice.stack ? *choice.stack : Path(machine.stack.name);
+  const std::string* text = compiled(stack, kStacks);
+  return parse_abilities(text != nullptr ? *text : read_text_file(stack), stack.string());
 }
 
 std::optional<std::string> remark_on(const StackChoice& choice, const std::string& taken) {

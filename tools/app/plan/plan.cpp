@@ -131,11 +131,13 @@ void send_skips_directly(const PlanRequest& r, const Model& model, const Schedul
     result.choices.emplace_back("boundaries: chosen for skips that are relayed");
 }
 
-PlanResult by_hand(const PlanRequest& r, const Session& session) {
+PlanResult by_hand(PlanRequest r, const Session& session) {
   PlanResult result;
+  const MachineChoice choice{.cluster = r.cluster, .stack = r.stack, .costs = r.costs};
+  const Cluster cluster = machine(choice, r.import.gpus, session);
+  if (const auto remark = complete_precision(r.common, cluster, session)) session.note(*remark);
   const Model model = load_model(r.common);
   Plan plan = plan_of(r, model, session);
-  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
   const bool direct = parse_skip_transport(r.skips) == SkipTransport::direct;
   if (direct && (r.recompute == kAuto || name_of(r.schedule) == kAuto)) {
     throw UsageError(
@@ -147,6 +149,8 @@ PlanResult by_hand(const PlanRequest& r, const Session& session) {
   result.plan = {resolve(plan, folder, schedule), folder,
                  plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
   require_stages(result.plan.loaded, cluster.stack);
+  if (const auto lacking = beyond(abilities(choice, cluster), result.plan.loaded.plan))
+    session.note(fmt::format("{}: not in {}", *lacking, cluster.stack.name));
   return result;
 }
 
@@ -323,7 +327,10 @@ Fields fields(PlanRequest& r) {
         {.range = kPositive}},
        {"--job-model,--model", &r.import.model,
         "With --from: the model, where the job only names it"},
-       {"--gpus", &r.import.gpus, "With --from: devices of the job, where its file does not say",
+       {"--gpus", &r.import.gpus,
+        "Devices of the job: with --from where its file does not say; of --cluster as many nodes "
+        "as "
+        "they need",
         positive},
        {"--config", &r.import.config,
         "With --from: of a Python file of several configurations, the function's name"},
@@ -338,7 +345,6 @@ PlanResult plan(const PlanRequest& r, const Session& session) {
   if (r.place) throw UsageError("--place needs --from SWEEP.json");
   if (r.common.model.empty()) throw UsageError("plan: expected a model, or --from");
   for (const auto& [field, option] : {std::pair("job-model", "--model"),
-                                      {"gpus", "--gpus"},
                                       {"config", "--config"},
                                       {"vocab-size", "--vocab-size"}}) {
     if (session.given(field)) throw UsageError(fmt::format("{} needs --from", option));

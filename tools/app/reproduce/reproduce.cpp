@@ -165,10 +165,52 @@ Json off_json(const CrossValidation& whole) {
   return off;
 }
 
+Json share_json(const Proportion& share) { return share.of > 0 ? Json(share.value()) : Json(); }
+
+Json defaults_json(const CrossValidation& whole) {
+  Json defaults = Json::array();
+  for (const DefaultLine& line : whole.defaults) {
+    const auto of_rows = [&](double value) { return line.rows > 0 ? Json(value) : Json(); };
+    const auto of_grids = [&](double value) { return line.grids > 0 ? Json(value) : Json(); };
+    defaults.push_back({{"source", line.source},
+                        {"rows", line.rows},
+                        {"median_abs_error", of_rows(line.median)},
+                        {"p95_abs_error", of_rows(line.p95)},
+                        {"bias", of_rows(line.bias)},
+                        {"grids", line.grids},
+                        {"kendall_tau", of_grids(line.tau)},
+                        {"regret", of_grids(line.regret)},
+                        {"worst_regret", of_grids(line.worst_regret)},
+                        {"failed", line.failed_called_fitting.of},
+                        {"failed_called_fitting", share_json(line.failed_called_fitting)},
+                        {"ran", line.ran_called_no.of},
+                        {"ran_called_no", share_json(line.ran_called_no)},
+                        {"coverage", share_json(line.covered)},
+                        {"upper_over_lower", line.width > 0 ? Json(line.width) : Json()}});
+  }
+  return defaults;
+}
+
+Json factors_json(const CrossValidation& whole) {
+  Json factors = Json::array();
+  for (const FactorEffect& effect : whole.effects) {
+    factors.push_back({{"factor", to_string(effect.factor)},
+                       {"pairs", effect.pairs},
+                       {"sources", effect.sources},
+                       {"measured_ratio", effect.measured},
+                       {"forecast_ratio", effect.forecast},
+                       {"median_abs_error", effect.error},
+                       {"apart", effect.apart},
+                       {"agreeing", effect.agreeing}});
+  }
+  return factors;
+}
+
 Json to_json(const CrossValidation& whole) {
-  return {{"aims", aims_json(whole)},       {"groups", groups_json(whole)},
-          {"sources", sources_json(whole)}, {"off_by_more_than_2x", off_json(whole)},
-          {"crashes", whole.crashes},       {"notes", whole.notes}};
+  return {{"by_default", defaults_json(whole)}, {"factors", factors_json(whole)},
+          {"aims", aims_json(whole)},           {"groups", groups_json(whole)},
+          {"sources", sources_json(whole)},     {"off_by_more_than_2x", off_json(whole)},
+          {"crashes", whole.crashes},           {"notes", whole.notes}};
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // weir.run/1.
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/app/run/run_json.hpp"
+
 #include <nlohmann/json.hpp>
 
 #include "tools/app/run/kernels_json.hpp"
-#include "tools/app/run/run.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 
 namespace weir::app {

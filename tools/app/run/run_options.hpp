@@ -4,7 +4,7 @@
 
 #include "exec/run/run.hpp"
 #include "plan/job/resolve.hpp"
-#include "tools/app/run/run.hpp"
+#include "tools/app/run/run_request.hpp"
 
 namespace weir::app {
 

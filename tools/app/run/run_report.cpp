@@ -12,6 +12,7 @@
 #include "plan/text/new_file.hpp"
 #include "tools/app/machine/host.hpp"
 #include "tools/app/run/loss_picture.hpp"
+#include "tools/app/run/run_json.hpp"
 #include "tools/app/shared/picture.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/shared/traced_plan.hpp"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "tools/app/run/run.hpp"
+#include "tools/app/run/run_request.hpp"
 #include "traces/disturbance.hpp"
 
 namespace weir::app {

@@ -43,6 +43,11 @@ PlacedRanks placed_ranks(const std::string& text) {
   return placed;
 }
 
+// Once a step, where replicas share the update (plan/job/plan.hpp, zero).
+bool gathers_weights(const Plan& plan) {
+  return plan.replicas() > 1 && (plan.zero == 1 || plan.zero == 2);
+}
+
 template <class Options>
 void append_flags(app::Fields& fields, Options& o) {
   app::append(
@@ -52,8 +57,12 @@ void append_flags(app::Fields& fields, Options& o) {
         "Tokens of the fullest device's experts over the mean, or the capacity factor (default 1)",
         {.range = kExpertLoad}},
        {"--sequence-parallel", &o.sequence_parallel, "Divide what --tp leaves whole by tokens"},
+       {"--tp-comm-overlap", &o.overlap_tensor_parallel,
+        "Gather and scatter for --sequence-parallel beside its products, where the stack can"},
        {"--overlap-grad-reduce", &o.overlap_grad_reduce,
-        "Reduce gradients beside the last micro-batch's backward (default: after it)"}});
+        "Reduce gradients beside the last micro-batch's backward, and gather the weights of --zero "
+        "1 "
+        "and 2 beside the next forward (default: after the one and before the other)"}});
 }
 
 }  // namespace
@@ -85,9 +94,13 @@ void apply(const ParallelOptions& o, Plan& plan) {
   plan.zero = o.zero.value_or(plan.zero);
   if (o.sequence_parallel) plan.sequence_parallel = true;
   if (o.overlap_grad_reduce) plan.overlap_grad_reduce = true;
+  if (o.overlap_grad_reduce) plan.overlap_param_gather = gathers_weights(plan);
   if (o.sequence_parallel && plan.tp == 1)
     throw UsageError("--sequence-parallel needs --tp above 1");
-  if (o.tp && plan.tp == 1) plan.sequence_parallel = false;
+  if (o.tp && plan.tp == 1) plan.sequence_parallel = plan.overlap_tensor_parallel = false;
+  if (o.overlap_tensor_parallel) plan.overlap_tensor_parallel = true;
+  if (o.overlap_tensor_parallel && !plan.sequence_parallel)
+    throw UsageError("--tp-comm-overlap needs --sequence-parallel");
 }
 
 app::Fields fields(ParallelLists& o) {
@@ -115,7 +128,9 @@ void apply(const ParallelLists& o, SweepRequest& request) {
   if (o.expert_load > 0) request.base.expert_load = o.expert_load;
   request.zero = o.zero;
   request.base.sequence_parallel = o.sequence_parallel;
+  request.base.overlap_tensor_parallel = o.overlap_tensor_parallel;
   request.base.overlap_grad_reduce = o.overlap_grad_reduce;
+  request.base.overlap_param_gather = o.overlap_grad_reduce;
 }
 
 void require_devices(const Plan& plan, const Cluster& cluster, const std::filesystem::path& file) {

@@ -19,7 +19,7 @@ struct SweepRequest;
 struct ParallelOptions {
   std::optional<int> tp, cp, dp, ep, etp, zero;
   double expert_load = 0;  // 0: not given
-  bool sequence_parallel = false, overlap_grad_reduce = false;
+  bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
   std::string rank_order;
   app::Words placement;  // "POOL:RANKS"
 };
@@ -31,7 +31,7 @@ void apply(const ParallelOptions& options, Plan& plan);
 struct ParallelLists {
   std::vector<int> tp, cp, dp, ep, etp, zero;
   double expert_load = 0;  // 0: not given
-  bool sequence_parallel = false, overlap_grad_reduce = false;
+  bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
   app::Words rank_order;  // none: Megatron's
 };
 [[nodiscard]] app::Fields fields(ParallelLists& lists);

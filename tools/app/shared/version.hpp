@@ -11,7 +11,7 @@ namespace weir::app {
 // writes it (cmake/WeirVersion.cmake).
 [[nodiscard]] std::string_view built_commit();
 
-// "weir 0.1.0 (commit 2fb6f9b7bd01, GCC 12.2.0; with cpu, mpi; without cuda, nccl)"
+// "weir 0.2.0 (commit 2fb6f9b7bd01, GCC 12.2.0; with cpu, mpi; without cuda, nccl)"
 [[nodiscard]] std::string version_line();
 
 }  // namespace weir::app

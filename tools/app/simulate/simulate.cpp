@@ -13,6 +13,8 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast_json.hpp"
+#include "tools/app/jobs/import.hpp"
+#include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/shared/traced_plan.hpp"
 #include "tools/app/simulate/builtin_accuracy.hpp"
@@ -97,6 +99,7 @@ Fields fields(SimulateRequest& r) {
       {"--costs", &r.costs, "Costs file (default: built in)"},
       {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
       stack_field(r.stack),
+      gpus_field(r.gpus),
       {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
       {"--transfers", &r.transfers, "buffered, rendezvous, or batched as NCCL groups"},
       {"--samples",
@@ -133,13 +136,18 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   if (plan != loaded.plan)
     loaded = derive(std::move(plan), std::move(loaded.model), std::move(loaded.schedule));
   const auto failures = reliability(r);
-  Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  Cluster cluster = machine({.cluster = r.cluster,
+                             .stack = r.stack,
+                             .costs = r.costs,
+                             .job_stack = stack_of(loaded.plan.job)},
+                            r.gpus, session);
   cluster.stragglers = parse_stragglers(r.stragglers, loaded.plan.pp);
   const ForecastOptions options = forecast_options(r);
   if (r.cluster) require_devices(loaded.plan, cluster, *r.cluster);
   result.device = cluster.device.name;
   const Costs costs = load(r.costs, loaded.model, loaded.plan, cluster);
   auto [forecast, trace] = weir::forecast(loaded, costs, cluster, options);
+  widen_for_unnamed(forecast, loaded, cluster);
   if (failures)
     forecast.goodput = GoodputForecast{*failures, best_checkpoints(forecast.step_time, *failures)};
   if (!r.memory_limit.empty()) {

@@ -22,6 +22,7 @@ struct SimulateRequest {
   CostsSource costs;
   std::optional<std::filesystem::path> cluster;  // none: this machine
   StackChoice stack;
+  std::optional<int> gpus;
   std::string memory_limit;  // "80 GiB"; empty: the named cluster's
   std::string transfers = "buffered";
   std::optional<int> samples;  // of steps drawn from measured jitter

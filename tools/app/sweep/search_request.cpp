@@ -48,20 +48,40 @@ void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   if (!session.given("seq-length")) r.common.seq_length = baseline.seq_length;
   if (!session.given("dtype")) r.common.dtype = to_string(baseline.dtype);
   if (!session.given("attention")) r.common.attention = to_string(baseline.attention);
-  if (!session.given("optimizer")) r.common.optimizer = to_string(baseline.optimizer.kind);
   if (!r.global_batch_size) r.global_batch_size = static_cast<int>(baseline.global_batch_size());
+  const auto own = [&session](const char* option, auto& value, const auto& its) {
+    if (!session.given(option)) value = its;
+  };
+  own("seed", r.seed, baseline.seed);
+  own("overlap-grad-reduce", r.parallel.overlap_grad_reduce, baseline.overlap_grad_reduce);
+  own("expert-load", r.parallel.expert_load, baseline.expert_load);
+  own("rank-order", r.parallel.rank_order.words,
+      std::vector{std::string(to_string(baseline.rank_order))});
+  const Optimizer& o = baseline.optimizer;
+  own("optimizer", r.common.optimizer, std::string(to_string(o.kind)));
+  own("learning-rate", r.common.learning_rate, o.learning_rate);
+  own("momentum", r.common.momentum, o.momentum);
+  own("nesterov", r.common.nesterov, o.nesterov);
+  own("weight-decay", r.common.weight_decay, o.weight_decay);
+  own("clip-grad", r.common.clip_grad, o.clip_norm);
+  own("lr-warmup-iters", r.common.lr_warmup_iters, o.rate.warmup_iters);
+  own("lr-decay-style", r.common.lr_decay_style, std::string(to_string(o.rate.style)));
+  own("lr-decay-iters", r.common.lr_decay_iters, o.rate.decay_iters);
+  own("min-lr", r.common.min_lr, o.rate.min_lr);
+}
+
+void take_unnamed(const Plan& baseline, Plan& base) {
+  Optimizer& o = base.optimizer;
+  const Optimizer& its = baseline.optimizer;
+  o.beta1 = its.beta1;
+  o.beta2 = its.beta2;
+  o.epsilon = its.epsilon;
+  o.alpha = its.alpha;
 }
 
 void complete(SweepRequest& r, SweepReply& reply, const Session& session) {
-  if (!reply.cluster.device.kernels) return;
-  if (!session.given("dtype")) {
-    r.common.dtype = "bf16";
-    reply.remarks.emplace_back("dtype: bf16, none being named with --dtype");
-  }
-  if (!session.given("attention")) {
-    r.common.attention = "fused";
-    reply.remarks.emplace_back("attention: fused, none being named with --attention");
-  }
+  if (auto remark = complete_precision(r.common, reply.cluster, session))
+    reply.remarks.push_back(std::move(*remark));
 }
 
 bool leaves_degrees_open(const SweepRequest& r) {
@@ -91,19 +111,43 @@ void say_the_rest(SweepRequest& r) {
 }
 
 void take_devices(const SweepRequest& r, SweepReply& reply) {
-  Cluster& cluster = reply.cluster;
   if (r.gpus && r.at_most) throw UsageError("--gpus and --at-most: expected one of them");
   const std::optional<int> devices = r.gpus ? r.gpus : r.at_most;
-  if (!devices || *devices <= cluster.devices()) return;
-  if (cluster.kinds() > 1) {
-    throw NoFeasiblePlan(
-        fmt::format("{} devices: {} has {}", *devices, cluster.name, cluster.devices()));
+  if (!devices) return;
+  if (auto remark = take_devices(reply.cluster, *devices))
+    reply.remarks.push_back(std::move(*remark));
+}
+
+std::vector<std::string> named_beyond(const weir::SweepRequest& asked, const std::string& stack) {
+  std::vector<std::string> lines;
+  const auto look = [&](const Plan& plan) {
+    const auto lacking = beyond(asked.software, plan);
+    if (lacking)
+      lines.push_back(fmt::format("{}: not in {}, and searched as named", *lacking, stack));
+  };
+  // A pipeline that has nothing else than what is looked at.
+  const auto plain = [&asked] {
+    Plan plan;
+    plan.pp = 2;
+    plan.schedule = asked.software.schedules.empty() ? "1f1b" : asked.software.schedules.front();
+    return plan;
+  };
+  for (const std::string& schedule : asked.schedules) {
+    Plan plan = plain();
+    plan.schedule = schedule;
+    look(plan);
   }
-  const int nodes = (*devices + cluster.devices_per_node - 1) / cluster.devices_per_node;
-  reply.remarks.push_back(fmt::format("{}: {} nodes of {} devices are taken, its file has {}",
-                                      cluster.name, nodes, cluster.devices_per_node,
-                                      cluster.nodes));
-  cluster.nodes = nodes;
+  for (const int zero : asked.zero) {
+    Plan plan = plain();
+    plan.zero = zero;
+    look(plan);
+  }
+  for (const Recompute& recompute : asked.recompute) {
+    Plan plan = plain();
+    plan.recompute = recompute;
+    look(plan);
+  }
+  return lines;
 }
 
 weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Cluster& cluster,

@@ -12,7 +12,9 @@ namespace weir::app {
 
 // What the request leaves open is the baseline's.
 void complete(SweepRequest& request, const Plan& baseline, const Session& session);
-// Of a GPU cluster nobody trains in fp32 any more, and all have a fused attention.
+// And what no option has words for.
+void take_unnamed(const Plan& baseline, Plan& base);
+// Without a baseline: the precision of the cluster's devices.
 void complete(SweepRequest& request, SweepReply& reply, const Session& session);
 
 // Whether the search chooses degrees: on a cluster where one was not said, or where devices were.
@@ -23,6 +25,10 @@ void say_the_rest(SweepRequest& request);
 
 // The devices asked for, on as many of the cluster's nodes as they need. Throws UsageError.
 void take_devices(const SweepRequest& request, SweepReply& reply);
+
+// What of the named choices the software has not, a line each: it is searched all the same.
+[[nodiscard]] std::vector<std::string> named_beyond(const weir::SweepRequest& asked,
+                                                    const std::string& stack);
 
 // Throws UsageError for options that contradict each other, NoFeasiblePlan where no K is left.
 [[nodiscard]] weir::SweepRequest search_for(const SweepRequest& request, const Plan& base,

@@ -9,13 +9,16 @@
 
 #include "exec/processes/all_gather.hpp"
 #include "exec/processes/threads/threaded_run.hpp"
+#include "plan/job/plan_json.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/baseline.hpp"
+#include "sim/search/front.hpp"
 #include "sim/search/open_choices.hpp"
 #include "sim/search/sweep_json.hpp"
+#include "tools/app/jobs/import.hpp"
 #include "tools/app/machine/host.hpp"
 #include "tools/app/run/synthetic.hpp"
 #include "tools/app/schedule/schedule_source.hpp"
@@ -29,6 +32,17 @@
 
 namespace weir::app {
 namespace {
+
+// What may fit is no answer unless that was asked for.
+void require_sure_fit(const weir::SweepResult& result) {
+  const auto& [plan, forecast, gap, pareto] = result.plans.front();
+  if (forecast.fits() == Fits::yes) return;
+  throw NoFeasiblePlan(fmt::format(
+      "no plan surely fits {}; the best that may ({:.0f} % that it does), {} a step, is {}: "
+      "--may-fit lists such plans",
+      format_bytes(*forecast.memory_limit), 100 * forecast.fits_probability(),
+      format_duration(forecast.step_time), summary(plan)));
+}
 
 // What people should know where nothing fits: why, and what the plan in use needs.
 void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
@@ -93,44 +107,64 @@ weir::SweepResult searched(weir::SweepRequest search, const SweepRequest& r,
 
 // A search that found something; `party`: the processes that search together.
 SweepReply found(SweepRequest r, const Session& session, std::optional<SearchParty> party) {
-  SweepReply reply{.cluster = machine({r.cluster, r.stack, r.costs})};
-  take_devices(r, reply);
   std::optional<ResolvedPlan> baseline;
+  std::string baseline_name;
   if (is_given(r.baseline)) {
-    reply.baseline_name = name_of(r.baseline);
+    baseline_name = name_of(r.baseline);
     PlacedPlan placed = load(r.baseline, session);
     complete(r, placed.loaded.plan, session);
     // From here on its paths are relative to this folder, as those of the candidates.
     placed.loaded.plan = rebased(placed.loaded.plan, placed.folder, ".");
     baseline = std::move(placed.loaded);
-  } else {
-    complete(r, reply, session);
   }
+  const MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule,
+                             baseline ? stack_of(baseline->plan.job) : std::string()};
+  SweepReply reply{.cluster = machine(choice), .baseline_name = std::move(baseline_name)};
+  take_devices(r, reply);
+  if (!baseline) complete(r, reply, session);
   const bool searches = leaves_degrees_open(r);
   if (!searches) say_the_rest(r);
   const Model model = load_model(r.common);
-  const Plan base = base_plan(r.common, r.seed, model, session);
+  Plan base = base_plan(r.common, r.seed, model, session);
+  if (baseline) take_unnamed(baseline->plan, base);
   weir::SweepRequest search = search_for(r, base, reply.cluster, session);
   // A run is of every plan, as is a list of what was said; a report has five.
   if (!r.run && searches) search.keep = std::max(r.top, r.report ? 5 : 1);
+  search.software = reply.software = abilities(choice, reply.cluster);
+  for (std::string& line : named_beyond(search, reply.cluster.stack.name))
+    reply.remarks.push_back(std::move(line));
   search.baseline = std::move(baseline);
   const auto differs =
       search.baseline ? incomparable(*search.baseline, search, model) : std::nullopt;
   if (differs) throw InputError(reply.baseline_name, differs->key, differs->reason);
+  const weir::SweepRequest asked = search;
   search = with_open_choices(std::move(search), model, reply.cluster);
+  if (r.explain) {
+    search.families = families_of(search);
+    search.front = true;
+  }
+  // Where the best plan has no pipeline, people who asked about one are told of the best that has.
+  const int ranks = search.baseline ? search.baseline->plan.pp : 1;
+  search.families.push_back(
+      {"K", ranks > 1 ? std::to_string(ranks) : "above 1",
+       [ranks](const Plan& plan) { return ranks > 1 ? plan.pp == ranks : plan.pp > 1; }, true});
   reply.costs = costs_for(r, model, search, reply.cluster);
   if (r.stopping) static_cast<void>(r.stopping());  // from here on it listens
+  const bool leads = !party || party->index == 0;
   reply.result = searched(search, r, reply, std::move(party), session);
   require_feasible(reply, search, session);
+  if (!r.may_fit && !r.run) require_sure_fit(reply.result);
+  if (reply.result.plans.front().plan.pp == 1 && !reply.result.families.empty())
+    reply.with_pipeline = std::move(reply.result.families.back());
+  reply.first_changes = first_changes_for({asked, search, reply.result}, r.costs, reply.cluster);
   if (reply.result.stopped_after) {
     session.progress("sweep", 1, 1);  // wipes the bar
     session.note(fmt::format("stopped: the best of {} candidates out of {}",
                              *reply.result.stopped_after, reply.result.candidates));
-  } else if (r.explain) {
-    reply.reasons = reasons_for(search, reply.result, r.costs, reply.costs, reply.cluster);
+  } else if (r.explain && leads) {
+    reply.reasons = reasons_for({asked, search, reply.result}, r.costs, reply.costs, reply.cluster);
   }
-  reply.front = pareto_front(reply.result.plans,
-                             reply.reasons ? reply.reasons->rejected : std::vector<Rejected>());
+  reply.front = reply.result.front.empty() ? pareto_front(reply.result.plans) : reply.result.front;
   return reply;
 }
 
@@ -180,6 +214,13 @@ nlohmann::ordered_json json_of(const SweepReply& reply) {
     if (row.measured) its["measured_step_time_s"] = row.measured->count();
     if (row.bubble) its["measured_bubble_fraction"] = *row.bubble;
   }
+  if (!reply.first_changes.empty()) json["first_changes"] = to_json(reply.first_changes);
+  if (reply.with_pipeline && reply.with_pipeline->best) {
+    const Ranked& best = *reply.with_pipeline->best;
+    json["with_pipeline"] = {{"step_time_s", best.forecast.step_time.count()},
+                             {"peak_memory_bytes", best.forecast.peak_memory().count()},
+                             {"plan", plan_json(best.plan)}};
+  }
   if (reply.reasons) json["explained"] = to_json(*reply.reasons, reply.front);
   if (reply.costs.basis == Basis::builtin)
     return with_accuracy(std::move(json), reply.cluster.device.name);
@@ -222,12 +263,16 @@ Fields fields(SweepRequest& r) {
        {"--budget", &r.budget,
         "Search so long, as 30s (default: until no plan can be better, or 1,024 were refined)"},
        {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
+       {"--may-fit", &r.may_fit,
+        "List plans that may fit where none surely does (default: none is an answer)"},
        {"--costs", &r.costs, "Costs file (default: built in)"},
        {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
        stack_field(r.stack),
+       any_schedule_field(r.any_schedule),
        {"--baseline", &r.baseline,
         "The plan in use today, ranked among the results; sequence length, number format, "
-        "attention, optimizer and mini-batch are its own where no option says them"},
+        "attention, optimizer with its rate, decay and clipping, seed, rank order, overlap of the "
+        "reduction and mini-batch are its own where no option says them"},
        {"--top", &r.top, "Plans to list", {.range = kRows}},
        {"--plans", &r.plans, "Write each listed plan into this folder", {.writes = Writes::folder}},
        {"--threads", &r.threads, "Threads of the search (0: all cores)", {.range = kThreads}},
@@ -299,9 +344,7 @@ SweepReply sweep_with_others(const SweepRequest& r, const Session& session) {
       Session silent(session);
       silent.note = silent.log = [](const std::string&) {};
       silent.progress = [](const std::string&, int, int) {};
-      SweepRequest own = r;
-      own.explain = false;
-      static_cast<void>(found(std::move(own), silent, party));
+      static_cast<void>(found(r, silent, party));
       reply.leads = false;
     }
     processes.barrier();

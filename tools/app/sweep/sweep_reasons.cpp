@@ -4,15 +4,19 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plan/job/plan_json.hpp"
 #include "sim/explain/changes.hpp"
 #include "sim/explain/explain_json.hpp"
+#include "sim/explain/outside.hpp"
 #include "sim/forecast.hpp"
 #include "tools/app/compare/explain.hpp"
+#include "tools/app/sweep/argument_count.hpp"
 
 namespace weir::app {
 
-SweepReasons reasons_for(const weir::SweepRequest& search, const weir::SweepResult& result,
-                         const CostsSource& source, const Costs& costs, const Cluster& cluster) {
+SweepReasons reasons_for(const Searched& searched, const CostsSource& source, const Costs& costs,
+                         const Cluster& cluster) {
+  const auto& [asked, search, result] = searched;
   const Ranked& best = result.plans.front();
   const ResolvedPlan winner = resolve(best.plan, search.folder);
   const Costs its = costs_of_changes(source, winner, cluster);
@@ -21,13 +25,45 @@ SweepReasons reasons_for(const weir::SweepRequest& search, const weir::SweepResu
       .step = whole.forecast.metrics.step_time,
       .critical_path = critical_path(winner.program, whole.trace),
       .what_if = what_if(winner, changes(winner, its, cluster), its, cluster, best.forecast),
-      .rejected = rejected(search, result, costs, cluster)};
+      .rejected = rejected(search, result, costs, cluster),
+      .outside = outside(asked, best, costs, cluster)};
+  mark_beyond(reasons.what_if, best.plan, search.software);
   if (!search.baseline) return reasons;
   const ResolvedPlan& present = *search.baseline;
   const Costs all = costs_of_changes(source, present, cluster, best.plan);
   reasons.towards = what_if(present, changes_towards(present, best.plan, all, cluster), all,
                             cluster, result.baseline->ranked.forecast);
+  mark_beyond(*reasons.towards, present.plan, search.software);
   return reasons;
+}
+
+std::vector<FirstChange> first_changes_for(const Searched& searched, const CostsSource& source,
+                                           const Cluster& cluster) {
+  const auto& [asked, search, result] = searched;
+  if (!search.baseline || !result.baseline || result.plans.empty()) return {};
+  const ResolvedPlan& present = *search.baseline;
+  const Ranked& best = result.plans.front();
+  return first_changes(
+      {present, result.baseline->ranked.forecast, best, cluster, search.software,
+       [&](const ResolvedPlan& plan) { return costs_of_changes(source, plan, cluster, best.plan); },
+       [&](const ResolvedPlan& to) { return arguments_between(present, to); }});
+}
+
+nlohmann::ordered_json to_json(const std::vector<FirstChange>& changes) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const FirstChange& change : changes) {
+    const ArgumentCount& count = change.arguments;
+    rows.push_back({{"what", change.what},
+                    {"ratio_to_baseline", change.ratio},
+                    {"step_time_s", change.forecast.step_time.count()},
+                    {"peak_memory_bytes", change.forecast.peak_memory().count()},
+                    {"removed", count.removed},
+                    {"changed", count.changed},
+                    {"added", count.added},
+                    {"of_job", count.of_job},
+                    {"plan", plan_json(change.plan)}});
+  }
+  return rows;
 }
 
 nlohmann::ordered_json to_json(const SweepReasons& reasons, const std::vector<Ranked>& front) {
@@ -35,6 +71,7 @@ nlohmann::ordered_json to_json(const SweepReasons& reasons, const std::vector<Ra
   json["critical_path"] = critical_path_json(reasons.critical_path, reasons.step);
   json["what_if"] = what_if_json(reasons.what_if);
   json["rejected"] = rejected_json(reasons.rejected);
+  json["outside_stack"] = rejected_json(reasons.outside);
   if (reasons.towards) json["towards_best"] = what_if_json(*reasons.towards);
   json["front"] = front_json(front);
   return json;

@@ -9,6 +9,7 @@
 
 #include "costmodel/table/costs.hpp"
 #include "sim/explain/critical_path.hpp"
+#include "sim/explain/first_changes.hpp"
 #include "sim/explain/rejected.hpp"
 #include "sim/explain/what_if.hpp"
 #include "sim/search/result.hpp"
@@ -22,13 +23,24 @@ struct SweepReasons {
   CriticalPath critical_path;
   std::vector<WhatIf> what_if;
   std::vector<Rejected> rejected;
+  std::vector<Rejected> outside;               // what the stack has not
   std::optional<std::vector<WhatIf>> towards;  // of the baseline, where there is one
 };
 
+// What was searched: as it was asked, and with the choices that were left open made.
+struct Searched {
+  const weir::SweepRequest &asked, &search;
+  const weir::SweepResult& result;
+};
 // Precondition: as of rejected(). Plans are for files in ".".
-[[nodiscard]] SweepReasons reasons_for(const weir::SweepRequest& search,
-                                       const weir::SweepResult& result, const CostsSource& source,
+[[nodiscard]] SweepReasons reasons_for(const Searched& searched, const CostsSource& source,
                                        const Costs& costs, const Cluster& cluster);
+// From the baseline to the best plan, the smallest change first; empty without a baseline, or where
+// its model's file is not to be had.
+[[nodiscard]] std::vector<FirstChange> first_changes_for(const Searched& searched,
+                                                         const CostsSource& source,
+                                                         const Cluster& cluster);
+[[nodiscard]] nlohmann::ordered_json to_json(const std::vector<FirstChange>& changes);
 // docs/formats.md, `explained` of weir.sweep/1.
 [[nodiscard]] nlohmann::ordered_json to_json(const SweepReasons& reasons,
                                              const std::vector<Ranked>& front);

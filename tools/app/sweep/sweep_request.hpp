@@ -32,10 +32,12 @@ struct SweepRequest {
   std::optional<int> global_batch_size;
   Words schedule, recompute;
   std::string memory_limit;  // "80 GiB"; empty: the device's memory
+  bool may_fit = false;      // a plan that may fit can be the best
   CostsSource costs;
   std::optional<std::filesystem::path> cluster;
   StackChoice stack;
-  PlanSource baseline;  // the plan in use today, where one is given
+  bool any_schedule = false;  // also what the stack has not
+  PlanSource baseline;        // the plan in use today, where one is given
   int top = 20, threads = 0;
   std::string budget;  // "30s": instead of a number of plans
   bool run = false;
@@ -64,10 +66,13 @@ struct SweepReply {
   std::vector<SweepRow> rows;  // the best ones, and the baseline at its place, or last
   Costs costs;
   Cluster cluster;
+  StackAbilities software;  // of its stack, to which the search keeps
   std::string baseline_name;
   std::vector<std::string> remarks;  // what was chosen that nobody named; the plans have it too
   std::optional<std::filesystem::path> picture;
   std::optional<SweepReasons> reasons;
+  std::vector<FirstChange> first_changes;   // of the baseline
+  std::optional<FamilyBest> with_pipeline;  // where the best plan has none
   // Of what is listed, and of the best with each choice made otherwise, where that was asked for.
   std::vector<Ranked> front;
   bool leads = true;  // false: another process has the reply, and this one's is empty

@@ -78,10 +78,12 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("dtype", a.dtype, b.dtype);
   compare("attention", a.attention, b.attention);
   compare("sequence_parallel", a.sequence_parallel, b.sequence_parallel);
+  compare("overlap_tensor_parallel", a.overlap_tensor_parallel, b.overlap_tensor_parallel);
   compare("zero", a.zero, b.zero);
   compare("rank_order", a.rank_order, b.rank_order);
   compare("placement", a.placement, b.placement);
   compare("overlap_grad_reduce", a.overlap_grad_reduce, b.overlap_grad_reduce);
+  compare("overlap_param_gather", a.overlap_param_gather, b.overlap_param_gather);
   compare("boundaries", a.boundaries, b.boundaries);
   compare("skips", a.skips, b.skips);
   compare("schedule", a.schedule, b.schedule);
@@ -224,10 +226,12 @@ void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>
          fmt::format("{}: not in the files, {} leaves it to the user's code", what, tool)});
   };
   if (plan.sequence_parallel) users("sequence_parallel", "true");
+  if (plan.overlap_tensor_parallel) users("overlap_tensor_parallel", "true");
   if (plan.ep > 1) users("ep", std::to_string(plan.ep));
   if (plan.etp > 0) users("etp", std::to_string(plan.etp));
   if (plan.zero > 0) users("zero", std::to_string(plan.zero));
   if (plan.overlap_grad_reduce) users("overlap_grad_reduce", "true");
+  if (plan.overlap_param_gather) users("overlap_param_gather", "true");
   if (plan.recompute.mode == RecomputeMode::selective) users("recompute", "selective");
 }
 

@@ -33,6 +33,7 @@ void add_sharing(MegatronArguments& s, const Plan& plan) {
   if (plan.ep > 1) s.add("expert-model-parallel-size", plan.ep);
   if (plan.etp > 0) s.add("expert-tensor-parallel-size", plan.etp);
   if (plan.sequence_parallel) s.add("sequence-parallel");
+  if (plan.overlap_tensor_parallel) s.add("tp-comm-overlap");
   if (plan.zero == 1) s.add("use-distributed-optimizer");
   if (plan.zero > 1) {
     s.add("use-megatron-fsdp");
@@ -40,6 +41,7 @@ void add_sharing(MegatronArguments& s, const Plan& plan) {
     s.add("data-parallel-sharding-strategy", plan.zero == 2 ? "optim_grads" : "optim_grads_params");
   }
   if (plan.overlap_grad_reduce) s.add("overlap-grad-reduce");
+  if (plan.overlap_param_gather) s.add("overlap-param-gather");
   if (plan.rank_order == RankOrder::tp_cp_pp_dp) s.add("use-tp-pp-dp-mapping");
 }
 

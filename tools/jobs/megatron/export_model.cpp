@@ -24,6 +24,10 @@ void add_block(MegatronArguments& s, const Decoder& d, std::vector<Remark>& rema
     s.add("num-experts", b.experts);
     s.add("moe-router-topk", b.experts_per_token);
   }
+  if (b.expert_groups > 0) {
+    s.add("moe-router-num-groups", b.expert_groups);
+    s.add("moe-router-group-topk", b.groups_per_token);
+  }
   if (b.shared_ffn > 0) s.add("moe-shared-expert-intermediate-size", b.shared_ffn);
   if (b.shared_gate) s.add("moe-shared-expert-gate");
   if (b.experts > 1 && b.router_bias && !b.mlp_bias) s.add("moe-router-enable-expert-bias");

@@ -86,8 +86,12 @@ void set_sharing(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
       a.flag("accumulate-allreduce-grads-in-fp32");  // with bf16 it always does
   const int zero = zero_stage(a);
   plan.sequence_parallel = sequence && plan.tp > 1;
+  plan.overlap_tensor_parallel = a.flag("tp-comm-overlap") && plan.sequence_parallel;
   plan.zero = plan.replicas() > 1 ? zero : 0;
   plan.overlap_grad_reduce = overlap && plan.replicas() > 1;
+  // Weights are gathered once a step where replicas share the update and no more.
+  const bool gathers = plan.zero == 1 || plan.zero == 2;
+  plan.overlap_param_gather = a.flag("overlap-param-gather") && gathers;
   const bool ranks_first = a.flag("use-tp-pp-dp-mapping");
   if (ranks_first && plan.dp > 1) plan.rank_order = RankOrder::tp_cp_pp_dp;
   if (plan.dtype == Dtype::fp16 && !sums_in_fp32) {

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <sstream>
 
+#include "plan/model/expert_groups.hpp"
 #include "plan/model/limits.hpp"
 #include "plan/text/cells.hpp"
 #include "tools/jobs/megatron/import.hpp"
@@ -264,6 +265,9 @@ void set_experts(Arguments& a, TransformerShape& block, std::int64_t experts, bo
   block.experts = experts;
   block.experts_per_token = deepspeed ? a.integer_or("topk", 1, 1, experts)
                                       : a.integer_or("moe-router-topk", 2, 1, experts);
+  block.expert_groups = a.integer_or("moe-router-num-groups", 0, 0, experts);
+  block.groups_per_token = a.integer_or("moe-router-group-topk", 0, 0, experts);
+  if (const auto why = cannot_group(block)) a.fail("moe-router-num-groups", *why);
   block.ffn = a.integer_or("moe-ffn-hidden-size", block.ffn, 1, kLargestSize);
   // ModelLink counts shared experts, of the others' width.
   const std::int64_t shared = a.integer_or("n-shared-experts", 0, 0, kMostExperts) * block.ffn;

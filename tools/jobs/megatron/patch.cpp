@@ -54,8 +54,8 @@ constexpr std::array<std::string_view, 3> kFormat{"bf16", "fp16",
 constexpr std::array<std::string_view, 1> kTensor{"tensor-model-parallel-size"};
 constexpr std::array<std::string_view, 1> kPipeline{"pipeline-model-parallel-size"};
 constexpr std::array<std::string_view, 1> kContext{"context-parallel-size"};
-constexpr std::array<std::string_view, 1> kSequence{"sequence-parallel"};
-constexpr std::array<std::string_view, 1> kOverlap{"overlap-grad-reduce"};
+constexpr std::array<std::string_view, 2> kSequence{"sequence-parallel", "tp-comm-overlap"};
+constexpr std::array<std::string_view, 2> kOverlap{"overlap-grad-reduce", "overlap-param-gather"};
 constexpr std::array<std::string_view, 1> kRankOrder{"use-tp-pp-dp-mapping"};
 constexpr std::array<std::string_view, 1> kMicroBatch{"micro-batch-size"};
 constexpr std::array<std::string_view, 1> kBatch{"global-batch-size"};

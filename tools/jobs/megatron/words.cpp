@@ -113,16 +113,16 @@ struct Matter {
   std::string_view why;
 };
 constexpr std::string_view kKernels = "another kernel, not modelled: the costs in use decide";
-constexpr std::string_view kOverlap = "hides or moves communication, not modelled";
+constexpr std::string_view kOverlapsWork = "hides or moves communication, not modelled";
 constexpr Matter kMatters[] = {
     {"cp-comm-type", "how context parallelism moves keys and values; the forecast gathers them"},
-    {"overlap-", kOverlap},
-    {"no-overlap-", kOverlap},
-    {"tp-comm-", kOverlap},
-    {"delay-", kOverlap},
+    {"overlap-", kOverlapsWork},
+    {"no-overlap-", kOverlapsWork},
+    {"tp-comm-", kOverlapsWork},
+    {"delay-", kOverlapsWork},
     {"defer-", "moves work to the end of the step, not modelled"},
     {"wgrad-", "moves work to the end of the step, not modelled"},
-    {"no-async-tensor-model-parallel", kOverlap},
+    {"no-async-tensor-model-parallel", kOverlapsWork},
     {"DDP-impl", "how gradients are summed over replicas, not modelled"},
     {"ddp-", "how gradients are summed over replicas, not modelled"},
     {"grad-reduce-in-", "gradients' format when they are summed; the plan says fp32"},

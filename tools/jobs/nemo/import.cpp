@@ -172,6 +172,8 @@ std::string special_arguments(ConfigTable& t) {
   if (optimizer == "distributed_fused_adam" || optimizer == "mcore_distributed_optim")
     arguments += " --use-distributed-optimizer";
   if (t.flag_or("model.optim.overlap_grad_sync", false)) arguments += " --overlap-grad-reduce";
+  if (t.flag_or("model.optim.overlap_param_sync", false)) arguments += " --overlap-param-gather";
+  if (t.flag_or("model.ub_tp_comm_overlap", false)) arguments += " --tp-comm-overlap";
   const auto betas = t.list("model.optim.betas");
   if (betas.size() == 2)
     arguments += fmt::format(" --adam-beta1 '{}' --adam-beta2 '{}'", betas[0], betas[1]);
@@ -231,7 +233,7 @@ UnreadArgument unread_nemo_key(std::string_view path) {
        {"model.grad_div_ar_fusion", kSums},
        {"model.reduce_amax", kSums},
        {"model.batch_p2p_comm", kHides},
-       {"model.ub_tp_comm_overlap", kHides},
+       {"model.ub_tp_comm_overlap_cfg", kHides},
        {"model.gradient_accumulation_fusion", kKernel},
        {"model.persist_layer_norm", kKernel},
        {"model.get_attention_mask", kKernel}}};

@@ -150,6 +150,8 @@ void set_degrees(TorchtitanJob& job, const Plan& plan, std::vector<Remark>& rema
     job.parallelism.emplace_back("fsdp_reshard_after_forward",
                                  plan.zero == 3 ? "\"always\"" : "\"never\"");
   add("tensor_parallel_degree", plan.tp);
+  if (plan.overlap_tensor_parallel)
+    job.parallelism.emplace_back("enable_async_tensor_parallel", "true");
   add("context_parallel_degree", plan.cp);
   add("pipeline_parallel_degree", plan.pp);
   if (plan.ep > 1) {

@@ -104,6 +104,11 @@ void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t sha
     t.fail(key, "expected default, always or never");
   }
   plan.sequence_parallel = plan.tp > 1;  // always, of the models that are known here
+  // Of compiled models alone (config/configs.py, CompileConfig); 0.2 has the key beside the
+  // degrees.
+  const bool pipelines = t.flag_or("compile.enable_async_tensor_parallel",
+                                   t.flag_or("parallelism.enable_async_tensor_parallel", false));
+  plan.overlap_tensor_parallel = pipelines && plan.tp > 1;
   plan.overlap_grad_reduce = plan.replicas() > 1;
   const bool sharded = plan.cp > 1 || (shards != 1 && plan.dp > copies);
   if (!sharded) return;
@@ -291,6 +296,12 @@ void fill_and_say(TomlTable& t, const GivenFields& given, const std::string& fil
 }
 
 }  // namespace
+
+std::string torchtitan_stack(const std::string& toml, const std::string& file) {
+  TomlTable table(toml, file);
+  std::vector<Remark> remarks;  // the reader of the whole job says them
+  return stack_of(table, remarks);
+}
 
 Job read_torchtitan_job(const std::string& text, const std::string& file,
                         const JobOptions& options) {

@@ -14,5 +14,7 @@ namespace weir {
 // Throws InputError with file and key. Of a registry `options.config` is the configuration.
 [[nodiscard]] Job read_torchtitan_job(const std::string& text, const std::string& file,
                                       const JobOptions& options);
+// The stack of a job's TOML, by name: compiled or eager. Throws InputError.
+[[nodiscard]] std::string torchtitan_stack(const std::string& toml, const std::string& file);
 
 }  // namespace weir

@@ -4,8 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+
+#include "tools/reproduce/measured/default_call.hpp"
 
 namespace weir {
 namespace {
@@ -30,18 +34,21 @@ SourceLine source_line(const MeasuredSource& source, const Bench& bench) {
   return line;
 }
 
-void add_lines(const Bench& bench, CrossValidation& whole) {
+void add_lines(const Bench& bench, std::span<const RunForecast> by_default,
+               CrossValidation& whole) {
   for (const Judged& one : bench.times) {
     const PrintedStep& step = *bench.run(one).step;
     const double measured = step.seconds();
     whole.lines.push_back({&bench.run(one), false, step.printed.value,
                            step.printed_of(Seconds(measured * std::exp(-one.log_error))),
-                           step.printed_of(Seconds(measured * std::exp(-one.log_left_out())))});
+                           step.printed_of(Seconds(measured * std::exp(-one.log_left_out()))),
+                           step.printed_of(by_default[one.run].step)});
   }
   for (const Judged& one : bench.memories) {
     const double measured = bench.run(one).memory_gib->value;
     whole.lines.push_back({&bench.run(one), true, measured, measured * std::exp(-one.log_error),
-                           measured * std::exp(-one.log_left_out())});
+                           measured * std::exp(-one.log_left_out()),
+                           by_default[one.run].memory_gib});
   }
 }
 
@@ -60,6 +67,15 @@ std::vector<MeasuredRun> all_runs(const Publications& published, CrossValidation
   return runs;
 }
 
+void add_experts(const Publications& published, std::vector<MeasuredRun>& runs) {
+  constexpr const char* kSource = "megatron-bridge-experts";
+  if (!published.has("megatron_bridge_experts.csv")) return;
+  for (MeasuredRun& run : read_megatron_bridge_experts(published)) {
+    run.source = kSource;
+    runs.push_back(std::move(run));
+  }
+}
+
 }  // namespace
 
 std::string JudgedLine::quantity() const {
@@ -73,9 +89,18 @@ CrossValidation cross_validate(const Publications& published) {
   for (const MeasuredSource& source : measured_sources())
     whole.sources.push_back(source_line(source, bench));
   std::erase_if(whole.sources, [](const SourceLine& line) { return line.rows == 0; });
-  add_lines(bench, whole);
+  // Mixtures of experts are of no group; of them only what the default call makes is told.
+  std::vector<MeasuredRun> all = whole.runs;
+  add_experts(published, all);
+  const std::vector<RunForecast> by_default = forecast_runs(by_default_call(all));
+  DefaultTable table = default_table(all, by_default);
+  whole.defaults = std::move(table.lines);
+  whole.effects = factor_effects(factor_pairs(all, by_default), all);
+  add_lines(bench, by_default, whole);
   add_groups(bench.times, false, whole.errors, whole.groups);
   add_groups(bench.memories, true, whole.errors, whole.groups);
+  std::ranges::move(ratio_errors(bench.runs, bench.forecasts), std::back_inserter(whole.errors));
+  std::ranges::move(table.errors, std::back_inserter(whole.errors));
   Aims aims(whole.aims);
   judge_sources(bench, published, whole.crashes, aims);
   judge_intervals(whole.groups, whole.errors, aims);
@@ -91,15 +116,16 @@ CrossValidation cross_validate(const Publications& published) {
 
 std::string to_csv(const CrossValidation& whole) {
   std::string csv =
-      "source,row,cluster,stack,model,quantity,published,forecast,left_out,error,left_out_error,"
+      "source,row,cluster,stack,model,quantity,published,forecast,left_out,by_default,error,"
+      "left_out_error,"
       "devices,tp,pp,vpp,cp,dp,zero,micro_batch_size,microbatches\n";
   for (const JudgedLine& line : whole.lines) {
     const MeasuredRun& run = *line.run;
     const Plan& plan = run.plan;
-    csv += fmt::format("{},\"{}\",{},{},\"{}\",\"{}\",{:.6g},{:.6g},{:.6g},{:.4f},{:.4f}",
+    csv += fmt::format("{},\"{}\",{},{},\"{}\",\"{}\",{:.6g},{:.6g},{:.6g},{:.6g},{:.4f},{:.4f}",
                        run.source, run.row, run.cluster.name, run.cluster.stack.name,
                        run.model_name, line.quantity(), line.published, line.forecast,
-                       line.left_out, line.error(), line.left_out_error());
+                       line.left_out, line.by_default, line.error(), line.left_out_error());
     csv += fmt::format(",{},{},{},{},{},{},{},{},{}\n", plan.devices(), plan.tp, plan.pp, plan.vpp,
                        plan.cp, plan.dp, plan.zero, plan.micro_batch_size, plan.microbatches);
   }

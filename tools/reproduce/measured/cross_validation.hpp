@@ -15,6 +15,8 @@
 
 #include "costmodel/fit/builtin_interval.hpp"
 #include "tools/reproduce/measured/aims.hpp"
+#include "tools/reproduce/measured/default_call.hpp"
+#include "tools/reproduce/measured/factor_effects.hpp"
 #include "tools/reproduce/measured/groups.hpp"
 #include "tools/reproduce/measured/measured_run.hpp"
 
@@ -25,6 +27,7 @@ struct JudgedLine {
   const MeasuredRun* run = nullptr;
   bool is_memory = false;
   double published = 0, forecast = 0, left_out = 0;  // as printed; memory in GiB
+  double by_default = 0;  // no software named, and nothing chosen seeing its source
   [[nodiscard]] double error() const { return forecast / published - 1; }
   [[nodiscard]] double left_out_error() const { return left_out / published - 1; }
   [[nodiscard]] bool off_by_more_than_2x() const {
@@ -41,6 +44,8 @@ struct SourceLine {
 
 struct CrossValidation {
   std::vector<MeasuredRun> runs;
+  std::vector<DefaultLine> defaults;  // a source each
+  std::vector<FactorEffect> effects;  // a factor each
   std::vector<JudgedLine> lines;
   std::vector<SourceLine> sources;
   std::vector<GroupLine> groups;

@@ -55,7 +55,7 @@ ExpertModel gpt_oss_120b() {
 // deepseek-ai/DeepSeek-V3@9b4e978: inference/configs/config_671B.json; Kimi K2 is its design with
 // other numbers (moonshotai's README; AI-Hypercomputer/maxtext@e591f30).
 struct LatentSizes {
-  std::int64_t vocabulary, heads, experts, dense;
+  std::int64_t vocabulary, heads, experts, dense, groups;  // a token visits half of these
 };
 ExpertModel deepseek(const LatentSizes& sizes, bool predicts) {
   TransformerShape dense{.hidden = 7168,
@@ -76,6 +76,8 @@ ExpertModel deepseek(const LatentSizes& sizes, bool predicts) {
   sparse.experts_per_token = 8;
   sparse.ffn = sparse.shared_ffn = 2048;
   sparse.router_bias = true;
+  sparse.expert_groups = sizes.groups;
+  sparse.groups_per_token = sizes.groups / 2;
   Decoder decoder = llama_with_experts(sizes.vocabulary, sparse, 61);
   decoder.first_block = dense;
   decoder.first_blocks = sizes.dense;
@@ -85,9 +87,9 @@ ExpertModel deepseek(const LatentSizes& sizes, bool predicts) {
 std::optional<ExpertModel> expert_model(const std::string& name) {
   if (name.starts_with("Qwen3_30B")) return qwen3_30b();
   if (name == "GPT OSS 120B") return gpt_oss_120b();
-  if (name == "Kimi_K2") return deepseek({163840, 64, 384, 1}, false);
+  if (name == "Kimi_K2") return deepseek({163840, 64, 384, 1, 0}, false);
   const bool without = name == "DeepSeekV3 (w/o MTP)";
-  if (name.starts_with("DeepSeekV3")) return deepseek({129280, 128, 256, 3}, !without);
+  if (name.starts_with("DeepSeekV3")) return deepseek({129280, 128, 256, 3, 8}, !without);
   return std::nullopt;
 }
 
@@ -126,7 +128,9 @@ Plan expert_plan(const PublishedRow& c) {
   plan.microbatches = c.share("global_batch", plan.dp * plan.micro_batch_size);
   plan.sequence_parallel = plan.tp > 1;
   plan.zero = c.text_or_empty("fsdp") == "True" ? 3 : 1;
-  plan.overlap_grad_reduce = plan.replicas() > 1;
+  // With moe_a2a_overlap as scripts/performance/utils/overrides.py sets it.
+  plan.overlap_tensor_parallel = plan.tp > 1 && c.text_or_empty("moe_a2a_overlap") == "True";
+  plan.overlap_grad_reduce = plan.overlap_param_gather = plan.replicas() > 1;
   plan.schedule = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
   plan.slots = 0;
   return plan;
@@ -201,6 +205,7 @@ MeasuredRun expert_run(const PublishedRow& c) {
   if (const auto misfit = cannot_divide(*run.model, plan)) run.unforeseen = misfit->reason;
   place_blocks(c, *named_model, run);
   run.cluster.stack.fp8 = c.text("precision") != "BF16";
+  run.cluster.stack.time.experts_sent_once = c.text_or_empty("moe_dispatcher").starts_with("flex");
   if (c.text_or_empty("moe_a2a_overlap") == "True")
     run.cluster.stack.time.expert_overlap = kOverlapped;
   // Whole steps are replayed: the host launches nothing between kernels.

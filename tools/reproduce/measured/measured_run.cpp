@@ -32,13 +32,10 @@ double gib_of(const std::vector<RankMemory>& ranks, Bytes RankMemory::*bytes, Me
   return static_cast<double>(most.count()) / kGib;
 }
 
-Fit fit_of(const std::vector<RankMemory>& ranks, Bytes limit) {
-  Fit fit = Fit::yes;
-  for (const RankMemory& rank : ranks) {
-    if (rank.peak > limit) return Fit::no;
-    if (rank.upper > limit) fit = Fit::maybe;
-  }
-  return fit;
+Fit fit_of(Forecast f, Bytes limit) {
+  f.memory_limit = limit;
+  const Fits fits = f.fits();
+  return fits == Fits::yes ? Fit::yes : fits == Fits::no ? Fit::no : Fit::maybe;
 }
 
 }  // namespace
@@ -93,8 +90,11 @@ RunForecast forecast_run(const MeasuredRun& run) {
   const Costs costs =
       builtin_costs(*run.model, plan.seq_length, plan.dtype, run.cluster, {plan.split()});
   const ResolvedPlan resolved = derive(plan, *run.model, std::get<Schedule>(std::move(made)));
-  const Forecast f =
-      forecast(resolved, costs, run.cluster, {.detail = ForecastDetail::ranking}).forecast;
+  Forecast f = forecast(resolved, costs, run.cluster, {.detail = ForecastDetail::ranking}).forecast;
+  if (run.software) {
+    bound_memory(f, resolved, run.cluster);
+    result.range = step_range(resolved, run.cluster, *run.software);
+  }
   result.step = f.step_time;
   const Bytes process = memory_rules(run.cluster, *resolved.part).process_overhead;
   const auto gib = [&](Bytes RankMemory::*bytes) {
@@ -103,7 +103,7 @@ RunForecast forecast_run(const MeasuredRun& run) {
   result.memory_gib = gib(&RankMemory::peak);
   result.memory_least_gib = gib(&RankMemory::least);
   result.memory_most_gib = gib(&RankMemory::upper);
-  result.fit = fit_of(f.memory, run.cluster.device.memory);
+  result.fit = fit_of(std::move(f), run.cluster.device.memory);
   return result;
 }
 

@@ -17,6 +17,7 @@
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/model/model.hpp"
+#include "sim/unnamed_software.hpp"
 #include "tools/reproduce/published.hpp"
 
 namespace weir {
@@ -52,6 +53,8 @@ struct MeasuredRun {
   std::shared_ptr<const Model> model;
   Plan plan;
   Cluster cluster;  // as many nodes as the run's devices fill, with its stack
+  // Where no software is named: what may have run it; null: the stack is its own.
+  std::shared_ptr<const std::vector<Stack>> software;
   std::optional<PrintedStep> step;
   std::optional<Printed> memory_gib;
   MemoryReading reading = MemoryReading::fullest_rank;
@@ -69,6 +72,7 @@ struct RunForecast {
   double memory_gib = 0;                             // as the run's reading has it
   double memory_least_gib = 0, memory_most_gib = 0;  // the stated band about it
   Fit fit = Fit::yes;
+  std::optional<StepRange> range;  // by the software that may have run it
 };
 [[nodiscard]] RunForecast forecast_run(const MeasuredRun& run);
 // The same for all, on the cores there are.

@@ -23,7 +23,11 @@ Plan plan_of(const MegatronCoreJob& job) {
     plan.microbatches = job.global_batch / (plan.dp * plan.micro_batch_size);
   plan.sequence_parallel = plan.tp > 1;
   plan.zero = job.zero;
-  plan.overlap_grad_reduce = plan.replicas() > 1;
+  // Every recipe of these tables that divides layers has tp_comm_overlap, but for products in 4
+  // bits (NVIDIA-NeMo/Megatron-Bridge@067f987: perf_recipes/llama; NeMo's ub_tp_comm_overlap), and
+  // the defaults beside it reduce and gather beside the passes (training/comm_overlap.py).
+  plan.overlap_tensor_parallel = plan.tp > 1;
+  plan.overlap_grad_reduce = plan.overlap_param_gather = plan.replicas() > 1;
   plan.schedule = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
   plan.slots = 0;
   if (job.recompute) plan.recompute.mode = RecomputeMode::full;

@@ -60,6 +60,7 @@ Plan plan_of(const PublishedRow& c) {
   plan.microbatches = c.integer("grad_acc");
   plan.zero = c.text("zero") == "0" ? 0 : c.integer("zero");
   plan.sequence_parallel = plan.tp > 1;
+  plan.overlap_tensor_parallel = plan.tp > 1;  // its tp_linear_async_communication
   plan.overlap_grad_reduce = plan.zero == 0 && plan.dp > 1;
   plan.schedule = "1f1b";
   plan.slots = 0;

@@ -47,8 +47,7 @@ constexpr std::array<Reason, 13> kReasons{{
      "steps that make all again are forecast 3 to 4 % too long, selective ones up to 4 % too "
      "short: "
      "a forward that is made again costs less than the first"},
-    {"intervals", "left out",
-     "errors of other groups are wider than this group's own, whose every row is inside"},
+    {"intervals", "left out", "other groups' errors are of another size than these groups' own"},
     {"intervals", "anchored",
      "half of a group's anchors are runs that deviate themselves, and the interval holds for any"},
     {"all clusters and stacks", "anchored",

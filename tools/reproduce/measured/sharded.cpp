@@ -28,6 +28,9 @@ Plan torchtitan_plan(const PublishedRow& c) {
   plan.micro_batch_size = c.share("local_batch", plan.pp);
   plan.sequence_parallel = plan.tp > 1;
   plan.zero = plan.dp * plan.cp > 1 ? 3 : 0;
+  const std::string& technique = c.text("technique");
+  plan.overlap_tensor_parallel = technique.find("syncTP") != std::string::npos ||
+                                 technique.find("async TP") != std::string::npos;
   plan.overlap_grad_reduce = plan.replicas() > 1;
   plan.schedule = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
   plan.slots = 0;

@@ -1,6 +1,6 @@
 // `weir reproduce link-rates`: collectives and messages by size and node count in the alpha-beta
-// model, with two constants for rings within a node, two for rings across, two for sums in the
-// switch and one for messages that are not large.
+// model, with two constants for rings within a node, two for rings across, one for trees across,
+// two for sums in the switch and one for messages that are not large.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/reproduce/rates/link_rates.hpp"
 
@@ -86,8 +86,13 @@ double time_of(const LinkRow& row, const Cluster& cluster) {
   return 0;
 }
 
+// All-reduces of several members in each of several nodes, for which NCCL takes trees at some
+// sizes.
+bool may_take_trees(const LinkRow& row) {
+  return row.collective == Collective::all_reduce && row.nodes > 1 && row.per_node > 1;
+}
 bool ring(const LinkRow& row) {
-  return row.collective != Collective::send_receive &&
+  return row.collective != Collective::send_receive && !may_take_trees(row) &&
          !(row.collective == Collective::all_reduce && row.members() == kNode);
 }
 
@@ -149,6 +154,15 @@ LinkFitStep rings_across() {
           [](const LinkRow& row) { return row.nodes > 1 && ring(row); },
           [](Cluster& cluster, std::span<const double> x) { scale(cluster.inter, x[0], x[1]); },
           {15, 0.9}};
+}
+
+LinkFitStep trees_across() {
+  return {"trees over nodes: a level's latency in us",
+          may_take_trees,
+          [](Cluster& cluster, std::span<const double> x) {
+            cluster.inter.tree = Seconds(x[0] * 1e-6);
+          },
+          {50}};
 }
 
 struct FittedStep {
@@ -215,6 +229,7 @@ FittedLinks fit_links(const Publications& published, CaseResult* result) {
   links.switch_rows = run(sums_in_the_switch());
   links.message_rows = run(messages_in_a_node());
   links.network_rows = run(rings_across());
+  links.tree_rows = run(trees_across());
   return links;
 }
 
@@ -223,11 +238,14 @@ FittedLinks fit_playbook(const Publications& published, const FittedLinks& node,
   FittedLinks links = node;
   links.cluster.inter = wires().inter;
   const std::vector<LinkRow> rows = link_rows(published);
-  const LinkFitStep step = rings_across();
-  const FittedStep done = fit_step(step, rows, "playbook", links.cluster);
-  if (result != nullptr) add_step(step, "playbook", done, *result);
-  step.apply(links.cluster, done.constants);
-  links.network_rows = static_cast<int>(done.rows.size());
+  const auto run = [&](const LinkFitStep& step) {
+    const FittedStep done = fit_step(step, rows, "playbook", links.cluster);
+    if (result != nullptr) add_step(step, "playbook", done, *result);
+    step.apply(links.cluster, done.constants);
+    return static_cast<int>(done.rows.size());
+  };
+  links.network_rows = run(rings_across());
+  links.tree_rows = run(trees_across());
   return links;
 }
 

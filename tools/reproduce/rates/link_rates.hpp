@@ -11,7 +11,7 @@ namespace weir {
 // Two nodes' links with the constants of all rows, and how many rows each was fitted to.
 struct FittedLinks {
   Cluster cluster;
-  int ring_rows = 0, switch_rows = 0, message_rows = 0, network_rows = 0;
+  int ring_rows = 0, switch_rows = 0, message_rows = 0, network_rows = 0, tree_rows = 0;
 };
 
 // Of 8 H100 a node and a 400 Gb/s card each. Throws InputError.

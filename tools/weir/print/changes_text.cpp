@@ -21,25 +21,31 @@ void print_critical_path(Printout& out, const CriticalPath& path, Nanoseconds st
   out.show(table);
 }
 
-void print_what_if(Printout& out, const std::string& title, const std::vector<WhatIf>& rows) {
+void print_what_if(Printout& out, const std::string& title, const std::vector<WhatIf>& rows,
+                   const std::string& stack) {
   out.say("\n");
   Table table{{left(title), {"gain"}, {"step"}, {"peak memory"}, {"fits"}, left("note")}, {}, {}};
   for (const auto& [change, forecast, gain] : rows) {
     const std::string name = change.choice + ": " + change.to;
+    const std::string beyond =
+        change.beyond.empty() ? "" : fmt::format("not in {}: {}", stack, change.beyond);
     if (!forecast) {
-      table.rows.push_back({name, "-", "-", "-", "-", change.refused});
+      // What is not there need not be told why it could not be.
+      if (beyond.empty()) table.rows.push_back({name, "-", "-", "-", "-", change.refused});
       continue;
     }
     table.rows.push_back({name, fmt::format("{:+.1f}%", 100 * gain),
                           format_duration(forecast->step_time),
-                          format_bytes(forecast->peak_memory()), fit_word(*forecast), ""});
+                          format_bytes(forecast->peak_memory()), fit_word(*forecast), beyond});
   }
   out.show(table);
 }
 
-void print_rejected(Printout& out, const std::vector<Rejected>& rows) {
+namespace {
+
+void print_choices(Printout& out, const std::string& title, const std::vector<Rejected>& rows) {
   out.say("\n");
-  Table table{{left("instead of the best plan"),
+  Table table{{left(title),
                {"times"},
                {"step"},
                {"peak memory"},
@@ -59,6 +65,22 @@ void print_rejected(Printout& out, const std::vector<Rejected>& rows) {
                           format_bytes(f.peak_memory()), summary(one.best->plan) + faster});
   }
   out.show(table);
+}
+
+}  // namespace
+
+void print_rejected(Printout& out, const std::vector<Rejected>& rows) {
+  print_choices(out, "instead of the best plan", rows);
+}
+
+void print_outside(Printout& out, const std::vector<Rejected>& rows, const std::string& stack) {
+  if (rows.empty()) return;
+  const double gain = 100 * (1 / rows.front().ratio - 1);
+  out.say("\nnot in {}: {}; --any-schedule searches such plans\n", stack,
+          gain > 0
+              ? fmt::format("{:+.1f} % by {} {}", gain, rows.front().choice, rows.front().value)
+              : std::string("nothing that is faster"));
+  print_choices(out, "not in " + stack, rows);
 }
 
 void print_front(Printout& out, const std::vector<Ranked>& front) {

@@ -14,9 +14,12 @@
 namespace weir {
 
 void print_critical_path(Printout& out, const CriticalPath& path, Nanoseconds step);
-void print_what_if(Printout& out, const std::string& title, const std::vector<WhatIf>& rows);
+// `stack`: by name; below the others stands what it has not.
+void print_what_if(Printout& out, const std::string& title, const std::vector<WhatIf>& rows,
+                   const std::string& stack);
 
 void print_rejected(Printout& out, const std::vector<Rejected>& rows);
+void print_outside(Printout& out, const std::vector<Rejected>& rows, const std::string& stack);
 void print_front(Printout& out, const std::vector<Ranked>& front);
 
 }  // namespace weir

@@ -1,0 +1,61 @@
+// Forecasts a plan by other software than the one that was taken.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/unnamed_software.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "costmodel/memory/software_bounds.hpp"
+#include "costmodel/table/builtin.hpp"
+
+namespace weir {
+namespace {
+
+Forecast by(const Stack& stack, const ResolvedPlan& resolved, Cluster cluster) {
+  set_stack(cluster, stack);
+  const Plan& plan = resolved.plan;
+  const Costs costs =
+      builtin_costs(resolved.model, plan.seq_length, plan.dtype, cluster, {plan.split()});
+  return forecast(resolved, costs, cluster, {.detail = ForecastDetail::order}).forecast;
+}
+
+}  // namespace
+
+std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster& cluster,
+                                    std::span<const Stack> known) {
+  std::optional<StepRange> range;
+  for (Stack stack : known) {
+    // What the job says: its products' format, and that stages may be empty.
+    stack.fp8 = cluster.stack.fp8;
+    stack.empty_stages = true;
+    const Seconds step = by(stack, resolved, cluster).step_time;
+    if (!range) range = StepRange{step, step};
+    range = StepRange{std::min(range->fastest, step), std::max(range->slowest, step)};
+  }
+  return range;
+}
+
+void bound_memory(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
+  const std::vector<RankMemory> least =
+      by(leanest(cluster.stack, resolved.plan), resolved, cluster).memory;
+  const std::vector<RankMemory> most =
+      by(amplest(cluster.stack, resolved.plan), resolved, cluster).memory;
+  forecast.leanest.clear();
+  for (std::size_t r = 0; r < forecast.memory.size(); ++r) {
+    RankMemory& its = forecast.memory[r];
+    forecast.leanest.push_back(std::min(its.peak, least[r].peak));
+    its.upper = std::max(its.upper, most[r].upper);
+  }
+}
+
+void set_interval(Forecast& forecast, const StepRange& range,
+                  const std::optional<RangeMargins>& margins) {
+  if (!margins) return;
+  forecast.interval = StepInterval{range.fastest * std::exp(-margins->below),
+                                   range.slowest * std::exp(margins->above), margins->nominal};
+  forecast.interval_source = IntervalSource{margins->rows, margins->clusters, margins->stacks};
+}
+
+}  // namespace weir

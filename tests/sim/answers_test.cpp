@@ -1,0 +1,195 @@
+// What a search says of more than its best plan is true of the whole space: rows, front and counts,
+// on small spaces that are made from seeds, against searches of their own.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "costmodel/table/builtin.hpp"
+#include "plan/job/summary.hpp"
+#include "plan/model/readers/model_import.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/text/sha256.hpp"
+#include "plan/text/text_file.hpp"
+#include "sim/explain/rejected.hpp"
+#include "sim/search/open_choices.hpp"
+#include "sim/search/sweep.hpp"
+
+namespace weir {
+namespace {
+
+class Answers : public testing::Test {
+ protected:
+  static constexpr unsigned kSpaces = 30;
+
+  Answers()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("weir-answers-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+  }
+  ~Answers() override { std::filesystem::remove_all(folder_); }
+
+  struct Space {
+    SweepRequest request;
+    Cluster cluster;
+    Costs costs;
+    [[nodiscard]] SweepResult search() const { return sweep(request, costs, cluster); }
+  };
+
+  // Layers of random times and tensors on four devices: of half of the spaces a few hundred
+  // candidates, which are not all forecast, of the others fewer, which are.
+  Space made(unsigned seed) {
+    std::mt19937 random(seed);
+    const auto any = [&](int low, int high) {
+      return std::uniform_int_distribution(low, high)(random);
+    };
+    std::string text =
+        "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n";
+    const int layers = any(4, 8);
+    for (int l = 0; l < layers; ++l)
+      text += fmt::format("l{},table,{},{},{},{},{},{},1\n", l, any(0, 9000), any(1, 6), any(1, 6),
+                          any(0, 5), any(64, 40000), any(64, 4000));
+    write_file_atomically(folder_ / "layers.csv", text);
+    Space space;
+    space.cluster.device.name = "cpu-core";
+    space.cluster.devices_per_node = 4;
+    space.cluster.intra = {Seconds(any(1, 900) * 1e-6), BytesPerSecond(any(1, 50) * 1e6)};
+    SweepRequest& request = space.request;
+    request.base.model_path = "layers.csv";
+    request.base.model_sha256 = sha256_hex(text);
+    request.base.seq_length = 1;
+    request.folder = folder_;
+    request.pp = {1, 2, 3, 4};
+    request.vpp = {1, 2};
+    request.dp = {1, 2};
+    request.zero = {0, any(1, 3)};
+    request.global_batch_size = any(0, 1) == 0 ? 8 : 12;
+    request.schedules = some(random, seed % 2 == 0 ? 3 : 8);
+    request.recompute = {{}, {.mode = RecomputeMode::stage}, {.mode = RecomputeMode::full}};
+    request.keep = 3;
+    request.effort = 48;
+    space.costs = builtin_costs(load_model(folder_ / "layers.csv"), 1, Dtype::fp32, space.cluster);
+    return space;
+  }
+
+  static std::vector<std::string> some(std::mt19937& random, std::size_t count) {
+    std::vector<std::string> names;
+    for (const Generator& generator : generators()) names.emplace_back(generator.name);
+    std::ranges::shuffle(names, random);
+    names.resize(count);
+    return names;
+  }
+
+  // The space with a row's value alone, as a user would ask for it.
+  static SweepRequest narrowed(SweepRequest request, const Family& family) {
+    request.families.clear();
+    request.front = false;
+    request.keep = 1;
+    request.effort = 100'000;
+    const std::string& value = family.value;
+    if (family.choice == "schedule") {
+      request.schedules = {value};
+      std::erase(request.pp, 1);
+    } else if (family.choice == "re-materialisation") {
+      std::erase_if(request.recompute, [&](const Recompute& r) { return to_text(r) != value; });
+    } else if (family.choice == "ZeRO") {
+      request.zero = {value.back() - '0'};
+      if (request.zero.front() > 0) std::erase(request.dp, 1);
+    } else if (family.choice == "K") {
+      request.pp = {std::stoi(value)};
+    } else if (family.choice == "dp") {
+      request.dp = {std::stoi(value)};
+    }
+    return request;
+  }
+
+  std::filesystem::path folder_;
+};
+
+// No row's plan is beaten by another row's that has its value too, nor by its own search by more
+// than its gap, which is 5 % at most.
+TEST_F(Answers, RowsAreTheBestSuchPlans) {
+  int rows = 0, searched = 0;
+  for (unsigned seed = 1; seed <= kSpaces; ++seed) {
+    Space space = made(seed);
+    space.request.families = families_of(space.request);
+    const SweepResult result = space.search();
+    ASSERT_EQ(result.families.size(), space.request.families.size());
+    searched += result.effort ? 1 : 0;
+    for (std::size_t i = 0; i < result.families.size(); ++i) {
+      const Family& family = space.request.families[i];
+      const FamilyBest& row = result.families[i];
+      if (!row.best) continue;
+      const Seconds step = row.best->forecast.step_time;
+      EXPECT_TRUE(family.has(row.best->plan));
+      EXPECT_LE(row.gap, 0.05);
+      for (const FamilyBest& other : result.families) {
+        if (!other.best || !family.has(other.best->plan)) continue;
+        EXPECT_LE(step, other.best->forecast.step_time) << seed << " " << family.value;
+      }
+      Space own = space;
+      own.request = narrowed(space.request, family);
+      const SweepResult alone = own.search();
+      ASSERT_FALSE(alone.plans.empty()) << seed << " " << family.choice << " " << family.value;
+      EXPECT_LE(step, (1 + row.gap) * alone.plans.front().forecast.step_time)
+          << seed << " " << family.choice << " " << family.value;
+      ++rows;
+    }
+  }
+  EXPECT_GT(rows, 200);
+  EXPECT_GT(searched, 10);
+}
+
+// At ten limits from the largest peak down to the smallest, what the front has within the limit is
+// at most 3 % slower than what a search with that limit finds.
+TEST_F(Answers, TheFrontIsTheFront) {
+  int compared = 0;
+  for (unsigned seed = 1; seed <= kSpaces; ++seed) {
+    Space space = made(seed);
+    space.request.front = true;
+    const SweepResult result = space.search();
+    ASSERT_FALSE(result.front.empty());
+    const auto peak = [](const Ranked& ranked) { return ranked.forecast.peak_memory(); };
+    const Bytes most = peak(result.front.front()), least = peak(result.front.back());
+    EXPECT_EQ(result.front.front().forecast.step_time, result.plans.front().forecast.step_time);
+    Space limited = space;
+    limited.request.front = false;
+    limited.request.keep = 1;
+    limited.request.effort = 100'000;
+    for (int i = 0; i < 10; ++i) {
+      const Bytes limit(least.count() + (most.count() - least.count()) * i / 9);
+      limited.request.memory_limit = limit;
+      const SweepResult alone = limited.search();
+      if (alone.plans.empty()) continue;
+      const auto within = std::ranges::find_if(
+          result.front, [&](const Ranked& ranked) { return peak(ranked) <= limit; });
+      ASSERT_NE(within, result.front.end()) << seed;
+      EXPECT_LE(within->forecast.step_time, 1.03 * alone.plans.front().forecast.step_time)
+          << seed << " at " << limit.count();
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 150);
+}
+
+// What is counted as fitting is what was forecast for any question: asking more counts no less, and
+// no count is above that of all candidates.
+TEST_F(Answers, CountsAreOfAllThatWasLookedAt) {
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    Space space = made(seed);
+    const SweepResult first = space.search();
+    space.request.families = families_of(space.request);
+    space.request.front = true;
+    const SweepResult more = space.search();
+    EXPECT_GE(more.feasible, first.feasible);
+    EXPECT_LE(more.feasible, more.candidates);
+    if (more.effort) EXPECT_LE(more.feasible, more.effort->refined);
+  }
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,19 @@
+// Asks the software that is compiled in.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/machine/unnamed_software.hpp"
+
+#include "plan/job/assumed_stack.hpp"
+#include "sim/unnamed_software.hpp"
+#include "tools/reproduce/known_software.hpp"
+
+namespace weir::app {
+
+void widen_for_unnamed(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
+  const bool known_device = cluster.device.kernels.has_value();
+  if (forecast.basis != Basis::builtin || !known_device || !is_assumed(cluster.stack)) return;
+  bound_memory(forecast, resolved, cluster);
+  const auto range = step_range(resolved, cluster, known_software(resolved.plan.dtype));
+  if (range) set_interval(forecast, *range, range_margins());
+}
+
+}  // namespace weir::app

@@ -1,0 +1,27 @@
+// Reads the compiled stacks.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/reproduce/known_software.hpp"
+
+#include "plan/job/left_out.hpp"
+#include "plan/text/strict_json.hpp"
+#include "tools/reproduce/published.hpp"
+
+namespace weir {
+
+std::vector<Stack> known_software(Dtype dtype, const std::string& without) {
+  constexpr std::string_view kSchema = "weir.stack/1", kFp32 = "-fp32";
+  std::vector<Stack> stacks;
+  for (const auto& [file, text] : compiled_tables()) {
+    if (!file.ends_with(".json")) continue;
+    const Json json = parse_json(text, file);
+    if (json["schema"] != kSchema) continue;
+    Stack stack = parse_stack(without_source(json, without).dump(), file);
+    const bool own = stack.name == Stack{}.name;
+    const bool in_fp32 = stack.name.ends_with(kFp32);
+    if (!own && (!in_fp32 || bytes_per_element(dtype) == bytes_per_element(Dtype::fp32)))
+      stacks.push_back(std::move(stack));
+  }
+  return stacks;
+}
+
+}  // namespace weir
