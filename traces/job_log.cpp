@@ -221,7 +221,8 @@ void take_parameters(std::string_view line, std::map<std::string, std::int64_t>&
         const std::string key = fmt::format("{}{}\":", before, name);
         const std::size_t at = line.find(key);
         if (at == line.npos) continue;
-        const std::size_t digits = std::min(line.find_first_not_of(' ', at + key.size()), line.size());
+        const std::size_t digits =
+            std::min(line.find_first_not_of(' ', at + key.size()), line.size());
         std::int64_t value = 0;
         const auto [end, error] =
             std::from_chars(line.data() + digits, line.data() + line.size(), value);

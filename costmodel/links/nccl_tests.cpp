@@ -238,8 +238,9 @@ class Reader {
                                                         what, failure_));
       }
       if (listed_.empty()) {
-        fail("Rank", "the lines \"#  Rank  0 ...\" above the table, which name the devices, are "
-                     "missing: give nccl-tests' whole output");
+        fail("Rank",
+             "the lines \"#  Rank  0 ...\" above the table, which name the devices, are "
+             "missing: give nccl-tests' whole output");
       }
       complete_test(test_, static_cast<int>(hosts_.size()), named_.empty() ? guess() : named_,
                     file_);

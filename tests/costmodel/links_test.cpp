@@ -430,5 +430,24 @@ TEST(NcclSamples, AgreeWithTheirSummary) {
   }
 }
 
+// A table that was pasted without the lines above it names no device, so nothing says how many
+// there are: with a header alone, two tables, a collective's name, blank lines, or a summary.
+TEST(NcclTests, WithoutTheLinesThatNameDevices) {
+  const std::string header =
+      "#       size         count      type   redop    root     time   algbw   busbw #wrong\n"
+      "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)\n";
+  const std::string row =
+      "   268435456      67108864     float     sum      -1   1400.0  191.74  "
+      "191.74      0\n";
+  for (const std::string& text :
+       {header + row, header + row + header + row, "\n\n" + header + "\n" + row,
+        "# Collective test starting: all_reduce_perf\n" + header + row,
+        header + row + "# Avg bus bandwidth    : 191.74\n"}) {
+    EXPECT_THAT(complaint(text),
+                HasSubstr("which name the devices, are missing: give nccl-tests' whole output"))
+        << text;
+  }
+}
+
 }  // namespace
 }  // namespace weir

@@ -182,6 +182,29 @@ TEST(JobLog, TheFirstStepOfEveryRankIsWarmUp) {
   EXPECT_DOUBLE_EQ(s.tokens_per_s->lower, 1000);
 }
 
+// NVIDIA's logger says a job's configuration by paths, NeMo's length by NeMo's name; what it says
+// of others is not taken.
+TEST(JobLog, ConfigurationsOfNvidiasLogger) {
+  const auto arguments = [](const std::string& data) {
+    std::string text =
+        "DLLL {\"type\": \"LOG\", \"step\": \"PARAMETER\", \"data\": {" + data + "}}\n";
+    for (int step = 10; step < 40; step += 10)
+      text += fmt::format(
+          "DLLL {{\"step\": {}, \"data\": {{\"global_step\": {}.0, "
+          "\"train_step_timing in s\": 2.5}}}}\n",
+          step, step);
+    return read_job_log(text, "job.log").arguments;
+  };
+  using Map = std::map<std::string, std::int64_t>;
+  EXPECT_EQ(arguments("\"cfg/num_layers\": 96, \"cfg/encoder_seq_length\": 2048"),
+            (Map{{"num_layers", 96}, {"seq_length", 2048}}));
+  EXPECT_EQ(arguments("\"cfg/model/global_batch_size\": 16"), (Map{{"global_batch_size", 16}}));
+  EXPECT_EQ(arguments("\"model.hidden_size\":512"), (Map{{"hidden_size", 512}}));
+  EXPECT_EQ(arguments("\"num_layers\": 8"), (Map{{"num_layers", 8}}));
+  EXPECT_EQ(arguments("\"cfg/other_num_layers\": 8, \"cfg/num_layers_per_stage\": 4"), Map{});
+  EXPECT_EQ(arguments("\"cfg/num_layers\": \"many\""), Map{});
+}
+
 // Steps whose sequences still grow are other steps; the list of arguments says whose job it was.
 TEST(JobLog, WhatMakesAJobAnother) {
   std::string text =

@@ -72,6 +72,65 @@ TEST_F(JobsCommand, ASweepRanksTheJobAmongItsPlans) {
       HasSubstr("weir: plan.json: model: is not tiny.json: 7 layers, the sweep's model has 6\n"));
 }
 
+// Tools whose jobs nobody here reads, whatever they are given as.
+TEST_F(JobsCommand, OtherToolsAreNamed) {
+  const std::vector<std::pair<std::string, std::string>> jobs{
+      {"Primus",
+       "modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n"
+       "      tensor_model_parallel_size: 1\n"},
+      {"FlagScale", "system:\n  tensor_model_parallel_size: 2\nmodel:\n  num_layers: 2\n"},
+      {"FlagScale", "experiment:\n  exp_name: x\n  runner:\n    backend: torchrun\n"},
+      {"ms-swift", "NPROC_PER_NODE=8 megatron sft --model a/b --tensor_model_parallel_size 2\n"},
+      {"ms-swift", "megatron pt --model a/b --max_length 2048\n"},
+      {"verl", "actor_rollout_ref:\n  model:\n    path: a/b\n"},
+      {"OpenRLHF", "deepspeed --module openrlhf.cli.train_sft --pretrain a/b\n"}};
+  for (const auto& [tool, text] : jobs) {
+    write("job", text);
+    for (const char* from : {"megatron", "nemo"})
+      EXPECT_EQ(weir("plan --from " + std::string(from) + " job -o plan.json").out,
+                "weir: job: is a job of " + tool + ", which is not read\n");
+  }
+}
+
+// What the file leaves open is filled, and what it says is contradicted; devices are the cluster's
+// where nothing says how many.
+TEST_F(JobsCommand, OptionsFillWhatAJobLeavesOpen) {
+  write("sizes.sh",
+        "ARGS=( --num-layers 4 --hidden-size 32 --num-attention-heads 4 "
+        "--vocab-size 256 )\n");
+  const std::string plan = "plan --from megatron sizes.sh -o plan.json --seq-length 16 -b 2 ";
+  const CommandResult made = weir(plan + "-M 4 --gpus 2 --dtype bf16 --recompute full");
+  ASSERT_EQ(made.code, 0) << made.out;
+  EXPECT_THAT(made.out, HasSubstr("K1 dp2 M4 b2 1f1b fused full"));
+  EXPECT_THAT(made.out,
+              HasSubstr("sizes.sh: not said, taken as Megatron takes it: attention fused"));
+  EXPECT_THAT(weir(plan + "--global-batch-size 16 --gpus 2 --attention unfused").out,
+              HasSubstr("K1 dp2 M4 b2 1f1b\n"));
+  EXPECT_THAT(weir(plan + "-M 1 --cluster dgx-h100:1").out, HasSubstr("K1 dp8 M1 b2"));
+  const CommandResult few = weir(plan + "-M 1 --cluster dgx-h100:1 --gpus 16");
+  EXPECT_EQ(few.code, 4);
+  EXPECT_THAT(few.out, HasSubstr("the job needs 16 devices, the cluster has 8"));
+  write("says.sh",
+        "train.py --num-layers 4 --hidden-size 32 --num-attention-heads 4 "
+        "--vocab-size 256 --seq-length 32 --micro-batch-size 1\n");
+  const CommandResult other = weir("plan --from megatron says.sh -o plan.json --seq-length 16");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.out,
+              HasSubstr("seq-length 16 contradicts says.sh, which says --seq-length 32"));
+}
+
+// Until plans have a word for them, modules that are rebuilt doubt each forecast in its first line.
+TEST_F(JobsCommand, WhatAPlanLacksIsInTheVerdict) {
+  write("job.sh",
+        "train.py --num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
+        "--vocab-size 256 --micro-batch-size 1 --recompute-granularity selective "
+        "--recompute-modules layernorm mlp --memory-hidden-size 64\n");
+  ASSERT_EQ(weir("plan --from megatron job.sh --gpus 1 -o plan.json").code, 0);
+  const std::string out = weir("simulate plan.json").out;
+  EXPECT_THAT(out, HasSubstr("; in doubt: the job's memory-hidden-size, recompute-modules is not "
+                             "in the plan\n"));
+}
+
 // The tool's name, where its file is given as another's or as a model.
 TEST_F(JobsCommand, AFileOfAnotherToolIsRefusedByItsName) {
   write("neox.yml", "{\"pipe_parallel_size\": 2, \"model_parallel_size\": 1,}");

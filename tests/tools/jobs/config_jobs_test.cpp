@@ -231,14 +231,15 @@ TEST(DeepSpeedJob, WhatIsAutoIsSaid) {
     EXPECT_EQ(argument.fate, open ? Fate::changed : Fate::carried) << argument.name;
   }
   const Job told = read_deepspeed_job(
-      text, "ds.json", {.gpus = 1, .model = &model, .seq_length = 16, .dtype = Dtype::bf16});
+      text, "ds.json",
+      {.gpus = 1, .model = &model, .given = {.seq_length = 16, .dtype = Dtype::bf16}});
   EXPECT_EQ(told.plan.dtype, Dtype::bf16);
   EXPECT_EQ(told.plan.seq_length, 16);
   EXPECT_EQ(said(told, "bf16.enabled"), "auto: the training script's to choose: bf16 in the plan");
   EXPECT_EQ(complaint([&] {
               static_cast<void>(read_deepspeed_job(
                   R"({"train_micro_batch_size_per_gpu": 2, "fp16": {"enabled": true}})", "ds.json",
-                  {.gpus = 1, .model = &model, .dtype = Dtype::bf16}));
+                  {.gpus = 1, .model = &model, .given = {.dtype = Dtype::bf16}}));
             }),
             "ds.json: fp16.enabled: true, which contradicts bf16");
   EXPECT_THAT(said(read_deepspeed_job(R"({"train_micro_batch_size_per_gpu": 2,

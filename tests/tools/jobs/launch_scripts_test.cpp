@@ -334,7 +334,7 @@ TEST(LaunchScript, OtherScriptsAreFollowed) {
                            "bash self.sh 4", "ssh node \"cd /x && bash inner.sh 4\""}) {
     const Job job = read_megatron_job("#SBATCH --nodes=4\n" + std::string(line) + "\n", "job.sh",
                                       {.files = files});
-    EXPECT_EQ(summary(job.plan), "K4 dp8 M8 b1 1f1b [3,5,7]") << line;
+    EXPECT_EQ(summary(job.plan), "K4 dp8 M8 b1 1f1b fused [3,5,7]") << line;
   }
   EXPECT_EQ(complaint([&] { static_cast<void>(started("bash run_it.sh --fast\n")); }),
             "job.sh: --hidden-size: is missing; run_it.sh: not followed: what it starts is not "

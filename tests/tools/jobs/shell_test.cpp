@@ -230,5 +230,26 @@ TEST(Arguments, AreTheTrainingCommandsOwn) {
   EXPECT_THAT(a.unread(), ElementsAre("nproc-per-node", "num-layers"));
 }
 
+// A list as bash joins it: by printf into a variable, by the first character of IFS in a subshell
+// whose IFS goes with it, by a loop as C has it, by seq.
+TEST(ShellScript, ListsAreJoinedAsBashDoes) {
+  const auto words = [](const std::string& text) { return last_words(text); };
+  EXPECT_THAT(words("printf -v L '[%s]' \"1,0\"\nrun --l \"$L\"\n"),
+              ElementsAre("run", "--l", "[1,0]"));
+  EXPECT_THAT(words("A=(1 0 2)\nrun --l \"$(IFS=', '; echo \"${A[*]}\")\" --m \"${A[*]}\"\n"),
+              ElementsAre("run", "--l", "1,0,2", "--m", "1 0 2"));
+  EXPECT_THAT(words("A=()\nfor ((i=0; i<4; i++)); do\n  if (( i < 2 )); then A+=(0); else A+=(1); "
+                    "fi\ndone\nIFS=,\nrun --l \"${A[*]}\"\n"),
+              ElementsAre("run", "--l", "0,0,1,1"));
+  EXPECT_THAT(words("A=(1 0)\nL=$(printf '%s,' \"${A[@]}\")\nrun --l \"[${L%,}]\"\n"),
+              ElementsAre("run", "--l", "[1,0]"));
+  EXPECT_THAT(words("for i in $(seq 0 2 4); do L+=\"$i;\"; done\nrun --l \"$L\"\n"),
+              ElementsAre("run", "--l", "0;2;4;"));
+  EXPECT_THAT(words("printf -v L '%s%s' a\nrun --l $L\n"), ElementsAre("run", "--l", "a"));
+  EXPECT_THAT(words("f() { local N=3; for ((i=0; i<N; i++)); do echo -n \"$i \"; done; }\n"
+                    "run --l \"$(f)\"\n"),
+              ElementsAre("run", "--l", "0 1 2 "));
+}
+
 }  // namespace
 }  // namespace weir

@@ -13,9 +13,11 @@
 
 namespace weir {
 
-// The plan's summary, and its blocks and their width: "K4 dp2 M8 b1 1f1b [3,5,7], 8 of 512".
+// The plan's summary without its attention, and its blocks and their width: "K4 dp2 M8 b1 1f1b
+// [3,5,7], 8 of 512".
 inline std::string started(const std::string& script, const ShellEnvironment& environment = {}) {
-  const Job job = read_megatron_job(script, "job.sh", {.environment = environment});
+  Job job = read_megatron_job(script, "job.sh", {.environment = environment});
+  job.plan.attention = AttentionKind::unfused;  // which it is by default, defaults_test.cpp has
   const auto& block = std::get<TransformerShape>(job.model.layers[1].shape);
   return summary(job.plan) + fmt::format(", {} of {}", job.model.layers.size() - 3, block.hidden);
 }

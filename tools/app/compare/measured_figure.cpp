@@ -86,8 +86,8 @@ double core_share(const Model& model, std::int64_t seq_length) {
 }
 
 // Megatron-LM counts half since 6 March 2025 (megatron/training/training.py, 8873b55d6aad), and
-// Megatron-Bridge after it (utils/flop_utils.py); torchtitan (its utils.py,
-// get_nparams_and_flops), Megatron-DeepSpeed and Megatron-LM's older forks count all.
+// Megatron-Bridge after it (utils/flop_utils.py); torchtitan (get_nparams_and_flops of its models),
+// Megatron-DeepSpeed and Megatron-LM's older forks count all.
 AttentionCount count_of(const SourceJob& job) {
   const bool megatron = job.tool == "megatron" || job.tool == "nemo";
   return megatron && !is_old_megatron(job.lines) ? AttentionCount::half : AttentionCount::whole;
@@ -232,7 +232,9 @@ std::optional<std::string> count_whole(MeasuredFigure& figure, const ResolvedPla
   if (!figure.count && !half) why = job.tool.empty() ? "" : fmt::format(", as {} counts", job.tool);
   return fmt::format("{}: FLOPs with {} of the causal attention{}{}", figure.text,
                      half ? "half" : "all", why,
-                     figure.count ? "" : half ? "; :whole says all" : "; :half says half");
+                     figure.count ? ""
+                     : half       ? "; :whole says all"
+                                  : "; :half says half");
 }
 
 std::optional<Seconds> step_time_of(const MeasuredFigure& figure, const Forecast& forecast,

@@ -28,10 +28,10 @@ struct MeasuredFigure {
   std::filesystem::path plan;
   std::string text;  // behind the sign of equality
   Kind kind = Kind::step_time;
-  double value = 0;                  // above 0
+  double value = 0;                     // above 0
   std::optional<AttentionCount> count;  // of flops, where the user says it
-  std::optional<Bytes> memory;       // peak of the fullest device
-  std::optional<JobLogSummary> log;  // where the figure is a job's log
+  std::optional<Bytes> memory;          // peak of the fullest device
+  std::optional<JobLogSummary> log;     // where the figure is a job's log
 };
 
 // What a log says of a step: its median time, else its tokens or samples a second. Throws

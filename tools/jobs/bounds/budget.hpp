@@ -24,17 +24,11 @@ class Budget {
   explicit Budget(std::string file) : file_(std::move(file)) {}
 
   // Work that makes nothing: a token looked at, a variable asked for, a state of a pattern.
-  void steps(std::uint64_t count) {
-    spend(steps_, count, kMostSteps, "steps");
-  }
+  void steps(std::uint64_t count) { spend(steps_, count, kMostSteps, "steps"); }
   // Texts that are made, copied, printed or parsed again.
-  void bytes(std::uint64_t count) {
-    spend(bytes_, count, kMostBytes, "bytes");
-  }
+  void bytes(std::uint64_t count) { spend(bytes_, count, kMostBytes, "bytes"); }
   // Words of a list, values, tokens: what takes memory of its own.
-  void elements(std::uint64_t count) {
-    spend(elements_, count, kMostElements, "elements");
-  }
+  void elements(std::uint64_t count) { spend(elements_, count, kMostElements, "elements"); }
 
   // How deep blocks, calls and values stand within each other: each holds one while it runs, so
   // that their sum is bounded and with it the stack of whoever follows them.

@@ -311,7 +311,8 @@ Job read_neox_job(const std::string& text, const std::string& file, const JobOpt
   read_deepspeed(t, plan, options, file, job.remarks);
   const std::string precision = t.text_or("precision", "");
   const std::string asked(options.given.dtype ? to_string(*options.given.dtype) : "");
-  if (!asked.empty() && !precision.empty() && asked != (precision == "bfloat16" ? "bf16" : precision))
+  if (!asked.empty() && !precision.empty() &&
+      asked != (precision == "bfloat16" ? "bf16" : precision))
     contradicts("dtype", asked, file, "precision: " + precision);
   if (precision == "bfloat16") plan.dtype = Dtype::bf16;
   if (precision == "fp16") plan.dtype = Dtype::fp16;

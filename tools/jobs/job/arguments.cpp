@@ -14,70 +14,23 @@
 #include "plan/text/cells.hpp"
 #include "plan/text/quote.hpp"
 #include "plan/words/error.hpp"
+#include "tools/jobs/job/argument_commands.hpp"
 #include "tools/jobs/job/given.hpp"
 #include "tools/jobs/job/launcher.hpp"
 
 namespace weir {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r\n";
-// Commands beside the job: what they are given is none of its arguments.
-constexpr std::array<std::string_view, 28> kBeside{
-    "echo", "printf", "mkdir", "rm",   "cp",     "mv",       "ls",     "cat",  "cd",   "pip",
-    "pip3", "conda",  "git",   "wget", "curl",   "tar",      "tee",    "sed",  "grep", "awk",
-    "find", "chmod",  "date",  "set",  "ulimit", "scontrol", "module", "rsync"};
-
 // Variables that every environment has: that a script reads them says nothing.
 constexpr std::array<std::string_view, 10> kOfEveryShell{
     "PWD",    "OLDPWD",          "HOME",    "USER", "PATH", "LANG", "SHELL",
     "TMPDIR", "LD_LIBRARY_PATH", "HOSTNAME"};
-
-std::string normal_name(std::string_view word) {
-  std::string name(word.substr(2));
-  std::ranges::replace(name, '_', '-');
-  return name;
-}
-
-// The words of a command, where one that holds an option and more is all of them: bash splits
-// "--lr 1e-4", quoted in an array, at its blanks where the array is used without quotes, and a
-// shell's -c is a command. Quotes inside such a word go with the split.
-std::vector<std::string> split_words(const std::vector<std::string>& command) {
-  std::vector<std::string> words;
-  bool script = false;  // the word before was a shell's -c
-  for (const std::string& word : command) {
-    const std::size_t start = word.find_first_not_of(kBlanks);
-    const bool option = start != word.npos && word.compare(start, 2, "--") == 0;
-    const bool several = word.find_first_of(kBlanks) < word.find('=') ||
-                         word.find(" --") != word.npos || word.find("\n--") != word.npos;
-    if (!several || !(option || script)) {
-      words.push_back(word);
-    } else {
-      for (std::size_t at = start; at < word.size();) {
-        const std::size_t end = std::min(word.find_first_of(kBlanks, at), word.size());
-        std::string one = word.substr(at, end - at);
-        if (one.size() > 1 && one.front() == one.back() && (one[0] == '\'' || one[0] == '"'))
-          one = one.substr(1, one.size() - 2);
-        words.push_back(std::move(one));
-        at = word.find_first_not_of(kBlanks, end);
-      }
-    }
-    script = word == "-c" || word == "-lc";
-  }
-  return words;
-}
 
 // A number as Python's int and float read it: digits may be grouped by '_'.
 template <class Number>
 std::optional<Number> parse(std::string text) {
   std::erase(text, '_');
   return whole_number<Number>(text);
-}
-
-// "2>&1", "> log": with what they name they are the shell's. A "<" in angle brackets is text.
-bool redirects(std::string_view word) {
-  const std::size_t digits = std::min(word.find_first_not_of("0123456789"), word.size());
-  word = word.substr(digits);
-  return word.starts_with('>') || word.starts_with("&>") || word == "<";
 }
 
 // What was found where a number was expected; of what a script takes from elsewhere, so.
@@ -90,24 +43,6 @@ std::string found_instead(const std::string& given) {
                      own ? "an argument that the script is started with: write \"set --\" and "
                            "its arguments into the script's first line"
                          : "which is not known here: set it in the environment, or write it there");
-}
-
-// Without what is the shell's, and the words of quoted arguments apart.
-std::vector<std::string> plain_words(const std::vector<std::string>& command) {
-  std::vector<std::string> words;
-  for (std::size_t i = 0; i < command.size(); ++i) {
-    if (!redirects(command[i])) {
-      words.push_back(command[i]);
-    } else if (std::string_view("<>&|").find(command[i].back()) != std::string_view::npos) {
-      ++i;  // the file
-    }
-  }
-  return split_words(words);
-}
-
-bool is_beside(const std::vector<std::string>& command) {
-  const std::string_view name = command.front();
-  return std::ranges::find(kBeside, name.substr(name.rfind('/') + 1)) != kBeside.end();
 }
 
 // A word that may stand for arguments which are not known here: "$EXTRA_ARGS", "$(test ... && echo
@@ -163,61 +98,6 @@ bool takes_lists(std::string_view name) {
          std::ranges::find(kLists, name) != kLists.end();
 }
 
-// A command that names a model's size is the job; of a file of arguments alone each line is one.
-bool is_job(const std::vector<std::string>& command) {
-  if (command.front().starts_with("--")) return false;
-  return std::ranges::any_of(command, [](const std::string& word) {
-    return word.starts_with("--") && normal_name(word.substr(0, word.find('='))) == "num-layers";
-  });
-}
-
-// What the arguments of a script's commands are taken from: the job where one command is it, else
-// everything, with what is only written down in variables.
-std::vector<std::vector<std::string>> argument_commands(const ShellScript& script,
-                                                        std::vector<ShellRemark>& remarks) {
-  std::vector<std::vector<std::string>> all, jobs;
-  for (const auto& command : script.commands) {
-    if (is_beside(command)) continue;
-    std::vector<std::string> words = plain_words(command);
-    if (words.empty()) continue;
-    if (is_job(words)) jobs.push_back(words);
-    all.push_back(std::move(words));
-  }
-  if (!jobs.empty()) {
-    const std::ptrdiff_t others = std::ranges::count_if(
-        jobs, [&](const std::vector<std::string>& job) { return job != jobs.back(); });
-    if (others > 0) {
-      remarks.push_back(
-          {0, fmt::format("{} commands train a model: the last is read", others + 1)});
-    }
-    // Lines of arguments alone, where a backslash was forgotten, are the job's too.
-    for (const std::vector<std::string>& command : all) {
-      if (!command.front().starts_with("--")) continue;
-      remarks.push_back(
-          {0,
-           fmt::format("{} begins a line of its own, where bash has no argument: the line before "
-                       "does not end in a backslash, or is a comment; it is read all the same",
-                       command.front())});
-    }
-    std::erase_if(all, [&](const std::vector<std::string>& command) {
-      return command != jobs.back() && !command.front().starts_with("--");
-    });
-    return all;
-  }
-  for (const auto& words : script.unused) {
-    std::vector<std::string> apart;
-    for (const std::string& word : words) {
-      for (std::size_t at = word.find_first_not_of(kBlanks); at < word.size();) {
-        const std::size_t end = std::min(word.find_first_of(kBlanks, at), word.size());
-        apart.push_back(word.substr(at, end - at));
-        at = word.find_first_not_of(kBlanks, end);
-      }
-    }
-    all.push_back(std::move(apart));
-  }
-  return all;
-}
-
 }  // namespace
 
 std::vector<std::vector<std::string>> shell_commands(const std::string& text,
@@ -236,7 +116,7 @@ Arguments::Arguments(const std::string& text, std::string file, const ShellEnvir
   const auto commands = argument_commands(script, script.remarks);
   remarks_ = std::move(script.remarks);
   for (const std::vector<std::string>& command : commands) read(command);
-  const bool job = std::ranges::any_of(commands, is_job);
+  const bool job = std::ranges::any_of(commands, names_a_model);
   for (const std::string& other : script.not_followed) {
     if (!job)
       remarks_.push_back({0, fmt::format("{}: not followed: what it starts is not known", other)});
@@ -293,7 +173,7 @@ void Arguments::read(const std::vector<std::string>& command) {
     if (dashes && !option)
       remarks_.push_back({0, fmt::format("{}: not understood, it names no argument", word)});
     if (!option) continue;
-    const std::string name = normal_name(word.substr(0, equals));
+    const std::string name = argument_name(word.substr(0, equals));
     Given given{.written = word.substr(0, equals),
                 .launcher = launcher || (!has_program && is_launchers(name))};
     if (equals != std::string::npos) given.values.push_back(word.substr(equals + 1));

@@ -49,8 +49,8 @@ bool names_adapters(std::string_view name) {
 
 bool names_a_size(std::string_view name) {
   constexpr std::array<std::string_view, 16> kSizes{
-      "size",   "sizes",   "dim",      "dims",   "rank",  "heads", "layers", "experts",
-      "hidden", "channels", "width",   "groups", "blocks", "head", "replace", "intermediate"};
+      "size",   "sizes",    "dim",   "dims",   "rank",   "heads", "layers",  "experts",
+      "hidden", "channels", "width", "groups", "blocks", "head",  "replace", "intermediate"};
   const std::vector<std::string_view> parts = parts_of(name.substr(name.rfind('.') + 1));
   if (parts.empty()) return false;
   return std::ranges::find(kSizes, parts.back()) != kSizes.end();

@@ -30,7 +30,7 @@ constexpr std::array<OtherModel, 10> kPrograms{{{"t5", "an encoder with a decode
 constexpr std::array<std::string_view, 9> kOtherWork{
     "text_generation", "generate", "inference",  "eval",  "analyze",
     "prompt",          "convert",  "preprocess", "server"};
-constexpr std::array<OtherModel, 10> kArguments{
+constexpr std::array<OtherModel, 12> kArguments{
     {{"task", "fine-tuning on a task, with a head of its own"},
      {"language-model-type", "a vision-language model"},
      {"classes-fraction", "a vision model"},
@@ -39,6 +39,8 @@ constexpr std::array<OtherModel, 10> kArguments{
      {"is-hybrid-model", "Mamba's blocks"},
      {"heterogeneous-layers-config-path", "blocks that differ from each other"},
      {"experimental-attention-variant", "another attention"},
+     {"perform-rl-step", "reinforcement learning, whose rollouts are no training step"},
+     {"grpo-prompts-per-step", "reinforcement learning, whose rollouts are no training step"},
      {"encoder-num-layers", "an encoder with a decoder"},
      {"decoder-num-layers", "an encoder with a decoder"}}};
 

@@ -50,8 +50,7 @@ constexpr std::array<Fork, 23> kForks{{{"Megatron-DeepSpeed", "deepspeed"},
 std::string_view own_layers(Arguments& a) {
   if (a.says("use-mcore-models") || a.says("attention-backend")) return {};
   if (a.text_or("transformer-impl", "") == "transformer_engine") return {};
-  const auto fork =
-      std::ranges::find_if(kForks, [&](const Fork& f) { return a.says(f.argument); });
+  const auto fork = std::ranges::find_if(kForks, [&](const Fork& f) { return a.says(f.argument); });
   return fork == kForks.end() ? std::string_view() : fork->name;
 }
 
@@ -98,13 +97,12 @@ void set_attention(Arguments& a, Job& job) {
   const std::string backend = a.text_or("attention-backend", flash ? "flash" : "auto");
   const std::string impl = a.text_or("transformer-impl", "");
   // The layers of Megatron-Core that are not Transformer Engine's have one attention.
-  const bool local_core = impl == "local" && (a.says("attention-backend") ||
-                                              a.says("use-mcore-models"));
+  const bool local_core =
+      impl == "local" && (a.says("attention-backend") || a.says("use-mcore-models"));
   AttentionKind& kind = job.plan.attention;
   if (backend == "flash" || backend == "fused") {
     kind = local_core ? AttentionKind::unfused : AttentionKind::fused;
-    if (local_core)
-      job.defaults.push_back({"attention", "unfused (transformer-impl is local)"});
+    if (local_core) job.defaults.push_back({"attention", "unfused (transformer-impl is local)"});
   } else if (backend == "unfused" || backend == "local") {
     kind = AttentionKind::unfused;
   } else if (backend == "auto") {

@@ -32,12 +32,20 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kDenied{
      {"overlap_p2p_comm", "no-overlap-p2p-communication"},
      {"scatter_gather_tensors_in_pipeline", "no-scatter-gather-tensors-in-pipeline"}}};
 // What Megatron works out itself from the others, or says of itself.
-constexpr std::array<std::string_view, 14> kWorkedOut{
-    "rank",           "data_parallel_size", "transformer_pipeline_model_parallel_size",
-    "params_dtype",   "consumed_train_samples", "consumed_valid_samples",
-    "iteration",      "encoder_num_layers", "decoder_num_layers",
-    "max_tokens_to_oom", "model_parallel_size", "num_layers_per_virtual_pipeline_stage",
-    "local_rank",     "decoder_seq_length"};
+constexpr std::array<std::string_view, 14> kWorkedOut{"rank",
+                                                      "data_parallel_size",
+                                                      "transformer_pipeline_model_parallel_size",
+                                                      "params_dtype",
+                                                      "consumed_train_samples",
+                                                      "consumed_valid_samples",
+                                                      "iteration",
+                                                      "encoder_num_layers",
+                                                      "decoder_num_layers",
+                                                      "max_tokens_to_oom",
+                                                      "model_parallel_size",
+                                                      "num_layers_per_virtual_pipeline_stage",
+                                                      "local_rank",
+                                                      "decoder_seq_length"};
 
 using Values = std::map<std::string, std::string, std::less<>>;
 

@@ -168,9 +168,10 @@ void set_batch(Arguments& a, Plan& plan, const std::string& file, const GivenFie
   batch.global = a.maybe_integer("global-batch-size", 1, 1 << 30);
   if (batch.global && batch.count) batch.micro = a.maybe_integer("micro-batch-size", 1, 1 << 20);
   if (const auto misfit = complete(batch, plan.dp))
-    throw UsageError(fmt::format("microbatches {} contradicts {}: {}", *batch.count, file, *misfit));
-  plan.micro_batch_size = static_cast<int>(
-      batch.micro ? *batch.micro : a.integer("micro-batch-size", 1, 1 << 20));
+    throw UsageError(
+        fmt::format("microbatches {} contradicts {}: {}", *batch.count, file, *misfit));
+  plan.micro_batch_size =
+      static_cast<int>(batch.micro ? *batch.micro : a.integer("micro-batch-size", 1, 1 << 20));
   const std::int64_t per_step = std::int64_t{plan.micro_batch_size} * plan.dp;
   if (!batch.global && batch.count) batch.global = per_step * *batch.count;
   if (!batch.global) {
@@ -235,7 +236,8 @@ void refuse_unmodelled(Arguments& a) {
 }
 
 void fill_recompute(const Recompute& given, const std::string& file, Job& job) {
-  const auto open = std::ranges::find(job.defaults, std::string_view(kRecomputeDefault), &Remark::name);
+  const auto open =
+      std::ranges::find(job.defaults, std::string_view(kRecomputeDefault), &Remark::name);
   if (open == job.defaults.end() && given != job.plan.recompute)
     contradicts("recompute", recompute_word(given), file, recompute_word(job.plan.recompute));
   if (open != job.defaults.end()) job.defaults.erase(open);

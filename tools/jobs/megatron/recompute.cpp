@@ -24,7 +24,8 @@ Recompute first_blocks(const std::vector<int>& of_stages, std::int64_t layers) {
 // (transformer_config.py:560-582 and :1940 @d98e8a64ddf3). A plan has a word for the core alone.
 Recompute selected(Arguments& a, std::vector<Remark>& remarks) {
   std::string list = a.values("recompute-modules");
-  std::ranges::replace_if(list, [](char c) { return c == ',' || c == '[' || c == ']'; }, ' ');
+  std::ranges::replace_if(
+      list, [](char c) { return c == ',' || c == '[' || c == ']'; }, ' ');
   std::istringstream words(list);
   bool core = list.empty();
   std::string others;

@@ -9,6 +9,7 @@
 
 namespace weir {
 namespace {
+namespace megatron_words {
 
 // Data, files, logs, evaluation, start-up: between steps or beside them.
 constexpr std::string_view kHarmlessPrefixes[] = {
@@ -158,9 +159,11 @@ constexpr Matter kMatters[] = {
     {"sync-tp-duplicated-parameters", "sums over tensor-parallel ranks; not modelled"},
 };
 
+}  // namespace megatron_words
 }  // namespace
 
 UnreadArgument unread_argument(std::string_view name) {
+  using namespace megatron_words;
   if (std::ranges::find(kHarmless, name) != std::end(kHarmless)) return {};
   const bool of_experts = name.starts_with(kMoe);
   if (of_experts && std::ranges::find(kRouting, name) == std::end(kRouting) && names_a_size(name))

@@ -15,108 +15,20 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/unmodelled.hpp"
 #include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/nemo/bridge_words.hpp"
 #include "tools/jobs/python/evaluate.hpp"
 
 namespace weir {
 namespace {
 
-using Path = std::pair<std::string_view, std::string_view>;
-
-// Where Megatron's argument has another name than the field.
-constexpr std::array<Path, 13> kRenamed{
-    {{"model.num_moe_experts", "num-experts"},
-     {"model.virtual_pipeline_model_parallel_size", "num-virtual-stages-per-pipeline-rank"},
-     {"model.layernorm_epsilon", "norm-epsilon"},
-     {"model.gated_linear_unit", "swiglu"},
-     {"model.seq_len_interpolation_factor", "rotary-seq-len-interpolation-factor"},
-     {"model.rope_scaling", "use-rope-scaling"},
-     {"model.layernorm_zero_centered_gamma", "apply-layernorm-1p"},
-     {"model.moe_permute_fusion", "moe-permute-fusion"},
-     {"model.fp8", "fp8-format"},
-     {"rng.seed", "seed"},
-     {"ddp.grad_reduce_in_fp32", "accumulate-allreduce-grads-in-fp32"},
-     {"mixed_precision.fp8", "fp8-format"},
-     {"mixed_precision.fp8_recipe", "fp8-recipe"}}};
-// Said by a flag where the field is false.
-constexpr std::array<Path, 5> kDenied{
-    {{"model.add_bias_linear", "disable-bias-linear"},
-     {"model.share_embeddings_and_output_weights", "untie-embeddings-and-output-weights"},
-     {"mixed_precision.grad_reduce_in_fp32", "grad-reduce-in-bf16"},
-     {"model.gradient_accumulation_fusion", "no-gradient-accumulation-fusion"},
-     {"model.masked_softmax_fusion", "no-masked-softmax-fusion"}}};
-// Sections and fields that change neither time nor memory of a step, or are read apart.
-constexpr std::array<std::string_view, 25> kBesideTheJob{
-    "tokenizer",
-    "dataset",
-    "validation",
-    "checkpoint",
-    "logger",
-    "env_vars",
-    "dist",
-    "profiling",
-    "rng",
-    "ft",
-    "straggler",
-    "nvrx_straggler",
-    "inprocess_restart",
-    "train.manual_gc",
-    "train.manual_gc_interval",
-    "train.manual_gc_eval",
-    "train.eval_interval",
-    "train.eval_iters",
-    "model.use_transformer_engine_full_layer_spec",
-    "model.pipeline_dtype",
-    "model.params_dtype",
-    "model.cuda_graph_warmup_steps",
-    "model.activation_func",
-    "ddp.average_in_collective",
-    "ddp.check_for_nan_in_grad"};
-
-// What _pretrain_common() of recipes/common.py sets.
-constexpr std::array<Path, 16> kCommon{{{"train.train_iters", "300000"},
-                                        {"train.global_batch_size", "32"},
-                                        {"train.micro_batch_size", "2"},
-                                        {"optimizer.lr", "0.0003"},
-                                        {"optimizer.min_lr", "3e-05"},
-                                        {"optimizer.adam_beta1", "0.9"},
-                                        {"optimizer.adam_beta2", "0.95"},
-                                        {"optimizer.adam_eps", "1e-08"},
-                                        {"optimizer.weight_decay", "0.1"},
-                                        {"optimizer.clip_grad", "1.0"},
-                                        {"scheduler.lr_decay_style", "cosine"},
-                                        {"scheduler.lr_warmup_iters", "500"},
-                                        {"ddp.use_distributed_optimizer", ""},
-                                        {"ddp.overlap_grad_reduce", ""},
-                                        {"ddp.grad_reduce_in_fp32", ""},
-                                        {"rng.seed", "1234"}}};
-
-// What distributed_fused_adam_with_cosine_annealing() of recipes/utils/optimizer_utils.py
-// (@0d7a394c3a1c) makes of its arguments, in their order, as optimizer and scheduler: its own
-// names, the fields, and what they are where nothing is said.
-struct CosineField {
-  std::string_view given, field, value;
-};
-constexpr std::string_view kCosineCall = "distributed_fused_adam_with_cosine_annealing";
-constexpr std::array<CosineField, 10> kCosine{
-    {{"precision", "", ""},
-     {"lr_warmup_iters", "scheduler.lr_warmup_iters", "2000"},
-     {"lr_decay_iters", "scheduler.lr_decay_iters", "2000"},
-     {"adam_beta1", "optimizer.adam_beta1", "0.9"},
-     {"adam_beta2", "optimizer.adam_beta2", "0.95"},
-     {"adam_eps", "optimizer.adam_eps", "1e-5"},
-     {"weight_decay", "optimizer.weight_decay", "0.1"},
-     {"max_lr", "optimizer.lr", "1e-4"},
-     {"min_lr", "optimizer.min_lr", ""},
-     {"clip_grad", "optimizer.clip_grad", "1.0"}}};
-
 template <std::size_t N>
-std::string_view named_in(const std::array<Path, N>& table, std::string_view path) {
-  const auto found = std::ranges::find(table, path, &Path::first);
+std::string_view named_in(const std::array<BridgeName, N>& table, std::string_view path) {
+  const auto found = std::ranges::find(table, path, &BridgeName::first);
   return found == table.end() ? std::string_view() : found->second;
 }
 
 bool beside(const std::string& path) {
-  return std::ranges::any_of(kBesideTheJob, [&](std::string_view name) {
+  return std::ranges::any_of(kBridgeBesideTheJob, [&](std::string_view name) {
     return path == name || (path.starts_with(name) && path[name.size()] == '.');
   });
 }
@@ -129,8 +41,9 @@ std::string hyphened(std::string name) {
 // A value as the shell reads it: torch.float32 is fp32 there.
 std::string shell_value(const PythonValue& value) {
   std::string text = value.text() != nullptr ? *value.text() : to_string(value);
-  for (const auto& [torch, megatron] :
-       {Path{"torch.float32", "fp32"}, {"torch.bfloat16", "bf16"}, {"torch.float16", "fp16"}}) {
+  for (const auto& [torch, megatron] : {BridgeName{"torch.float32", "fp32"},
+                                        {"torch.bfloat16", "bf16"},
+                                        {"torch.float16", "fp16"}}) {
     if (text == torch) text = megatron;
   }
   std::ranges::replace(text, '\'', ' ');
@@ -147,7 +60,8 @@ std::string layout_text(const PythonList& stages) {
     for (const PythonValue& layer : stage.list()->values) {
       const std::string name = layer.text() == nullptr ? "" : *layer.text();
       const std::string_view letter = named_in(
-          std::array<Path, 4>{{{"embedding", "E"}, {"decoder", "t"}, {"mtp", "m"}, {"loss", "L"}}},
+          std::array<BridgeName, 4>{
+              {{"embedding", "E"}, {"decoder", "t"}, {"mtp", "m"}, {"loss", "L"}}},
           name);
       if (letter.empty()) return "";
       text += letter;
@@ -163,7 +77,7 @@ class Recipe {
   std::string arguments() {
     for (const auto& [section, value] : root_.object()->fields) leaf(section, value);
     if (root_.object()->callee == "_pretrain_common") {
-      for (const auto& [path, value] : kCommon) {
+      for (const auto& [path, value] : kBridgeCommon) {
         const std::string argument = argument_of(std::string(path));
         if (root_.at(path) == nullptr && !arguments_.contains(argument))
           add(std::string(path), argument, std::string(value));
@@ -185,7 +99,7 @@ class Recipe {
 
  private:
   static std::string argument_of(const std::string& path) {
-    const std::string_view renamed = named_in(kRenamed, path);
+    const std::string_view renamed = named_in(kBridgeRenamed, path);
     return renamed.empty() ? hyphened(path.substr(path.rfind('.') + 1)) : std::string(renamed);
   }
   void add(const std::string& path, const std::string& argument, std::string value) {
@@ -195,8 +109,8 @@ class Recipe {
 
   // The fields of one of the two sections that the call gives back.
   void cosine(const std::string& section, const PythonObject& call) {
-    for (std::size_t i = 0; i < kCosine.size(); ++i) {
-      const auto& [given, field, otherwise] = kCosine[i];
+    for (std::size_t i = 0; i < kBridgeCosine.size(); ++i) {
+      const auto& [given, field, otherwise] = kBridgeCosine[i];
       if (!field.starts_with(section + ".")) continue;
       const auto named = call.fields.find(std::string(given));
       const PythonValue* said = named != call.fields.end() ? &named->second
@@ -223,7 +137,7 @@ class Recipe {
 
   void leaf(const std::string& path, const PythonValue& value) {
     const PythonObject* call = value.object();
-    if (call != nullptr && call->callee == kCosineCall &&
+    if (call != nullptr && call->callee == kBridgeCosineCall &&
         (path == "optimizer" || path == "scheduler"))
       return cosine(path, *call);
     if (value.object() != nullptr && !beside(path) && path.find('.') == path.npos) {
@@ -232,7 +146,7 @@ class Recipe {
       return;
     }
     const auto* said = std::get_if<bool>(&value.is);
-    const std::string_view denied = named_in(kDenied, path);
+    const std::string_view denied = named_in(kBridgeDenied, path);
     const bool off = value.none() || (said != nullptr && !*said) ||
                      (path.starts_with("model.cuda_graph") && !cuda_graphs());
     if (!denied.empty() && said != nullptr && !*said) {
@@ -345,17 +259,36 @@ std::string recipe_name(const PythonFile& python, const std::string& name) {
                        : fmt::format("has {}, say which: {}", all.size(), fmt::join(all, ", ")));
 }
 
+// A recipe that begins with another file's has what that sets.
+void refuse_other_base(const PythonValue& value, const PythonFile& python,
+                       const std::string& function) {
+  const PythonObject* root = value.object();
+  if (root == nullptr || root->callee == "ConfigContainer" || root->callee == "_pretrain_common")
+    return;
+  std::string from = python_import_of(python, root->callee);
+  if (!from.empty()) from = " of " + from;
+  throw InputError(python.name, function,
+                   fmt::format("begins with {}(){}, which is not beside this file: ZeRO, the "
+                               "sequence's length and re-materialisation may be set there",
+                               root->callee.substr(0, 60), from));
+}
+
 }  // namespace
 
 Job read_bridge_job(const std::string& text, const std::string& file, const JobOptions& options) {
   const PythonFile python = read_python(text, file);
   const std::string function = recipe_name(python, options.config);
-  const PythonResult result = call_python(python, function);
+  const PythonFiles files = [&](const std::string& path) -> std::optional<std::string> {
+    auto found = options.files ? options.files(path) : std::nullopt;
+    return found ? std::optional(std::move(found->text)) : std::nullopt;
+  };
+  const PythonResult result = call_python(python, function, files);
+  refuse_other_base(result.value, python, function);
   if (result.value.object() == nullptr || result.value.object()->fields.empty())
     throw InputError(file, function, "returns no ConfigContainer that is known without running it");
   if (const PythonValue* peft = result.value.field("peft"); peft != nullptr && !peft->none())
-    throw InputError(file, "peft", fmt::format("{}: {}", to_string(*peft).substr(0, 60),
-                                               kAdaptersNotModelled));
+    throw InputError(file, "peft",
+                     fmt::format("{}: {}", to_string(*peft).substr(0, 60), kAdaptersNotModelled));
   const PythonValue* model = result.value.field("model");
   if (options.model == nullptr && (model == nullptr || model->field("num_layers") == nullptr)) {
     throw InputError(file, "model",
@@ -383,11 +316,6 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
   const auto same = [](const JobArgument& a, const JobArgument& b) { return a.name == b.name; };
   job.arguments.erase(std::unique(job.arguments.begin(), job.arguments.end(), same),
                       job.arguments.end());
-  const std::string& callee = result.value.object()->callee;
-  if (callee != "ConfigContainer" && callee != "_pretrain_common")
-    job.remarks.push_back({function, fmt::format("begins with {}() of another file: what that sets "
-                                                 "is not carried",
-                                                 callee)});
   for (const std::string& line : result.not_followed) job.remarks.push_back({function, line});
   return job;
 }

@@ -353,8 +353,7 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
   if (const auto whole = t.integer("model.override_vocab_size", 1, 1 << 30))
     named.vocabulary = *whole;
   Job job = in_nemos_names(arguments, file, named);
-  if (by_default)
-    job.defaults.push_back({"attention", "unfused (transformer_engine is false)"});
+  if (by_default) job.defaults.push_back({"attention", "unfused (transformer_engine is false)"});
   std::erase_if(job.defaults, [&](const Remark& taken) {
     return taken.name == "distributed optimizer" && t.has("model.optim.name");
   });

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -23,14 +25,39 @@ constexpr int kDeepestCall = 32;
 constexpr int kMostSteps = 200'000;
 constexpr std::size_t kMostNotes = 100;
 
+class PythonEvaluator;
+
+// What a file and those that it imports from have in common while they are followed.
+struct PythonRun {
+  const PythonFiles& files;
+  Budget budget;
+  PythonHeap heap = {};
+  std::vector<std::string> not_followed = {};
+  int depth = 0, steps = 0;
+  // By path; null: there is none, or it is no Python that is understood.
+  struct Module {
+    PythonFile file;
+    std::unique_ptr<PythonEvaluator> evaluator;
+  };
+  std::map<std::string, std::unique_ptr<Module>> modules = {};
+};
+
 class PythonEvaluator {
  public:
-  explicit PythonEvaluator(const PythonFile& file) : file_(file), budget_(file.name) {
+  PythonEvaluator(const PythonFile& file, PythonRun& run)
+      : file_(file),
+        run_(run),
+        heap_(run.heap),
+        budget_(run.budget),
+        not_followed_(run.not_followed),
+        depth_(run.depth),
+        steps_(run.steps) {
+    const std::size_t before = not_followed_.size();
     for (const Statement& statement : file.statements) {
       if (statement.kind == Statement::Kind::define) functions_[statement.word] = &statement;
     }
     execute(file.statements, globals_, nullptr);
-    not_followed_.clear();  // of what stands beside the function
+    not_followed_.resize(before);  // of what stands beside the function
   }
 
   PythonResult call(const std::string& function) {
@@ -38,7 +65,7 @@ class PythonEvaluator {
     if (found == functions_.end())
       throw InputError(file_.name, function, "is no function of this file");
     PythonValue value = call_own(*found->second, {}, {});
-    return {std::move(value), not_followed_, std::move(heap_)};
+    return {std::move(value), std::move(not_followed_), std::move(heap_)};
   }
 
  private:
@@ -51,7 +78,8 @@ class PythonEvaluator {
     return value;
   }
   void note(int line, const std::string& what) {
-    if (not_followed_.size() < kMostNotes) not_followed_.push_back(fmt::format("line {}: {}", line, what));
+    if (not_followed_.size() < kMostNotes)
+      not_followed_.push_back(fmt::format("line {}: {}", line, what));
   }
 
   PythonValue call_own(const Statement& function, const std::vector<PythonValue>& places,
@@ -342,60 +370,63 @@ class PythonEvaluator {
       if (const auto own = functions_.find(callee.word); own != functions_.end())
         return call_own(*own->second, places, keywords);
     }
+    if (callee.kind == Expression::Kind::name) {
+      if (const auto other = imported(callee.word); other.first != nullptr)
+        return other.first->call_own(*other.second, places, keywords);
+    }
     if (auto known = python_builtin({callee.source, places, keywords}, heap_, budget_))
       return *std::move(known);
     return object({callee.source, std::move(places), std::move(keywords)});
   }
 
+  // The function of another file that a name was imported as, and what follows that file.
+  std::pair<PythonEvaluator*, const Statement*> imported(const std::string& name) {
+    std::string path = python_import_of(file_, name);
+    path.erase(0, path.find_first_not_of('.'));
+    std::ranges::replace(path, '.', '/');
+    // "a.b.c" is a/b/c.py, b/c.py or c.py: how far up its packages begin is not known here.
+    while (run_.files && !path.empty()) {
+      if (PythonEvaluator* other = module(path + ".py")) {
+        const auto found = other->functions_.find(name);
+        if (found != other->functions_.end()) return {other, found->second};
+      }
+      const std::size_t slash = path.find('/');
+      path = slash == path.npos ? "" : path.substr(slash + 1);
+    }
+    return {};
+  }
+  PythonEvaluator* module(const std::string& path) {
+    const auto known = run_.modules.find(path);
+    if (known != run_.modules.end())
+      return known->second == nullptr ? nullptr : known->second->evaluator.get();
+    auto& made = run_.modules[path];  // while it is read it imports nothing of itself
+    const auto text = run_.files(path);
+    if (!text) return nullptr;
+    budget_.bytes(text->size());
+    auto read = std::make_unique<PythonRun::Module>();
+    read->file = read_python(*text, path);
+    read->evaluator = std::make_unique<PythonEvaluator>(read->file, run_);
+    made = std::move(read);
+    return made->evaluator.get();
+  }
+
   const PythonFile& file_;
+  PythonRun& run_;
   std::map<std::string, const Statement*> functions_;
   Names globals_;
-  std::vector<std::string> not_followed_;
   std::size_t forgotten_ = 0;
-  PythonHeap heap_;
-  Budget budget_;
-  int depth_ = 0, steps_ = 0;
+  PythonHeap& heap_;
+  Budget& budget_;
+  std::vector<std::string>& not_followed_;
+  int &depth_, &steps_;
 };
 
 }  // namespace
 
-bool is_python(std::string_view text) {
-  return std::ranges::any_of(
-      std::array<std::string_view, 3>{"def ", "from ", "import "}, [text](std::string_view word) {
-        return text.starts_with(word) || text.find(fmt::format("\n{}", word)) != text.npos;
-      });
-}
-
-PythonFile read_python(const std::string& source, const std::string& file) {
-  return {file, parse_python(source, file)};
-}
-
-std::vector<std::string> python_functions(const PythonFile& file,
-                                          const std::vector<std::string>& returns) {
-  std::vector<std::string> names;
-  for (const Statement& s : file.statements) {
-    if (s.kind != Statement::Kind::define || s.word[0] == '_') continue;
-    const bool needs = std::ranges::any_of(
-        s.parameters, [](const Statement::Parameter& p) { return !p.has_default; });
-    const std::string_view said = s.value.source;
-    const bool fits = said.empty() || std::ranges::any_of(returns, [&](const std::string& word) {
-                        return said.ends_with(word);
-                      });
-    if (!needs && fits) names.push_back(s.word);
-  }
-  return names;
-}
-
-std::string python_import_of(const PythonFile& file, const std::string& name) {
-  for (const Statement& s : file.statements) {
-    if (s.kind == Statement::Kind::import && std::ranges::find(s.words, name) != s.words.end())
-      return s.word;
-  }
-  return "";
-}
-
-PythonResult call_python(const PythonFile& file, const std::string& function) {
-  return PythonEvaluator(file).call(function);
+PythonResult call_python(const PythonFile& file, const std::string& function,
+                         const PythonFiles& files) {
+  PythonRun run{files, Budget(file.name)};
+  return PythonEvaluator(file, run).call(function);
 }
 
 }  // namespace weir

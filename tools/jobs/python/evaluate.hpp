@@ -4,6 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,8 +40,12 @@ struct PythonResult {
   std::vector<std::string> not_followed;
   PythonHeap heap = {};  // of the value's objects
 };
+// Other files by their path: functions that this one imports from them are followed too.
+using PythonFiles = std::function<std::optional<std::string>(const std::string& path)>;
+
 // What the function returns when called without arguments. Throws InputError where the file has no
 // such function, or calls itself without end.
-[[nodiscard]] PythonResult call_python(const PythonFile& file, const std::string& function);
+[[nodiscard]] PythonResult call_python(const PythonFile& file, const std::string& function,
+                                       const PythonFiles& files = {});
 
 }  // namespace weir

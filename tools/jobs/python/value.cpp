@@ -93,8 +93,7 @@ class Printer {
       one(value);
     }
   }
-  void fields(const std::map<std::string, PythonValue>& all, std::string_view between,
-              bool first) {
+  void fields(const std::map<std::string, PythonValue>& all, std::string_view between, bool first) {
     for (const auto& [name, value] : all) {
       if (full()) return;
       if (!std::exchange(first, false)) text_ += ", ";

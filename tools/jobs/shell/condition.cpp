@@ -88,8 +88,8 @@ class Condition {
     if (!a.known || !b.known || op == "=~") return std::nullopt;
     if (op == "=" || op == "==" || op == "!=") {
       const bool quoted = right.find_first_of("\"'") != std::string::npos;
-      const bool same = patterns_ && !quoted ? Glob(b.text, v_.budget()).matches(a.text)
-                                             : a.text == b.text;
+      const bool same =
+          patterns_ && !quoted ? Glob(b.text, v_.budget()).matches(a.text) : a.text == b.text;
       return same == (op != "!=");
     }
     const auto x = whole_number<std::int64_t>(a.text), y = whole_number<std::int64_t>(b.text);

@@ -29,8 +29,8 @@ struct ShellScript {
   std::vector<ShellRemark> remarks;
   // What here-documents put into files, by the file's name as far as it is filled in.
   std::map<std::string, std::string, std::less<>> written;
-  std::vector<std::string> not_followed;    // scripts that it starts and whose text is not known
-  std::vector<std::string> taken;           // variables that the environment gave, sorted
+  std::vector<std::string> not_followed;  // scripts that it starts and whose text is not known
+  std::vector<std::string> taken;         // variables that the environment gave, sorted
   // Variables that choose a library's kernels, as the script sets them: NVTE_FUSED_ATTN and its
   // like.
   std::map<std::string, std::string, std::less<>> set;

@@ -1,6 +1,7 @@
 // A shell's patterns: * ? [a-z] [!a-z] [[:digit:]] and \ before a character that stands for itself
-// (POSIX 2.14, fnmatch without flags). A pattern is a list of places, and all places that a text may
-// have come to are carried along together, so that a match takes text times pattern and no more.
+// (POSIX 2.14, fnmatch without flags). A pattern is a list of places, and all places that a text
+// may have come to are carried along together, so that a match takes text times pattern and no
+// more.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -123,7 +123,7 @@ std::optional<ShellText> ScriptRun::printed(std::string_view command) {
   std::vector<std::vector<std::string>> outer = std::exchange(s_.out.commands, {});
   const int depth = s_.depth;
   const auto* parameters = s_.variables.parameters();
-  const bool ended = s_.ended;
+  const bool ended = s_.ended, printing = std::exchange(s_.printing, true);
   bool followed = true;
   try {
     if (own) {
@@ -142,6 +142,7 @@ std::optional<ShellText> ScriptRun::printed(std::string_view command) {
   }
   s_.depth = depth;
   s_.ended = ended;
+  s_.printing = printing;
   s_.variables.set_parameters(parameters);
   s_.variables.restore(variables);
   const auto commands = std::exchange(s_.out.commands, std::move(outer));

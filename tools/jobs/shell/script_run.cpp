@@ -237,7 +237,7 @@ std::size_t ScriptRun::each(std::size_t i, std::size_t close) {
     s_.variables.set_text(name, {over.words[round], over.known}, false);
     if (!goes_on(body)) break;
     // One that starts commands is several jobs, of which the first is read.
-    const bool again = over.known && s_.out.commands.size() == started && round < kMostRounds;
+    const bool again = over.known && only_sets(started) && round < kMostRounds;
     if (again || round + 1 == over.words.size()) continue;
     if (matters({begin, close}))
       remark(i, fmt::format("a loop: read once, with {}={}", name, over.words[round]));
@@ -258,7 +258,7 @@ void ScriptRun::counted(std::size_t i, ShellRange body) {
     if (holds && *holds == 0) return;
     if (!goes_on(body)) return;
     static_cast<void>(shell_count(head.substr(second + 1), s_.variables));
-    if (holds && s_.out.commands.size() == started) continue;
+    if (holds && only_sets(started)) continue;
     if (matters(body)) remark(i, "a loop: read once");
     return;
   }
@@ -280,7 +280,7 @@ std::size_t ScriptRun::repeat(std::size_t i, std::size_t close) {
     }
     const std::size_t started = s_.out.commands.size();
     if (!goes_on(body)) return close + 1;
-    once = s_.out.commands.size() != started;
+    once = !only_sets(started);
   }
   if (!leaves())
     remark(i, fmt::format("{} {}: read {} times", at(i).text, shown(condition), kMostRounds));

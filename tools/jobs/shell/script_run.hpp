@@ -1,12 +1,7 @@
-// A script that is being followed, and what its parts share.
+// A script that is being followed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <deque>
-#include <functional>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,41 +9,10 @@
 #include <vector>
 
 #include "tools/jobs/shell/blocks.hpp"
-#include "tools/jobs/shell/followed.hpp"
+#include "tools/jobs/shell/script_state.hpp"
 #include "tools/jobs/shell/tokens.hpp"
-#include "tools/jobs/shell/variables.hpp"
 
 namespace weir {
-
-inline constexpr int kDeepestRun = 24;  // functions, commands in quotes and files
-
-using ShellStatus = std::optional<bool>;  // of a command, where it is known
-
-class ScriptRun;
-
-// A function's body, in the text that defines it.
-struct ShellFunction {
-  ScriptRun* in = nullptr;
-  ShellRange body;
-};
-
-// What all parts of a script share, those in quotes and in other files too.
-struct ScriptState {
-  ShellVariables& variables;
-  const ShellFiles& files;
-  const std::string& file;
-  ShellScript& out;
-  int steps = 0;
-  int depth = 0;
-  std::deque<std::vector<std::string>> parameters = {};  // that "set --" and shift gave
-  std::map<std::string, ShellFunction, std::less<>> functions = {};
-  std::deque<std::string> names = {};                   // of other files
-  std::vector<std::string> following = {};              // scripts that are being followed
-  std::vector<std::unique_ptr<ScriptRun>> others = {};  // whose functions are still called
-  bool ended = false, returned = false;                 // by exit, by return
-  std::int64_t left = 0;                                // loops that break or continue still leaves
-  bool again = false;                                   // the last of them goes on
-};
 
 class ScriptRun : private ShellBlocks {
  public:
@@ -93,6 +57,10 @@ class ScriptRun : private ShellBlocks {
   // for ((begin; condition; step))
   void counted(std::size_t i, ShellRange body);
   std::size_t repeat(std::size_t i, std::size_t close);
+  // Whether a loop has started nothing since there were so many commands.
+  bool only_sets(std::size_t commands) const {
+    return s_.printing || s_.out.commands.size() == commands;
+  }
   // One round of a loop: whether another may follow.
   bool goes_on(ShellRange body);
 

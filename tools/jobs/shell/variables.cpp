@@ -10,6 +10,7 @@
 
 #include "plan/text/cells.hpp"
 #include "tools/jobs/shell/arithmetic.hpp"
+#include "tools/jobs/shell/references.hpp"
 #include "tools/jobs/shell/text_changes.hpp"
 #include "tools/jobs/shell/tokens.hpp"
 
@@ -20,20 +21,6 @@ constexpr int kDeepestFill = 32;
 constexpr std::uint64_t kStepsOfName = 32;
 constexpr std::size_t kLongestText = std::size_t{1} << 20;  // of a variable: A=$A$A grows fast
 constexpr std::string_view kSplits = " \t\r\n";
-
-// Behind the "$..." or "`...`" at `at`.
-std::size_t reference_end(std::string_view raw, std::size_t at) {
-  const std::string_view rest = raw.substr(at);
-  if (rest.starts_with("${") || rest.starts_with("$(") || rest.starts_with("$[") ||
-      rest[0] == '`') {
-    const std::size_t end = shell_end_of(raw, at);
-    return end == std::string_view::npos ? raw.size() : end;
-  }
-  const std::size_t length = shell_name_length(rest.substr(1));
-  const bool special = length == 0 && rest.size() > 1 &&
-                       std::string_view("0123456789#@*?$!").find(rest[1]) != rest.npos;
-  return at + 1 + length + (special ? 1 : 0);
-}
 
 }  // namespace
 
@@ -57,7 +44,7 @@ class ShellFiller {
       } else if (c == '\\' && at + 1 < raw.size()) {
         at += escaped(raw.substr(at), quoted);
       } else if (c == '$' || c == '`') {
-        const std::size_t end = reference_end(raw, at);
+        const std::size_t end = shell_reference_end(raw, at);
         reference(raw.substr(at, end - at), quoted);
         at = end;
       } else {
@@ -311,8 +298,8 @@ class ShellFiller {
         continue;
       }
       const bool open = !known && (text[at] == '$' || text[at] == '`');
-      const std::size_t end =
-          open ? reference_end(text, at) : std::min(text.find_first_of(stops, at), text.size());
+      const std::size_t end = open ? shell_reference_end(text, at)
+                                   : std::min(text.find_first_of(stops, at), text.size());
       literal(text.substr(at, end - at));
       at = end;
     }
@@ -346,24 +333,6 @@ void ShellVariables::set_array(std::string_view name, ShellWords value, bool mor
   if (!more) variable = {};
   variable.known = variable.known && value.known;
   for (std::string& word : value.words) variable.words.push_back(std::move(word));
-}
-
-std::string shell_known_path(std::string_view filled) {
-  std::size_t known = 0;
-  for (std::size_t at = 0; at < filled.size();) {
-    const bool opens = filled[at] == '$' || filled[at] == '`';
-    at = opens ? std::max(reference_end(filled, at), at + 1) : at + 1;
-    if (opens) known = at;
-  }
-  std::string_view rest = filled.substr(std::min(known, filled.size()));
-  if (known == 0) return std::string(rest);
-  if (!rest.starts_with('/')) return {};
-  return std::string(rest.substr(std::min(rest.find_first_not_of('/'), rest.size())));
-}
-
-bool shell_is_open(std::string_view filled) {
-  const bool opens = filled.size() > 1 && (filled[0] == '$' || filled[0] == '`');
-  return opens && reference_end(filled, 0) == filled.size();
 }
 
 ShellVariables::Variables ShellVariables::saved() {

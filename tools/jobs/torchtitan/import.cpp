@@ -58,8 +58,9 @@ void set_batch(TomlTable& t, Plan& plan, const GivenFields& given, const std::st
   const std::int64_t local = local_batch(t, plan, given, file);
   const auto said_size = t.integer("parallelism.pipeline_parallel_microbatch_size", 1, 1 << 20);
   const std::int64_t size =
-      plan.pp == 1 ? 1
-                   : filled("micro-batch-size", said_size, given.micro_batch_size, file).value_or(1);
+      plan.pp == 1
+          ? 1
+          : filled("micro-batch-size", said_size, given.micro_batch_size, file).value_or(1);
   const auto count = t.integer("parallelism.num_pp_microbatches", 1, 1 << 20);
   auto said_global = t.integer("training.global_batch_size", -1, 1 << 30);
   if (said_global.value_or(1) <= 0) said_global.reset();
@@ -128,8 +129,9 @@ void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t sha
 // parallel_dims.py, _validate).
 void refuse_other_devices(TomlTable& t, const Plan& plan, const JobOptions& options) {
   const int product = plan.dp * plan.cp * plan.tp * plan.pp;
-  const int devices =
-      options.gpus ? *options.gpus : options.dp ? *options.dp * plan.cp * plan.tp * plan.pp : product;
+  const int devices = options.gpus ? *options.gpus
+                      : options.dp ? *options.dp * plan.cp * plan.tp * plan.pp
+                                   : product;
   if (devices == product) return;
   t.fail("parallelism.data_parallel_shard_degree",
          fmt::format("dp_replicate times dp_shard {} times cp {} times tp {} times pp {} are {} "
@@ -312,9 +314,9 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
     t.fail("parallelism", "is missing: expected a torchtitan job");
   Plan& plan = job.plan;
   const GivenFields& given = options.given;
-  plan.seq_length = filled("seq-length", t.integer("training.seq_len", 1, kLargestSize),
-                           given.seq_length, file)
-                        .value_or(2048);
+  plan.seq_length =
+      filled("seq-length", t.integer("training.seq_len", 1, kLargestSize), given.seq_length, file)
+          .value_or(2048);
   job.model = model_of(t, options, plan.seq_length);
   plan.attention = AttentionKind::fused;  // every backend that it has is
   if (given.attention.value_or(plan.attention) != plan.attention)

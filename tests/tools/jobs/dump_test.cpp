@@ -1,0 +1,107 @@
+// Lists of arguments as Megatron prints them, pasted from logs and issues.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/megatron/dump.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/jobs/started_job.hpp"
+#include "tools/jobs/megatron/import.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+// Lines of a list, each behind `before`.
+std::string dump(const std::string& more, const std::string& before = "") {
+  std::string text =
+      "using world size: 16, data-parallel size: 2\n"
+      "------------------------ arguments ------------------------\n";
+  const std::string lines =
+      "  bf16 ............................................ True\n"
+      "  global_batch_size ............................... 64\n"
+      "  hidden_size ..................................... 512\n"
+      "  micro_batch_size ................................ 1\n"
+      "  num_attention_heads ............................. 8\n"
+      "  num_layers ...................................... 8\n"
+      "  num_experts ..................................... None\n"
+      "  padded_vocab_size ............................... 32000\n"
+      "  vocab_size ...................................... 31999\n"
+      "  seq_length ...................................... 1024\n"
+      "  swiglu .......................................... False\n"
+      "  world_size ...................................... 16\n" +
+      more;
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line);) text += before + line + "\n";
+  return text + "-------------------- end of arguments ---------------------\n";
+}
+
+Plan plan_of(const std::string& text) { return read_megatron_job(text, "issue.txt", {}).plan; }
+
+// 16 devices over tp 4 and pp 2 are two replicas, so 64 samples are 32 micro-batches each; the
+// padded vocabulary is the model's.
+TEST(MegatronDump, IsReadAsTheJobThatItPrints) {
+  const Job job =
+      read_megatron_job(dump("  tensor_model_parallel_size ...................... 4\n"
+                             "  pipeline_model_parallel_size .................... 2\n"
+                             "  sequence_parallel ............................... True\n"
+                             "  use_distributed_optimizer ....................... True\n"
+                             "  recompute_granularity ........................... full\n"
+                             "  recompute_method ................................ uniform\n"
+                             "  recompute_num_layers ............................ 1\n"),
+                        "issue.txt", {});
+  EXPECT_EQ(job.plan.dp, 2);
+  EXPECT_EQ(job.plan.tp, 4);
+  EXPECT_EQ(job.plan.microbatches, 32);
+  EXPECT_EQ(job.plan.zero, 1);
+  EXPECT_EQ(job.plan.recompute.mode, RecomputeMode::full);
+  EXPECT_EQ(std::get<EmbeddingShape>(job.model.layers[0].shape).vocabulary, 32000);
+}
+
+// A rank, a time or a prefix of the launcher stands before the lines.
+TEST(MegatronDump, WhatStandsBeforeItsLinesGoes) {
+  for (const char* before : {"[default0]:", "0: ", "[2025-01-01 10:00:00] ", "node-1/0:"})
+    EXPECT_EQ(plan_of(dump("", before)).dp, 16) << before;
+}
+
+// The variable of a flag that turns something off holds True where it is not given.
+TEST(MegatronDump, FlagsThatDenyAreGivenWhereTheirVariableIsFalse) {
+  const auto biases = [](const std::string& value) {
+    const Job job = read_megatron_job(
+        dump("  add_bias_linear ................................. " + value + "\n"), "issue.txt",
+        {});
+    return std::get<TransformerShape>(job.model.layers[1].shape).mlp_bias;
+  };
+  EXPECT_TRUE(biases("True"));
+  EXPECT_FALSE(biases("False"));
+}
+
+// v of the variable that Megatron works out, whatever else it prints of it.
+TEST(MegatronDump, ChunksAreTheVirtualSize) {
+  const Plan plan =
+      plan_of(dump("  pipeline_model_parallel_size .................... 2\n"
+                   "  virtual_pipeline_model_parallel_size ............ 2\n"
+                   "  num_layers_per_virtual_pipeline_stage ........... 2\n"));
+  EXPECT_EQ(plan.vpp, 2);
+}
+
+TEST(MegatronDump, AttentionIsTheBackendsName) {
+  EXPECT_EQ(plan_of(dump("  attention_backend ............................... "
+                         "AttnBackend.unfused\n"))
+                .attention,
+            AttentionKind::unfused);
+  EXPECT_EQ(plan_of(dump("  attention_backend ............................... "
+                         "AttnBackend.auto\n"))
+                .attention,
+            AttentionKind::fused);
+}
+
+TEST(MegatronDump, ScriptsAreNone) {
+  EXPECT_EQ(megatron_dump_arguments("python pretrain_gpt.py" + kSizes), std::nullopt);
+  EXPECT_EQ(megatron_dump_arguments("echo loading .. done\n--num-layers 2\n"), std::nullopt);
+  EXPECT_THAT(*megatron_dump_arguments(dump("")), HasSubstr("--hidden-size '512'"));
+}
+
+}  // namespace
+}  // namespace weir

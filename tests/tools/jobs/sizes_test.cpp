@@ -1,0 +1,147 @@
+// Sizes that have another name or are not understood, and what is not modelled of a job.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/plan/complaint.hpp"
+#include "tests/tools/jobs/remark_names.hpp"
+#include "tests/tools/jobs/started_job.hpp"
+#include "tools/jobs/job/config_jobs.hpp"
+#include "tools/jobs/job/doubt.hpp"
+#include "tools/jobs/job/unmodelled.hpp"
+#include "tools/jobs/megatron/import.hpp"
+
+namespace weir {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Job job_of(const std::string& more) {
+  return read_megatron_job("pretrain_gpt.py" + kSizes + "--micro-batch-size 1 " + more, "job.sh",
+                           {.gpus = 1});
+}
+
+std::int64_t parameters_of(const std::string& more) {
+  std::int64_t sum = 0;
+  for (const Layer& layer : job_of(more).model.layers) sum += parameter_count(layer);
+  return sum;
+}
+
+// A fork's words for what Megatron-Core says otherwise: the same model. Two of its experts' widths
+// is what Megatron calls a shared expert of 256; its first block is dense.
+TEST(MegatronSizes, HaveOtherNamesInForks) {
+  const std::string common = "--num-experts 4 --moe-router-topk 2 --swiglu --ffn-hidden-size 2048 ";
+  const std::string fork = common +
+                           "--moe-intermediate-size 128 --n-shared-experts 2 "
+                           "--first-k-dense-replace 1";
+  const std::string core = common +
+                           "--moe-ffn-hidden-size 128 "
+                           "--moe-shared-expert-intermediate-size 256 "
+                           "--moe-layer-freq ([0]*1+[1]*7)";
+  EXPECT_EQ(parameters_of(fork), parameters_of("'" + core + "'"));
+  EXPECT_LT(parameters_of(fork), parameters_of(common));
+}
+
+TEST(MegatronSizes, LatentAttentionHasOtherNamesToo) {
+  const std::string fork =
+      "--multi-head-latent-attention --kv-lora-rank 128 --qk-nope-head-dim 64 "
+      "--qk-rope-head-dim 32 --v-head-dim 64";
+  const std::string core =
+      "--multi-latent-attention --kv-lora-rank 128 --qk-head-dim 64 "
+      "--qk-pos-emb-head-dim 32 --v-head-dim 64";
+  EXPECT_EQ(parameters_of(fork), parameters_of(core));
+}
+
+// h = 512: an MLP of 1024 for the usual 4 h = 2048, in each of 8 blocks, has 2 * 512 * 1024 weights
+// and 1024 biases fewer.
+TEST(MegatronSizes, IntermediateSizeIsTheMlps) {
+  EXPECT_EQ(parameters_of("") - parameters_of("--intermediate-size 1024"),
+            8 * (2 * 512 * 1024 + 1024));
+}
+
+// An unknown argument that names a size doubts the forecast, and one that names none does not.
+TEST(MegatronSizes, AnUnknownSizeIsDoubted) {
+  for (const char* size : {"--moe-adapter-hidden-size 64", "--memory-layers 3", "--swarm-heads 2",
+                           "--ngram-embedding-dim 32", "--branch-experts 4", "--dt-rank 16"}) {
+    const Job job = job_of(size);
+    const std::string name = std::string(size).substr(2, std::string(size).find(' ') - 2);
+    EXPECT_THAT(doubts_of({.tool = "megatron", .left_out = {name}}), ElementsAre(name));
+    EXPECT_THAT(job.remarks.back().text, HasSubstr("in doubt")) << size;
+  }
+  EXPECT_TRUE(doubts_of({.tool = "megatron",
+                         .left_out = {"num-workers", "log-interval", "moe-router-num-groups",
+                                      "tensorboard-queue-size", "ddp-bucket-size"}})
+                  .empty());
+}
+
+// Plans have no word for these modules: with the attention core among them it is rebuilt, without
+// it nothing is, and both are doubted.
+TEST(MegatronRecompute, ModulesThatNoPlanHasAreDoubted) {
+  const Job moe = job_of("--recompute-granularity selective --recompute-modules layernorm moe");
+  EXPECT_EQ(moe.plan.recompute.mode, RecomputeMode::none);
+  EXPECT_THAT(moe.remarks.back().text, HasSubstr("layernorm moe: the plan rebuilds nothing"));
+  const Job core = job_of("--recompute-granularity selective --recompute-modules core_attn mlp");
+  EXPECT_EQ(core.plan.recompute.mode, RecomputeMode::selective);
+  EXPECT_THAT(doubts_of({.tool = "megatron", .left_out = {"recompute-modules"}}),
+              ElementsAre("recompute-modules"));
+}
+
+// Adapters and frozen layers, in whatever file.
+TEST(Adapters, AreRefusedByName) {
+  for (const char* name : {"--lora-rank 8", "--peft-type lora", "--freeze-embedding",
+                           "--target-modules linear_qkv", "--adapter-dim 4"})
+    EXPECT_THAT(complaint([&] { static_cast<void>(job_of(name)); }),
+                HasSubstr("a plan trains every weight"))
+        << name;
+  EXPECT_EQ(names(job_of("--multi-latent-attention --q-lora-rank 64 --kv-lora-rank 64")),
+            "global-batch-size qk-layernorm ");
+  const std::string nemo =
+      "trainer: {devices: 1, num_nodes: 1, precision: bf16}\nmodel:\n  num_layers: 2\n"
+      "  hidden_size: 64\n  num_attention_heads: 4\n  encoder_seq_length: 32\n"
+      "  max_position_embeddings: 32\n  micro_batch_size: 1\n  global_batch_size: 1\n"
+      "  peft: {peft_scheme: lora}\n";
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(read_nemo_job(nemo, "job.yaml", {.vocabulary = 128})); }),
+      HasSubstr("model.peft.peft_scheme: lora: adapters"));
+}
+
+// (30 + 1 + 1) / 4 ranks / 4 layers a chunk = 2 chunks a rank; 8 stages of 4, the first and last
+// one fewer. Megatron-LM counts the embedding and the loss before it divides.
+TEST(MegatronStages, AccountedEndsCountInVirtualStages) {
+  const auto boundaries = [](const std::string& more) {
+    const std::string text =
+        "pretrain_gpt.py --num-layers 30 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+        "--vocab-size 128 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+        "--pipeline-model-parallel-size 4 " +
+        more;
+    return read_megatron_job(text, "job.sh", {.gpus = 4}).plan.boundaries;
+  };
+  EXPECT_THAT(boundaries("--num-layers-per-virtual-pipeline-stage 4 "
+                         "--account-for-embedding-in-pipeline-split "
+                         "--account-for-loss-in-pipeline-split"),
+              ElementsAre(4, 8, 12, 16, 20, 24, 28));
+  EXPECT_THAT(complaint([&] {
+                static_cast<void>(boundaries("--num-layers-per-virtual-pipeline-stage 4"));
+              }),
+              HasSubstr("does not divide num-layers"));
+}
+
+// A layout says how many stages there are; v beside it must be the same.
+TEST(MegatronStages, LayoutAndVirtualStagesMayAgree) {
+  const auto vpp = [](const std::string& more) {
+    const std::string text =
+        "pretrain_gpt.py --num-layers 10 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+        "--vocab-size 128 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+        "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*2|t*3|t*3|t*2L' " +
+        more;
+    return read_megatron_job(text, "job.sh", {.gpus = 2}).plan.vpp;
+  };
+  EXPECT_EQ(vpp("--num-virtual-stages-per-pipeline-rank 2"), 2);
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(vpp("--num-virtual-stages-per-pipeline-rank 4")); }),
+      HasSubstr("4 contradicts the layout's 2 stages a rank"));
+}
+
+}  // namespace
+}  // namespace weir
