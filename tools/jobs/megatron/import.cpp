@@ -247,6 +247,11 @@ void set_sharing(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   plan.sequence_parallel = sequence && plan.tp > 1;
   plan.zero = plan.replicas() > 1 ? zero : 0;
   plan.overlap_grad_reduce = overlap && plan.replicas() > 1;
+  const std::string dispatcher = a.text_or("moe-token-dispatcher-type", "alltoall");
+  if (dispatcher != "alltoall") {
+    remarks.push_back({"moe-token-dispatcher-type",
+                       dispatcher.substr(0, 40) + ": tokens are exchanged all to all in the plan"});
+  }
   const bool ranks_first = a.flag("use-tp-pp-dp-mapping");
   if (ranks_first && plan.dp > 1) plan.rank_order = RankOrder::tp_cp_pp_dp;
   if (plan.dtype == Dtype::fp16 && !sums_in_fp32) {

@@ -97,7 +97,8 @@ constexpr std::string_view kHarmless[] = {"num-workers",
                                           "trust-remote-code",
                                           "te-rng-tracker",
                                           "apply-query-key-layer-scaling",
-                                          "straggler-minmax-count"};
+                                          "straggler-minmax-count",
+                                          "moe-grouped-gemm"};  // as the costs have it
 
 struct Matter {
   std::string_view prefix;
