@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """What `weir export` writes starts in the trainers themselves, or is refused by the name of a row.
 
-    gate_test.py SOURCE WEIR [PART...]       parts: megatron torchtitan torchtitan-0.2 deepspeed torch patch
+    gate_test.py SOURCE WEIR [PART...]
 
-WEIR_TRAINERS names a folder of checkouts (megatron, torchtitan, torchtitan-0.2, deepspeed); a part whose checkout is
-not there is left out, and without any the test is skipped (77). WEIR_GATE_PLANS: plans a trainer, 60 where it is not
-set, or a folder of them (plans/*.json). No trainer's code is here, and none needs a GPU.
-SPDX-License-Identifier: Apache-2.0
+Parts: megatron, torchtitan, torchtitan-0.2, deepspeed, torch, patch; words that begin with -- go to
+`weir export` (--allow-other-schedule).
+
+WEIR_TRAINERS names a folder of checkouts (megatron, torchtitan, torchtitan-0.2, deepspeed); a part
+whose checkout is not there is left out, and without any the test is skipped (77). WEIR_GATE_PLANS:
+plans a trainer, 60 where it is not set, or a folder of them (plans/*.json). No trainer's code is
+here, and none needs a GPU.
 """
+# SPDX-License-Identifier: Apache-2.0
 
 import collections
 import json
@@ -31,7 +35,9 @@ LAUNCHER = f"""#!{sys.executable}
 import json, os, sys
 json.dump([sys.argv[1:], dict(os.environ)], open(os.environ["GATE_OUT"], "w"))
 """
-SLURM = '#!/bin/sh\nwhile [ $# -gt 0 ]; do case "$1" in torchrun|bash|python*) exec "$@";; *) shift;; esac; done\n'
+SLURM = """#!/bin/sh
+while [ $# -gt 0 ]; do case "$1" in torchrun|bash|python*) exec "$@";; *) shift;; esac; done
+"""
 
 
 def fake(work):
@@ -465,7 +471,7 @@ def scripts(work):
 
 
 def changed_plans(work, script, gpus, base, each):
-    """The job's own plan, the first places of a sweep beside it, and random ones on as many devices."""
+    """The job's own plan, places of a sweep beside it, and random ones on as many devices."""
     name, model, plan = os.path.basename(script)[:-3], base[:-5] + ".model.json", read(base)
     yield "same", base
     batch = plan["micro_batch_size"] * plan["microbatches"] * plan["dp"]
@@ -552,7 +558,7 @@ def main():
         there = {}
     if not any(there.values()):
         print(
-            "skipped: WEIR_TRAINERS names no folder of the trainers' sources, or PyTorch is not here"
+            "skipped: WEIR_TRAINERS names no trainers' sources, or PyTorch is not here"
         )
         sys.exit(77)
     with tempfile.TemporaryDirectory() as made:

@@ -2,13 +2,14 @@
 
     judge_megatron.py CHECKOUT < JOBS > VERDICTS      a JSON object a line, on both sides
 
-A job is {"id", "argv", "env", "world"}; its verdict {"id", "error" (null: it starts), "args"}. Each is judged in
-a process of its own, forked from one that has imported the checkout. A Hopper and a recent Transformer Engine are
-pretended, since arguments are checked against both. The last two checks repeat what Megatron asks at the first
-step: of interleaved micro-batches (pipeline_parallel/schedules.py) and of experts under tensor parallelism
+A job is {"id", "argv", "env", "world"}; its verdict {"id", "error" (null: it starts), "args"}. Each
+is judged in a process of its own, forked from one that has imported the checkout. A Hopper and a
+recent Transformer Engine are pretended, since arguments are checked against both. The last two
+checks repeat what Megatron asks at the first step: of interleaved micro-batches
+(pipeline_parallel/schedules.py) and of experts under tensor parallelism
 (transformer/moe/moe_layer.py, forward).
-SPDX-License-Identifier: Apache-2.0
 """
+# SPDX-License-Identifier: Apache-2.0
 
 import argparse
 import contextlib

@@ -2,12 +2,12 @@
 
     judge_torchtitan.py CHECKOUT main|0.2 < JOBS > VERDICTS      a JSON object a line, on both sides
 
-A job is {"id", "folder", "argv", "world"}; its verdict {"id", "error" (null: it starts), "args"}. Its arguments go
-through ConfigManager in its folder; then, over PyTorch's fake process group, the first and the last rank's mesh, the
-model on the meta device, its stages and their schedule. What parallelises a stage needs devices and is left out, but
-for 0.2's one refusal there.
-SPDX-License-Identifier: Apache-2.0
+A job is {"id", "folder", "argv", "world"}; its verdict {"id", "error" (null: it starts), "args"}.
+Its arguments go through ConfigManager in its folder; then, over PyTorch's fake process group, the
+first and the last rank's mesh, the model on the meta device, its stages and their schedule. What
+parallelises a stage needs devices and is left out, but for 0.2's one refusal there.
 """
+# SPDX-License-Identifier: Apache-2.0
 
 import contextlib
 import io

@@ -1,4 +1,6 @@
-"""Seeded random plans of public models, as people and searches ask for them.  SPDX-License-Identifier: Apache-2.0"""
+"""Seeded random plans of public models, as people and searches ask for them.
+"""
+# SPDX-License-Identifier: Apache-2.0
 
 import json
 import os
@@ -144,7 +146,7 @@ def words(given):
 
 
 def write(weir, folder, count, seed, only=None):
-    """Writes FOLDER/models/NAME.json and FOLDER/plans/NNN.json; plans that Weir itself refuses are drawn again."""
+    """Writes FOLDER/models/NAME.json and FOLDER/plans/NNN.json, refused ones drawn again."""
     r = random.Random(seed)
     for part in ("models", "plans"):
         os.makedirs(f"{folder}/{part}", exist_ok=True)

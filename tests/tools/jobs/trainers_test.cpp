@@ -133,15 +133,17 @@ TEST(MegatronRows, Schedules) {
 }
 
 // M = 3 of K = 2: groups of 2 would leave one micro-batch, which is below K; groups of 3 do not.
-// M = 7: of 2 and 3 one is left, of 4 three are.
+// M = 10 of K = 4: groups of 4 would leave two, groups of 5 none.
 TEST(MegatronRows, RoundsOfMicroBatches) {
   EXPECT_THAT(megatron(pipeline(2, 2, 4)), Not(HasSubstr("microbatch-group")));
   EXPECT_THAT(refusal(pipeline(2, 2, 3)), HasSubstr("microbatches: M = 3, K = 2: "));
   EXPECT_THAT(refusal(pipeline(2, 2, 3)), HasSubstr("(row megatron/interleaved-rounds)"));
-  const auto groups = [](int m) { return megatron(pipeline(2, 2, m), {.other_schedule = true}); };
+  const auto groups = [](int ranks, int m) {
+    return megatron(pipeline(ranks, 2, m), {.other_schedule = true});
+  };
   const std::string argument = "--microbatch-group-size-per-virtual-pipeline-stage ";
-  EXPECT_THAT(groups(3), HasSubstr(argument + "3 "));
-  EXPECT_THAT(groups(7), HasSubstr(argument + "4 "));
+  EXPECT_THAT(groups(2, 3), HasSubstr(argument + "3 "));
+  EXPECT_THAT(groups(4, 10), HasSubstr(argument + "5 "));
   EXPECT_THAT(refusal(pipeline(4, 2, 3), {.other_schedule = true}),
               HasSubstr("(row megatron/interleaved-few)"));
 }

@@ -265,7 +265,7 @@ void set_experts(Arguments& a, TransformerShape& block, std::int64_t experts, bo
                                       : a.integer_or("moe-router-topk", 2, 1, experts);
   block.ffn = a.integer_or("moe-ffn-hidden-size", block.ffn, 1, kLargestSize);
   block.shared_ffn = a.integer_or("moe-shared-expert-intermediate-size", 0, 0, kLargestSize);
-  // PS block.router_pre_softmax = a.flag("moe-router-pre-softmax");
+  block.router_pre_softmax = a.flag("moe-router-pre-softmax");
   block.shared_gate = a.flag("moe-shared-expert-gate") && block.shared_ffn > 0;
   // Kept for balance, or learned where all products have biases (moe/router.py).
   block.router_bias = a.flag("moe-router-enable-expert-bias") || (block.mlp_bias && !deepspeed);

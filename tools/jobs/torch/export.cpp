@@ -76,7 +76,7 @@ class StageModule(torch.nn.Module):
         self.first = first  # layer of the model
 
     def forward(self, x):
-        """Messages are sent as they lie in memory, so that both ends of a boundary are made dense."""
+        """Messages are sent as they lie in memory: both ends of a boundary are made dense."""
         x = Dense.apply(x) if x.requires_grad else x
         if not self.training:
             return self.body(x).contiguous()
@@ -108,7 +108,7 @@ class Trainer:
         for stage in self.stages:
             stage.stage_index_to_group_rank = placement
         self.schedule._load_csv(os.path.join(HERE, "schedule.csv"), format="compute_only")
-        # PyTorch divides the gradients of each stage, and so those of a weight of two of them twice.
+        # PyTorch divides the gradients of each stage, those of a weight of two of them twice.
         self.schedule.scale_grads = False
         self.parameters = list(dict.fromkeys(p for stage in self.stages
                                              for p in stage.submod.parameters()))

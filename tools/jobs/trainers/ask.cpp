@@ -49,7 +49,7 @@ TrainerFacts facts_of(const ResolvedPlan& plan) {
     const auto* block = std::get_if<TransformerShape>(&layer.shape);
     if (block == nullptr || block->experts == 1) continue;
     facts.experts = true;
-    // PS facts.router_pre_softmax = facts.router_pre_softmax || block->router_pre_softmax;
+    facts.router_pre_softmax = facts.router_pre_softmax || block->router_pre_softmax;
   }
   if (const auto blocks = blocks_of_boundaries(plan.plan, plan.model)) {
     facts.equal_stages =
