@@ -6,6 +6,7 @@
 # A 13-billion-parameter model of Llama's kind on eight nodes of eight H100s.
 # SPDX-License-Identifier: Apache-2.0
 set -e
+export CUDA_DEVICE_MAX_CONNECTIONS=1
 
 GPUS_PER_NODE=8
 NNODES=${SLURM_NNODES:-8}

@@ -95,6 +95,8 @@ struct TransformerShape {
   double expert_load = 1;              // has of the tokens over the mean: of a split's part
   double expert_share = 1;             // of the visits that a device has: below 1 of such a part
   bool router_bias = false;            // a number an expert: learned, or kept for balance
+  bool router_pre_softmax = false;     // the weights of those visited are shares of all experts'
+                                       // (softmax, then the top), not of theirs alone
   Activation activation = Activation::gelu_tanh;
   NormKind norm = NormKind::layer_norm;
   bool pre_norm = true;

@@ -29,6 +29,9 @@ void print_patch(Printout& out, const std::string& script, const Patch& patch) {
   print_changes(out, patch.changes);
   if (patch.devices_before && *patch.devices_before != patch.devices)
     out.say("\non {} devices (was {})\n", patch.devices, *patch.devices_before);
+  if (!patch.difference.empty()) out.say("\n{}", patch.difference);
+  if (!patch.not_edited.empty()) out.say("\nnot edited:\n");
+  for (const Remark& remark : patch.not_edited) out.say("  {}: {}\n", remark.name, remark.text);
   if (!patch.remarks.empty()) out.say("\nnot carried:\n");
   for (const Remark& remark : patch.remarks) out.say("  {}: {}\n", remark.name, remark.text);
 }

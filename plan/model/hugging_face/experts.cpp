@@ -68,6 +68,7 @@ Model qwen2_moe_model(JsonObject& config) {
   sparse.ffn = config.integer_or("moe_intermediate_size", 1408, 1, kLargestSize);
   sparse.shared_ffn = config.integer_or("shared_expert_intermediate_size", 5632, 1, kLargestSize);
   sparse.shared_gate = true;
+  sparse.router_pre_softmax = !config.boolean_or("norm_topk_prob", false);
   set_sparse_blocks(config, model, sparse);
   return model;
 }
@@ -80,6 +81,7 @@ Model qwen3_moe_model(JsonObject& config) {
   const char* key = config.has("num_local_experts") ? "num_local_experts" : "num_experts";
   TransformerShape sparse = with_experts(decoder.block, experts_of(config, key, {128, 8}));
   sparse.ffn = config.integer_or("moe_intermediate_size", 768, 1, kLargestSize);
+  sparse.router_pre_softmax = !config.boolean_or("norm_topk_prob", false);
   set_sparse_blocks(config, model, sparse);
   return model;
 }

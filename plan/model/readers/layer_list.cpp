@@ -84,6 +84,7 @@ RotaryAngles listed_angles(JsonObject& layer) {
 void add_later_words(Json& entry, const TransformerShape& s) {
   for (const auto& [word, said] : {std::pair<const char*, bool>{"shared_gate", s.shared_gate},
                                    {"router_bias", s.router_bias},
+                                   {"router_pre_softmax", s.router_pre_softmax},
                                    {"single_norm", s.single_norm},
                                    {"post_norms", s.post_norms},
                                    {"sinks", s.sinks}}) {
@@ -104,6 +105,7 @@ void add_later_words(Json& entry, const TransformerShape& s) {
 void read_later_words(JsonObject& layer, TransformerShape& s) {
   for (const auto& [word, said] : {std::pair<const char*, bool*>{"shared_gate", &s.shared_gate},
                                    {"router_bias", &s.router_bias},
+                                   {"router_pre_softmax", &s.router_pre_softmax},
                                    {"single_norm", &s.single_norm},
                                    {"post_norms", &s.post_norms},
                                    {"sinks", &s.sinks}})
@@ -118,8 +120,9 @@ void read_later_words(JsonObject& layer, TransformerShape& s) {
         {"latent_rotary", &s.latent.rotary},
         {"latent_value", &s.latent.value}})
     *size = layer.integer_or(word, 0, 0, kLargestSize);
-  if (s.experts == 1 && (s.shared_ffn > 0 || s.router_bias))
-    layer.fail("experts", "expected more than one beside shared_ffn or router_bias");
+  if (s.experts == 1 && (s.shared_ffn > 0 || s.router_bias || s.router_pre_softmax))
+    layer.fail("experts",
+               "expected more than one beside shared_ffn, router_bias or router_pre_softmax");
   if (const auto why = cannot_group(s)) layer.fail("expert_groups", *why);
   if (s.shared_gate && s.shared_ffn == 0) layer.fail("shared_ffn", "expected with shared_gate");
   if (s.single_norm && !s.parallel) layer.fail("parallel", "expected true with single_norm");

@@ -142,8 +142,8 @@ TEST(MegatronExport, ZeroBubbleAndSgdReadBack) {
     p.optimizer = {.kind = OptimizerKind::sgd, .learning_rate = 0.1, .momentum = 0.9};
     p.recompute = {};
     const ResolvedPlan plan = loaded(p, llama_like(8));
-    const ExportedJob job = export_megatron(plan, {});
-    EXPECT_THAT(names(job.not_carried), ElementsAre("schedule", "data")) << schedule;
+    const ExportedJob job = export_megatron(plan, {.allowed = {.fork = true}});
+    EXPECT_THAT(names(job.not_carried), ElementsAre("fork", "data")) << schedule;
     EXPECT_EQ(back(plan, job).plan, p) << schedule;
   }
 }
@@ -240,7 +240,7 @@ TEST(MegatronPatch, ChangesWhatThePlanDecides) {
     return lines;
   };
   const ResolvedPlan plan = loaded(example(), llama_like(8));
-  const Patch patch = patch_megatron(plan, kScript, "run.sh", {});
+  const Patch patch = patch_megatron(plan, {kScript, "run.sh"});
   EXPECT_THAT(
       change(patch),
       ElementsAre("micro-batch-size: 1 > 3", "num-virtual-stages-per-pipeline-rank: 2 > -",
@@ -253,18 +253,21 @@ TEST(MegatronPatch, ChangesWhatThePlanDecides) {
   EXPECT_TRUE(patch.remarks.empty()) << patch.remarks.front().text;
   // What is the script's already needs no change, however the script says it.
   const Job own = read_megatron_job(kScript, "run.sh", {});
-  EXPECT_THAT(change(patch_megatron(loaded(own.plan, own.model), kScript, "run.sh", {})),
+  EXPECT_THAT(change(patch_megatron(loaded(own.plan, own.model), {kScript, "run.sh"})),
               ElementsAre());
   Plan gpipe = own.plan;
   gpipe.vpp = 1;
   gpipe.boundaries = {3, 5, 7};
   gpipe.schedule = "gpipe";
-  EXPECT_THAT(names(patch_megatron(loaded(gpipe, own.model), kScript, "run.sh", {}).remarks),
+  PatchedScript script{kScript, "run.sh"};
+  EXPECT_THROW(static_cast<void>(patch_megatron(loaded(gpipe, own.model), script)), InputError);
+  script.allowed.other_schedule = true;
+  EXPECT_THAT(names(patch_megatron(loaded(gpipe, own.model), script).remarks),
               ElementsAre("schedule"));
   Plan seven = example();
   seven.boundaries = {2, 5, 7};
   try {
-    static_cast<void>(patch_megatron(loaded(seven, llama_like(7)), kScript, "run.sh", {}));
+    static_cast<void>(patch_megatron(loaded(seven, llama_like(7)), {kScript, "run.sh"}));
     FAIL();
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(), "run.sh: --num-layers: 8 here, 7 in the plan's model");
@@ -274,8 +277,8 @@ TEST(MegatronPatch, ChangesWhatThePlanDecides) {
 // The whole job goes out: what no plan has a word for, and what nobody understands.
 TEST(MegatronPatch, TheChangedScriptHasAllArguments) {
   const ResolvedPlan plan = loaded(example(), llama_like(8));
-  const Patch patch = patch_megatron(plan, kScript, "run.sh", {});
-  const ExportedJob job = patched_megatron(patch, plan.plan, {});
+  const Patch patch = patch_megatron(plan, {kScript, "run.sh"});
+  const ExportedJob job = patched_megatron(patch, plan, {});
   const std::string& text = job.files.front().text;
   for (const char* line :
        {"--warp-drive 9 ", "--lr 2e-5 ", "--bf16 ", "--tensor-model-parallel-size 2 ",
@@ -308,7 +311,9 @@ TEST(MegatronExport, SaysWhatRunsInstead) {
       10};  // the head alone on its stage: layers 0 embedding, 1-8 blocks, 9 norm, 10 head
   p.recompute = {.mode = RecomputeMode::stage, .except_last = true};
   p.slots = 5;
-  const ExportedJob job = export_megatron(loaded(p, llama_like(8)), {});
+  EXPECT_THROW(static_cast<void>(export_megatron(loaded(p, llama_like(8)), {})), InputError);
+  const ExportOptions allowed{.allowed = {.other_schedule = true}};
+  const ExportedJob job = export_megatron(loaded(p, llama_like(8)), allowed);
   EXPECT_THAT(names(job.not_carried),
               ElementsAre("boundaries", "schedule", "recompute_microbatches", "recompute_placement",
                           "slots", "data"));
@@ -335,7 +340,8 @@ TEST(DeepSpeedExport, CarriesThePartition) {
   p.vpp = 1;
   p.boundaries = {6};
   p.schedule = "zb-h1";
-  const ExportedJob job = export_deepspeed(loaded(p, llama_like(8)), {.gpus_per_node = 4});
+  ExportOptions options{.gpus_per_node = 4, .allowed = {.other_schedule = true}};
+  const ExportedJob job = export_deepspeed(loaded(p, llama_like(8)), options);
   EXPECT_THAT(job.files[0].text, HasSubstr("\"train_batch_size\": 48"));
   EXPECT_THAT(job.files[0].text, HasSubstr("\"gradient_accumulation_steps\": 4"));
   EXPECT_THAT(job.files[1].text, HasSubstr("PARTS = [0, 6, 11]"));
@@ -344,15 +350,15 @@ TEST(DeepSpeedExport, CarriesThePartition) {
   EXPECT_THAT(job.launch, HasSubstr("--num_gpus 4 --num_nodes 4"));
   EXPECT_THAT(names(job.not_carried), ElementsAre("recompute", "schedule", "tp", "messages"));
   p.recompute.at_a_time = 3;
-  EXPECT_THAT(export_deepspeed(loaded(p, llama_like(8)), {}).files[1].text,
+  EXPECT_THAT(export_deepspeed(loaded(p, llama_like(8)), options).files[1].text,
               HasSubstr("CHECKPOINT_INTERVAL = 3 "));
   p.recompute = {.mode = RecomputeMode::stage};
-  EXPECT_THAT(export_deepspeed(loaded(p, llama_like(8)), {}).files[1].text,
+  EXPECT_THAT(export_deepspeed(loaded(p, llama_like(8)), options).files[1].text,
               HasSubstr("CHECKPOINT_INTERVAL = 6 "));
   p.vpp = 2;
   p.boundaries = {3, 5, 7};
   p.schedule = "interleaved-1f1b";
-  EXPECT_THROW(static_cast<void>(export_deepspeed(loaded(p, llama_like(8)), {})), InputError);
+  EXPECT_THROW(static_cast<void>(export_deepspeed(loaded(p, llama_like(8)), options)), InputError);
 }
 
 TEST(Export, ATimedModelHasNoArguments) {

@@ -53,7 +53,7 @@ TEST(OwnMegatronJob, NeedsNoWordsForItsModel) {
   Plan smaller = plan.plan;
   smaller.microbatches = 4;
   const Patch patch =
-      patch_megatron(loaded(smaller, plan.model), kDeepSeek, "job.args", {.gpus = 2});
+      patch_megatron(loaded(smaller, plan.model), {kDeepSeek, "job.args", {.gpus = 2}});
   ASSERT_EQ(patch.changes.size(), 1U);
   EXPECT_EQ(patch.changes[0].name, "global-batch-size");
   EXPECT_EQ(patch.changes[0].after, "4");
@@ -99,6 +99,7 @@ TEST(MegatronExport, SharedExpertsReadBack) {
   p.vpp = 1;
   p.boundaries = {3};
   p.schedule = "1f1b";
+  p.sequence_parallel = true;
   const ResolvedPlan plan = loaded(p, model);
   const ExportedJob job = export_megatron(plan, {});
   EXPECT_THAT(names(job.not_carried), ElementsAre("data"));

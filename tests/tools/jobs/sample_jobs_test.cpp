@@ -81,17 +81,16 @@ TEST(SampleJobs, GoOutAsTheyCameIn) {
     const std::string script = read_text_file(*folder / name);
     const Job job = read_megatron_job(script, name, {.gpus = gpus});
     const ResolvedPlan plan = loaded(job.plan, job.model);
-    const Patch patch = patch_megatron(plan, script, name, {.gpus = gpus});
+    const Patch patch = patch_megatron(plan, {script, name, {.gpus = gpus}});
     EXPECT_TRUE(patch.changes.empty()) << name << ": " << patch.changes.front().name;
     EXPECT_TRUE(patch.remarks.empty()) << name << ": " << patch.remarks.front().text;
-    for (const ExportedJob& out :
-         {export_megatron(plan, {}), patched_megatron(patch, plan.plan, {})}) {
+    for (const ExportedJob& out : {export_megatron(plan, {}), patched_megatron(patch, plan, {})}) {
       const Job back = read_megatron_job(out.files.front().text, name, {});
       EXPECT_EQ(back.plan, job.plan) << name;
       EXPECT_EQ(to_layer_list(back.model), to_layer_list(job.model)) << name;
     }
     const Job whole =
-        read_megatron_job(patched_megatron(patch, plan.plan, {}).files.front().text, name, {});
+        read_megatron_job(patched_megatron(patch, plan, {}).files.front().text, name, {});
     for (const JobArgument& argument : job.arguments) {
       const bool launches = argument.name == "nnodes" || argument.name == "nproc-per-node" ||
                             argument.name.starts_with("rdzv") ||

@@ -23,15 +23,24 @@ const std::map<std::string, Exporter> kExporters{{"torchtitan", export_torchtita
 
 // A script that does not say how many devices it runs on, or on as many as it cannot, is taken to
 // run on the plan's.
-Patch patch_of(const ResolvedPlan& plan, const std::filesystem::path& file) {
-  const std::string text = read_job_text(file);
-  JobOptions options{.environment = environment(), .files = files_beside(file)};
+Patch patch_of(const ResolvedPlan& plan, const std::filesystem::path& file,
+               const Allowed& allowed) {
+  PatchedScript script{.text = read_job_text(file),
+                       .file = file.string(),
+                       .options = {.environment = environment(), .files = files_beside(file)},
+                       .allowed = allowed};
   try {
-    return patch_megatron(plan, text, file.string(), options);
+    return patch_megatron(plan, script);
   } catch (const DeviceCountError&) {
-    options.gpus = plan.plan.devices();
-    return patch_megatron(plan, text, file.string(), options);
+    script.options.gpus = plan.plan.devices();
+    return patch_megatron(plan, script);
   }
+}
+
+// The standard input has no name of its own.
+std::string edited_name(const std::filesystem::path& script) {
+  const std::string name = script.filename().string();
+  return name.empty() || name == "-" ? "megatron.sh" : name;
 }
 
 using Json = nlohmann::ordered_json;
@@ -53,6 +62,8 @@ Json patch_json(const Patch& patch) {
           {"changes", changes_json(patch.changes)},
           {"devices_before", text_or_null(patch.devices_before)},
           {"devices", patch.devices},
+          {"difference", patch.difference},
+          {"not_edited", to_json(patch.not_edited)},
           {"remarks", to_json(patch.remarks)}};
 }
 
@@ -65,8 +76,12 @@ Fields fields(ExportRequest& r) {
            "torchtitan, torch, megatron or deepspeed",
            {.choices = {"torchtitan", "torch", "megatron", "deepspeed"}}},
           {"--patch", &r.patch,
-           "Your own Megatron script: the arguments to change in it, the others stay; with --to "
-           "megatron the changed one is written, with all of its arguments"},
+           "Your own Megatron script: what to change in it, as a diff of its text; with --to "
+           "megatron the edited script is written"},
+          {"--allow-other-schedule", &r.allow_other_schedule,
+           "Write a plan whose schedule the tool has not: its own runs, and is named"},
+          {"--fork", &r.fork,
+           "For the zero-bubble fork of Megatron-LM: zb-h1, zb-h2, zb-v, v-half and v-min too"},
           {"-o,--output", &r.output, "Folder of the files", {.writes = Writes::folder}},
           {"--gpus-per-node",
            &r.gpus_per_node,
@@ -81,7 +96,10 @@ Fields fields(ExportRequest& r) {
 ExportResult export_plan(const ExportRequest& r, const Session& session) {
   if (r.to.empty() && !r.patch) throw UsageError("expected --to TOOL or --patch SCRIPT");
   const PlacedPlan plan = load(r.plan, session);
-  if (r.patch && r.to.empty()) return {.patch = patch_of(plan.loaded, *r.patch)};
+  const Allowed allowed{.other_schedule = r.allow_other_schedule, .fork = r.fork};
+  if (r.fork && !r.to.empty() && r.to != "megatron")
+    throw UsageError("--fork is of Megatron-LM: with --to megatron or --patch alone");
+  if (r.patch && r.to.empty()) return {.patch = patch_of(plan.loaded, *r.patch, allowed)};
   if (r.patch && r.to != "megatron")
     throw UsageError("--patch is of a Megatron script: with --to megatron alone");
   if (r.to != "torchtitan" && session.given("torchtitan-version"))
@@ -91,12 +109,15 @@ ExportResult export_plan(const ExportRequest& r, const Session& session) {
                                 : kExporters.at(r.to);
   const ExportOptions options{
       .gpus_per_node = r.gpus_per_node,
+      .allowed = allowed,
       .model_config = read_text_file(plan.folder / plan.loaded.plan.model_path)};
-  const std::optional<Patch> patch = r.patch              ? patch_of(plan.loaded, *r.patch)
-                                     : r.to == "megatron" ? patch_own_megatron_job(plan.loaded)
-                                                          : std::nullopt;
-  const ExportedJob job =
-      patch ? patched_megatron(*patch, plan.loaded.plan, options) : exporter(plan.loaded, options);
+  const std::optional<Patch> patch = r.patch ? patch_of(plan.loaded, *r.patch, allowed)
+                                     : r.to == "megatron"
+                                         ? patch_own_megatron_job(plan.loaded, allowed)
+                                         : std::nullopt;
+  const ExportedJob job = r.patch ? edited_megatron(*patch, edited_name(*r.patch))
+                          : patch ? patched_megatron(*patch, plan.loaded, options)
+                                  : exporter(plan.loaded, options);
   ExportResult result{.to = r.to, .launch = job.launch, .not_carried = job.not_carried};
   if (patch) result.changes = patch->changes;
   if (plan.loaded.plan.skips == SkipTransport::direct)

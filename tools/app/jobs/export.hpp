@@ -18,6 +18,8 @@ struct ExportRequest {
   PlanSource plan;
   std::string to;  // torchtitan, torch, megatron or deepspeed; empty: nothing is written
   std::optional<std::filesystem::path> patch;  // the script that the plan came from
+  bool allow_other_schedule = false;           // where the tool has none of the plan's
+  bool fork = false;                           // Megatron's zero-bubble fork
   std::filesystem::path output = "weir-export";
   int gpus_per_node = 8;
   std::string torchtitan_version = "main";  // or "0.2"

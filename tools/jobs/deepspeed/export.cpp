@@ -12,6 +12,7 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/job/script.hpp"
+#include "tools/jobs/trainers/ask.hpp"
 
 namespace weir {
 namespace {
@@ -133,11 +134,12 @@ Json written_config(const Plan& plan) {
   json["gradient_accumulation_steps"] = plan.microbatches;
   json["optimizer"] = optimizer_of(o);
   if (o.rate != RateSchedule{}) json["scheduler"] = scheduler_of(o);
-  if (o.clip_norm > 0) json["gradient_clipping"] = o.clip_norm;
+  json["gradient_clipping"] = o.clip_norm;  // 1 where nothing is said, since June 2026
   json["bf16"] = {{"enabled", plan.dtype == Dtype::bf16}};
   json["fp16"] = {{"enabled", plan.dtype == Dtype::fp16}};
   // The pipeline engine takes no more: ZeRO 2 and 3 share gradients before they are all there.
   json["zero_optimization"] = {{"stage", std::min(plan.zero, 1)}};
+  if (plan.pp > 1) json["pipeline"] = {{"stages", plan.pp}};
   return json;
 }
 
@@ -169,7 +171,7 @@ Json config(const ResolvedPlan& loaded, const std::optional<Job>& own) {
 
 ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& options) {
   const Plan& plan = loaded.plan;
-  if (plan.vpp > 1) throw InputError("plan", "vpp", "DeepSpeed's pipeline has one stage a rank");
+  require_trainer_runs(Trainer::deepspeed, loaded, options.allowed);
   require_stages(loaded, Stack{.name = "DeepSpeed"});
   ExportedJob job;
   const Nodes nodes = nodes_of(plan, options);

@@ -26,15 +26,22 @@ struct ExportedJob {
   bool whole_job = false;           // all that the job had which the plan was read from is in it
 };
 
+// What may be written of a plan that the trainer does not run as it stands (trainers/row.hpp).
+struct Allowed {
+  bool other_schedule = false;  // its own order, where it has none of the plan's
+  bool fork = false;            // Megatron's zero-bubble fork is the trainer
+};
+
 struct ExportOptions {
   int gpus_per_node = 8;
+  Allowed allowed = {};
   // The model's config.json, of which PyTorch's script makes its layers; empty: they are the
   // user's.
   std::string model_config;
 };
 
-// All throw InputError where nothing sensible can be written (a model without arguments, several
-// stages a rank where there can only be one).
+// All throw InputError where nothing sensible can be written (a model without arguments), and where
+// the trainer's table says that it does not run the plan.
 [[nodiscard]] ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& options);
 // torchtitan's Python registry as of August 2026, and the TOML of its versions 0.2.
 [[nodiscard]] ExportedJob export_torchtitan_registry(const ResolvedPlan& loaded,

@@ -5,23 +5,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "plan/text/quote.hpp"
 #include "tools/jobs/megatron/layout.hpp"
+#include "tools/jobs/trainers/ask.hpp"
 
 namespace weir {
 namespace {
 
 // Where blocks divide evenly the usual arguments say it; elsewhere the layout does.
 void add_stages(MegatronArguments& s, const Plan& plan, const std::vector<int>& blocks,
-                bool v_shaped, std::vector<Remark>& remarks) {
+                bool v_shaped) {
   s.add("tensor-model-parallel-size", plan.tp);
   s.add("pipeline-model-parallel-size", plan.pp);
   s.add("context-parallel-size", plan.cp);
   const bool even = std::ranges::all_of(blocks, [&](int n) { return n == blocks.front(); });
-  if (v_shaped) {  // the fork halves each rank's blocks itself
-    if (!even) remarks.push_back({"boundaries", "stages of a V are equal there"});
-  } else if (!even) {
+  if (v_shaped || blocks.size() == 1) return;  // the fork halves each rank's blocks itself
+  if (!even) {
     s.add("pipeline-model-parallel-layout", to_layout(blocks));
   } else if (plan.vpp > 1) {
     s.add("num-layers-per-virtual-pipeline-stage", blocks.front());
@@ -46,35 +47,40 @@ void add_sharing(MegatronArguments& s, const Plan& plan) {
 }
 
 // True where the schedule needs stages in a V.
-bool add_schedule(MegatronArguments& s, const Plan& plan, std::vector<Remark>& remarks) {
+bool add_schedule(MegatronArguments& s, const Plan& plan, const Allowed& allowed,
+                  std::vector<Remark>& remarks) {
   const std::string& name = plan.schedule;
-  const auto fork = [&] {
-    remarks.push_back(
-        {"schedule",
-         fmt::format("{}: its arguments are those of the zero-bubble fork of Megatron-LM "
-                     "(sail-sg/zero-bubble-pipeline-parallelism)",
-                     name)});
-  };
-  if (name == "zb-h1" || name == "zb-h2") {
+  if (plan.pp == 1) return false;
+  if (allowed.fork && (name == "zb-h1" || name == "zb-h2")) {
     s.add("enable-zero-bubble");
     s.add("zero-bubble-max-pending-backward", name == "zb-h1" ? plan.pp : 2 * plan.pp);
-    fork();
     return false;
   }
-  if (name == "zb-v" || name == "v-half" || name == "v-min") {
+  if (allowed.fork && (name == "zb-v" || name == "v-half" || name == "v-min")) {
     s.add("zero-bubble-v-schedule");
     s.add("zero-bubble-v-schedule-mem-setup", name == "zb-v"     ? "zb"
                                               : name == "v-half" ? "half"
                                                                  : "min");
-    fork();
     return true;
   }
   const std::string_view runs = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
-  if (name != runs && plan.pp > 1) {
+  if (name != runs) {
     remarks.push_back(
         {"schedule", fmt::format("{}: there is no order but Megatron's own, {} runs", name, runs)});
   }
   return false;
+}
+
+// What its table says a job must have, and what it says where ours is the whole job.
+void add_rows(MegatronArguments& s, const ResolvedPlan& loaded, Trainer trainer, RowKind kind) {
+  const TrainerFacts facts = facts_of(loaded);
+  for (const TrainerRow* row : rows_that_hold(trainer, kind, facts)) {
+    if (row->value == nullptr) {
+      s.add(row->argument);
+    } else {
+      s.add(row->argument, row->value(facts));
+    }
+  }
 }
 
 // How many where those rebuilt are the first blocks of every stage, all of a shorter one; nullopt
@@ -177,34 +183,62 @@ void add_training(MegatronArguments& s, const Plan& plan, std::vector<Remark>& r
 
 }  // namespace
 
-void add_megatron_run(const ResolvedPlan& loaded, MegatronArguments& s,
+void add_megatron_run(const ResolvedPlan& loaded, const Allowed& allowed, MegatronArguments& s,
                       std::vector<Remark>& remarks) {
   const Plan& plan = loaded.plan;
-  const std::vector<int> blocks = stage_blocks(loaded, remarks);
-  const bool v_shaped = add_schedule(s, plan, remarks);
-  add_stages(s, plan, blocks, v_shaped, remarks);
+  std::vector<int> blocks = stage_blocks(loaded, remarks);
+  if (plan.pp == 1 && blocks.size() > 1) {
+    remarks.push_back({"vpp", "one rank has one stage there"});
+    blocks = {std::accumulate(blocks.begin(), blocks.end(), 0)};
+  }
+  const bool v_shaped = add_schedule(s, plan, allowed, remarks);
+  add_stages(s, plan, blocks, v_shaped);
   add_sharing(s, plan);
   add_training(s, plan, remarks);
   add_recompute(s, loaded, blocks, remarks);
+  add_rows(s, loaded, megatron_of(allowed), RowKind::needs);
   remark_ours(plan, "Megatron-LM", remarks);
 }
 
-std::string megatron_script(const Nodes& nodes, const std::string& arguments) {
+Trainer megatron_of(const Allowed& allowed) {
+  return allowed.fork ? Trainer::fork : Trainer::megatron;
+}
+
+std::string megatron_environment(const ResolvedPlan& loaded) {
+  const TrainerFacts facts = facts_of(loaded);
+  std::string lines;
+  for (const TrainerRow* row : rows_that_hold(Trainer::megatron, RowKind::environment, facts)) {
+    lines += row->value == nullptr
+                 ? fmt::format("unset {}\n", row->argument)
+                 : fmt::format("export {}={}\n", row->argument, row->value(facts));
+  }
+  return lines;
+}
+
+std::string megatron_script(const Nodes& nodes, const std::string& environment,
+                            const std::string& arguments) {
   std::string launcher =
       fmt::format("torchrun --nproc_per_node {} --nnodes {}", nodes.each, nodes.count);
   if (nodes.count > 1) launcher += " --node_rank \"$NODE_RANK\" --master_addr \"$MASTER_ADDR\"";
   return fmt::format(
       "#!/bin/sh\n# Written by weir export; further arguments are passed "
       "on. Run it where pretrain_gpt.py is, on each node.\n"
-      "exec {} pretrain_gpt.py{} \\\n  \"$@\"\n",
-      launcher, arguments);
+      "{}exec {} pretrain_gpt.py{} \\\n  \"$@\"\n",
+      environment, launcher, arguments);
 }
 
 ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& options) {
   ExportedJob job;
   MegatronArguments arguments;
   add_megatron_model(loaded, arguments, job.not_carried);
-  add_megatron_run(loaded, arguments, job.not_carried);
+  require_trainer_runs(megatron_of(options.allowed), loaded, options.allowed);
+  add_megatron_run(loaded, options.allowed, arguments, job.not_carried);
+  add_rows(arguments, loaded, megatron_of(options.allowed), RowKind::states);
+  if (options.allowed.fork) {
+    job.not_carried.push_back({"fork",
+                               "the arguments are those of sail-sg/zero-bubble-pipeline-"
+                               "parallelism: run it where that one's pretrain_gpt.py is"});
+  }
   std::string lines;
   for (const auto& [name, value] : arguments.all()) {
     lines += fmt::format(" \\\n  --{}", name);
@@ -212,7 +246,8 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   }
   job.not_carried.push_back(
       {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});
-  job.files.push_back({"megatron.sh", megatron_script(nodes_of(loaded.plan, options), lines)});
+  job.files.push_back({"megatron.sh", megatron_script(nodes_of(loaded.plan, options),
+                                                      megatron_environment(loaded), lines)});
   job.launch = "sh megatron.sh --mock-data --tokenizer-type NullTokenizer --train-iters 20";
   return job;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tools/jobs/job/export.hpp"
+#include "tools/jobs/trainers/ask.hpp"
 
 namespace weir {
 
@@ -31,12 +32,18 @@ class MegatronArguments {
 void add_megatron_model(const ResolvedPlan& loaded, MegatronArguments& arguments,
                         std::vector<Remark>& remarks);
 
-// How it is trained: degrees, stages, schedule, sharing, batch, optimizer, re-materialisation.
-// Throws InputError as stage_blocks() does.
-void add_megatron_run(const ResolvedPlan& loaded, MegatronArguments& arguments,
-                      std::vector<Remark>& remarks);
+// How it is trained: degrees, stages, schedule, sharing, batch, optimizer, re-materialisation, and
+// what its table says that needs. Throws InputError as stage_blocks() does.
+void add_megatron_run(const ResolvedPlan& loaded, const Allowed& allowed,
+                      MegatronArguments& arguments, std::vector<Remark>& remarks);
 
-// A script that starts the training with arguments, each " \\\n  --name value".
-[[nodiscard]] std::string megatron_script(const Nodes& nodes, const std::string& arguments);
+[[nodiscard]] Trainer megatron_of(const Allowed& allowed);
+// Lines of a shell that set or unset the variables of its table.
+[[nodiscard]] std::string megatron_environment(const ResolvedPlan& loaded);
+
+// A script that starts the training behind the lines of its environment, with arguments, each
+// " \\\n  --name value".
+[[nodiscard]] std::string megatron_script(const Nodes& nodes, const std::string& environment,
+                                          const std::string& arguments);
 
 }  // namespace weir

@@ -92,6 +92,11 @@ void set_sharing(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   // Weights are gathered once a step where replicas share the update and no more.
   const bool gathers = plan.zero == 1 || plan.zero == 2;
   plan.overlap_param_gather = a.flag("overlap-param-gather") && gathers;
+  const std::string dispatcher = a.text_or("moe-token-dispatcher-type", "alltoall");
+  if (dispatcher != "alltoall") {
+    remarks.push_back({"moe-token-dispatcher-type",
+                       dispatcher.substr(0, 40) + ": tokens are exchanged all to all in the plan"});
+  }
   const bool ranks_first = a.flag("use-tp-pp-dp-mapping");
   if (ranks_first && plan.dp > 1) plan.rank_order = RankOrder::tp_cp_pp_dp;
   if (plan.dtype == Dtype::fp16 && !sums_in_fp32) {

@@ -272,6 +272,7 @@ void set_experts(Arguments& a, TransformerShape& block, std::int64_t experts, bo
   // ModelLink counts shared experts, of the others' width.
   const std::int64_t shared = a.integer_or("n-shared-experts", 0, 0, kMostExperts) * block.ffn;
   block.shared_ffn = a.integer_or("moe-shared-expert-intermediate-size", shared, 0, kLargestSize);
+  block.router_pre_softmax = a.flag("moe-router-pre-softmax");
   block.shared_gate = a.flag("moe-shared-expert-gate") && block.shared_ffn > 0;
   // Kept for balance, or learned where all products have biases (moe/router.py).
   block.router_bias = a.flag("moe-router-enable-expert-bias") || (block.mlp_bias && !deepspeed);

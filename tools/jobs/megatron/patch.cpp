@@ -1,10 +1,11 @@
 // Both plans, the script's and the wanted one, go through the same exporter: where its words
-// differ, the script changes. The changed arguments are read again, and what is not the wanted plan
-// then is said.
+// differ, or the script's own from what the plan needs, the script changes. The changed arguments
+// are read again, and what is not the wanted plan then is said.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/jobs/megatron/patch.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +20,9 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/megatron/export.hpp"
 #include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/megatron/script_edit.hpp"
+#include "tools/jobs/shell/unified_diff.hpp"
+#include "tools/jobs/trainers/tables.hpp"
 
 namespace weir {
 namespace {
@@ -38,7 +42,8 @@ constexpr std::array<std::string_view, 8> kRecompute{
     "recompute-method",      "recompute-num-layers",
     "recompute-modules",     "checkpoint-activations",
     "checkpoint-num-layers", "activations-checkpoint-method"};
-constexpr std::array<std::string_view, 7> kSharding{"use-distributed-optimizer",
+constexpr std::array<std::string_view, 8> kSharding{"use-distributed-optimizer",
+                                                    "ckpt-format",
                                                     "use-megatron-fsdp",
                                                     "use-custom-fsdp",
                                                     "use-torch-fsdp2",
@@ -55,16 +60,19 @@ constexpr std::array<std::string_view, 1> kTensor{"tensor-model-parallel-size"};
 constexpr std::array<std::string_view, 1> kPipeline{"pipeline-model-parallel-size"};
 constexpr std::array<std::string_view, 1> kContext{"context-parallel-size"};
 constexpr std::array<std::string_view, 2> kSequence{"sequence-parallel", "tp-comm-overlap"};
-constexpr std::array<std::string_view, 2> kOverlap{"overlap-grad-reduce", "overlap-param-gather"};
+constexpr std::array<std::string_view, 2> kReduction{"overlap-grad-reduce", "overlap-param-gather"};
+constexpr std::array<std::string_view, 1> kGroups{
+    "microbatch-group-size-per-virtual-pipeline-stage"};
 constexpr std::array<std::string_view, 1> kRankOrder{"use-tp-pp-dp-mapping"};
 constexpr std::array<std::string_view, 1> kMicroBatch{"micro-batch-size"};
 constexpr std::array<std::string_view, 1> kBatch{"global-batch-size"};
 constexpr std::array<std::string_view, 1> kTokens{"seq-length"};
 constexpr std::array<std::string_view, 2> kExperts{"expert-model-parallel-size",
                                                    "expert-tensor-parallel-size"};
-constexpr std::array<ArgumentGroup, 16> kRun{
-    kStages,  kRecompute, kSharding, kAttention, kSchedule,   kFormat, kTensor, kPipeline,
-    kContext, kSequence,  kOverlap,  kRankOrder, kMicroBatch, kBatch,  kTokens, kExperts};
+constexpr std::array<ArgumentGroup, 17> kRun{
+    kStages,     kRecompute, kSharding, kAttention, kSchedule,  kFormat,
+    kTensor,     kPipeline,  kContext,  kSequence,  kReduction, kRankOrder,
+    kMicroBatch, kBatch,     kTokens,   kExperts,   kGroups};
 constexpr std::array<std::string_view, 11> kRate{"lr-decay-style",
                                                  "lr-warmup-iters",
                                                  "lr-warmup-samples",
@@ -85,9 +93,9 @@ std::optional<std::string> value_of(const Values& values, std::string_view name)
   return found == values.end() ? std::nullopt : std::optional(found->second);
 }
 
-Values exported(const ResolvedPlan& plan, std::vector<Remark>& remarks) {
+Values exported(const ResolvedPlan& plan, const Allowed& allowed, std::vector<Remark>& remarks) {
   MegatronArguments arguments;
-  add_megatron_run(plan, arguments, remarks);
+  add_megatron_run(plan, allowed, arguments, remarks);
   Values values;
   for (const auto& [name, value] : arguments.all()) values[name] = value;
   return values;
@@ -160,73 +168,184 @@ enum class PatchScope : std::uint8_t {
   training  // the optimizer, the rate's course and the seed too
 };
 
-Patch patch_of(const Job& job, const ResolvedPlan& wanted, const std::string& file,
-               const JobOptions& options, PatchScope scope) {
-  Values given;
-  for (const JobArgument& argument : job.arguments)
-    given[argument.name] = std::string(trimmed(argument.value));
-  Patch patch;
-  std::vector<Remark> ignored;
-  const Values here = exported(resolved(job, file), ignored);
-  const Values there = exported(wanted, patch.remarks);
-  std::vector<ArgumentGroup> groups(kRun.begin(), kRun.end());
-  if (scope == PatchScope::training) {
-    groups.emplace_back(kRate);
-    for (const std::string_view& name : kAlone) groups.emplace_back(&name, 1);
+// A job, what it starts, and the plan that it shall be.
+class Changes {
+ public:
+  Changes(const Job& job, const ResolvedPlan& wanted, const Allowed& allowed)
+      : wanted_(wanted), allowed_(allowed) {
+    for (const JobArgument& argument : job.arguments)
+      given_[argument.name] = std::string(trimmed(argument.value));
   }
-  for (const ArgumentGroup group : groups) {
+
+  std::vector<ArgumentChange> made(const ResolvedPlan& job, PatchScope scope,
+                                   std::vector<Remark>& remarks) {
+    std::vector<Remark> ignored;
+    here_ = exported(job, allowed_, ignored);
+    there_ = exported(wanted_, allowed_, remarks);
+    std::vector<ArgumentGroup> groups(kRun.begin(), kRun.end());
+    if (scope == PatchScope::training) {
+      groups.emplace_back(kRate);
+      for (const std::string_view& name : kAlone) groups.emplace_back(&name, 1);
+    }
+    for (const ArgumentGroup group : groups) change_group(group);
+    keep_overlap(scope, remarks);
+    change_idle_flags();
+    remove_lonely(remarks);
+    std::ranges::sort(changes_, {}, &ArgumentChange::name);
+    return std::move(changes_);
+  }
+
+ private:
+  void change_group(ArgumentGroup group) {
     const bool same = std::ranges::all_of(group, [&](std::string_view name) {
-      return value_of(here, name) == value_of(there, name);
+      return value_of(here_, name) == value_of(there_, name);
     });
-    if (same) continue;
-    for (const std::string_view name : group) {
-      const auto before = value_of(given, name), after = value_of(there, name);
-      if (before != after) patch.changes.push_back({std::string(name), before, after});
+    if (same) return;
+    for (const std::string_view name : group) change(name, value_of(there_, name));
+  }
+  void change(std::string_view name, const std::optional<std::string>& after) {
+    const auto before = value_of(given_, name);
+    if (before != after) changes_.push_back({std::string(name), before, after});
+  }
+  // Gradients that travel beside the backward cost nothing where they may stay behind it.
+  void keep_overlap(PatchScope scope, std::vector<Remark>& remarks) {
+    if (scope == PatchScope::training) return;
+    const auto removed = std::erase_if(changes_, [](const ArgumentChange& c) {
+      return c.name == "overlap-grad-reduce" && !c.after;
+    });
+    if (removed > 0 && wanted_.plan.replicas() > 1) {
+      remarks.push_back({"overlap_grad_reduce",
+                         "the script's --overlap-grad-reduce stays: gradients are reduced beside "
+                         "the backward, which the plan waits for"});
     }
   }
-  std::ranges::sort(patch.changes, {}, &ArgumentChange::name);
+  // A flag that Megatron ignores today and would heed in the changed job.
+  void change_idle_flags() {
+    const Plan& plan = wanted_.plan;
+    if (plan.tp > 1 && !plan.sequence_parallel) remove("sequence-parallel");
+    if (plan.replicas() > 1 && plan.zero == 0) remove("use-distributed-optimizer");
+    if (plan.dp > 1 && plan.rank_order == RankOrder::tp_cp_dp_pp) remove("use-tp-pp-dp-mapping");
+  }
+  bool remove(std::string_view name) {
+    if (!stays(name)) return false;
+    std::erase_if(changes_, [&](const ArgumentChange& c) { return c.name == name; });
+    if (given_.contains(name))
+      changes_.push_back({std::string(name), given_[std::string(name)], {}});
+    return true;
+  }
+  bool stays(std::string_view name) const {
+    const auto changed = std::ranges::find(changes_, name, &ArgumentChange::name);
+    if (changed != changes_.end()) return changed->after.has_value();
+    return given_.contains(name);
+  }
+  // What Megatron takes only together goes together, until nothing is alone.
+  void remove_lonely(std::vector<Remark>& remarks) {
+    const TrainerFacts facts = facts_of(wanted_);
+    for (bool again = true; again;) {
+      again = false;
+      for (const ArgumentRule& rule : megatron_argument_rules()) {
+        const bool together =
+            rule.needs.empty() ||
+            std::ranges::any_of(rule.needs, [&](std::string_view name) { return stays(name); });
+        if ((together && rule.also(facts)) || !remove(rule.argument)) continue;
+        remarks.push_back({std::string(rule.argument), fmt::format("goes: it {}", rule.why)});
+        again = true;
+      }
+    }
+  }
 
+  const ResolvedPlan& wanted_;
+  Allowed allowed_;
+  Values given_, here_, there_;
+  std::vector<ArgumentChange> changes_;
+};
+
+Patch patch_of(const Job& job, const ResolvedPlan& wanted, const PatchedScript& script,
+               PatchScope scope) {
+  Patch patch;
+  patch.changes =
+      Changes(job, wanted, script.allowed).made(resolved(job, script.file), scope, patch.remarks);
   patch.lines = changed_lines(job.lines, patch.changes);
   patch.devices = wanted.plan.devices();
   const bool supposed = std::ranges::any_of(
       job.remarks, [](const Remark& r) { return r.name == "data parallelism"; });
   if (!supposed) patch.devices_before = job.plan.devices();
-  JobOptions changed = options;
+  JobOptions changed = script.options;
   changed.gpus = patch.devices;
   changed.dp.reset();
-  const Job again = read_megatron_job(job_text(patch.lines), file, changed);
+  const Job again = read_megatron_job(job_text(patch.lines), script.file, changed);
   remark_differences(again.plan, wanted.plan, patch.remarks);
   return patch;
 }
 
 }  // namespace
 
-Patch patch_megatron(const ResolvedPlan& wanted, const std::string& script, const std::string& file,
-                     const JobOptions& options) {
-  const Job job = read_megatron_job(script, file, options);
+Patch patch_megatron(const ResolvedPlan& wanted, const PatchedScript& script) {
+  const Job job = read_megatron_job(script.text, script.file, script.options);
   // A plan whose model has no blocks has no arguments, whatever the script's sizes are.
   std::vector<Remark> ignored;
   static_cast<void>(stage_blocks(wanted, ignored));
   if (const auto other = other_size(job.model, wanted.model)) {
-    throw InputError(file, fmt::format("--{}", other->argument),
+    throw InputError(script.file, fmt::format("--{}", other->argument),
                      fmt::format("{} here, {} in the plan's model", other->here, other->wanted));
   }
-  return patch_of(job, wanted, file, options, PatchScope::run);
+  require_trainer_runs(megatron_of(script.allowed), wanted, script.allowed);
+  Patch patch = patch_of(job, wanted, script, PatchScope::run);
+  EditedScript edited =
+      edited_script(script, patch.changes, {patch.devices_before, patch.devices}, facts_of(wanted));
+  patch.text = std::move(edited.text);
+  patch.not_edited = std::move(edited.not_edited);
+  patch.difference = unified_diff(script.text, patch.text, script.file);
+  return patch;
 }
 
-std::optional<Patch> patch_own_megatron_job(const ResolvedPlan& plan) {
+std::optional<Patch> patch_own_megatron_job(const ResolvedPlan& plan, const Allowed& allowed) {
   const std::optional<Job> job = own_job(plan, "megatron", &read_megatron_job);
   if (!job || other_size(job->model, plan.model)) return std::nullopt;
-  return patch_of(*job, plan, kOwnJob, {}, PatchScope::training);
+  require_trainer_runs(megatron_of(allowed), plan, allowed);
+  return patch_of(*job, plan, {.file = kOwnJob, .allowed = allowed}, PatchScope::training);
 }
 
-ExportedJob patched_megatron(const Patch& patch, const Plan& plan, const ExportOptions& options) {
+namespace {
+
+// Words that the script of the job had from elsewhere: shells fill them in again.
+std::string open_again(const std::string& line, std::vector<std::string>& open) {
+  const std::size_t quote = line.find(" '");
+  if (quote == line.npos || line.back() != '\'' || line.find('$') == line.npos) return line;
+  const std::string value = line.substr(quote + 2, line.size() - quote - 3);
+  if (value.find_first_of("'\"`\\") != value.npos || value.find("$(") != value.npos) return line;
+  open.push_back(fmt::format("{} {}", line.substr(0, quote), value));
+  return fmt::format("{} \"{}\"", line.substr(0, quote), value);
+}
+
+}  // namespace
+
+ExportedJob patched_megatron(const Patch& patch, const ResolvedPlan& plan,
+                             const ExportOptions& options) {
   std::string lines;
-  for (const std::string& line : patch.lines) lines += " \\\n  " + line;
-  return {.files = {{"megatron.sh", megatron_script(nodes_of(plan, options), lines)}},
-          .launch = "sh megatron.sh",
-          .not_carried = patch.remarks,
-          .whole_job = true};
+  std::vector<std::string> open;
+  for (const std::string& line : patch.lines) lines += " \\\n  " + open_again(line, open);
+  ExportedJob job{.files = {{"megatron.sh", megatron_script(nodes_of(plan.plan, options),
+                                                            megatron_environment(plan), lines)}},
+                  .launch = "sh megatron.sh",
+                  .not_carried = patch.remarks,
+                  .whole_job = true};
+  if (!open.empty()) {
+    job.not_carried.push_back(
+        {"job", fmt::format("taken from the script's surroundings, which are to be given here "
+                            "too: {}",
+                            fmt::join(open, ", "))});
+  }
+  return job;
+}
+
+ExportedJob edited_megatron(const Patch& patch, const std::string& name) {
+  ExportedJob job{.files = {{name, patch.text}},
+                  .launch = fmt::format("bash {}", shell_quoted(name)),
+                  .not_carried = patch.remarks,
+                  .whole_job = true};
+  for (const Remark& remark : patch.not_edited) job.not_carried.push_back(remark);
+  return job;
 }
 
 }  // namespace weir

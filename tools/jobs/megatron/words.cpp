@@ -99,7 +99,8 @@ constexpr std::string_view kHarmless[] = {"num-workers",
                                           "trust-remote-code",
                                           "te-rng-tracker",
                                           "apply-query-key-layer-scaling",
-                                          "straggler-minmax-count"};
+                                          "straggler-minmax-count",
+                                          "moe-grouped-gemm"};  // as the costs have it
 
 // Of experts, what has a size's name and is none.
 constexpr std::string_view kMoe = "moe-";

@@ -7,9 +7,10 @@
 #include <fmt/ranges.h>
 
 #include "plan/schedule/schedule_csv.hpp"
-#include "plan/words/error.hpp"
+#include "plan/text/strict_json.hpp"
 #include "tools/jobs/job/script.hpp"
 #include "tools/jobs/torch/torch_layers.hpp"
+#include "tools/jobs/trainers/ask.hpp"
 
 namespace weir {
 namespace {
@@ -56,6 +57,18 @@ def optimizer(parameters):
     return @OPTIMIZER@
 
 
+class Dense(torch.autograd.Function):
+    """The identity, whose gradient lies densely in memory."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.contiguous()
+
+
 class StageModule(torch.nn.Module):
     def __init__(self, modules, first):
         super().__init__()
@@ -63,13 +76,15 @@ class StageModule(torch.nn.Module):
         self.first = first  # layer of the model
 
     def forward(self, x):
+        """Messages are sent as they lie in memory: both ends of a boundary are made dense."""
+        x = Dense.apply(x) if x.requires_grad else x
         if not self.training:
-            return self.body(x)
+            return self.body(x).contiguous()
         if RECOMPUTE == "stage":
-            return checkpoint(self.body, x, use_reentrant=False)
+            return checkpoint(self.body, x, use_reentrant=False).contiguous()
         for layer, module in enumerate(self.body, self.first):
             x = checkpoint(module, x, use_reentrant=False) if layer in RECOMPUTE else module(x)
-        return x
+        return x.contiguous()
 
 
 class Trainer:
@@ -93,8 +108,11 @@ class Trainer:
         for stage in self.stages:
             stage.stage_index_to_group_rank = placement
         self.schedule._load_csv(os.path.join(HERE, "schedule.csv"), format="compute_only")
-        parameters = dict.fromkeys(p for stage in self.stages for p in stage.submod.parameters())
-        self.optimizer = optimizer(list(parameters))
+        # PyTorch divides the gradients of each stage, those of a weight of two of them twice.
+        self.schedule.scale_grads = False
+        self.parameters = list(dict.fromkeys(p for stage in self.stages
+                                             for p in stage.submod.parameters()))
+        self.optimizer = optimizer(self.parameters)
 
     def layer(self, index):
         """Layer `index` of the model where this rank has it, else None."""
@@ -125,6 +143,9 @@ class Trainer:
         self.schedule.step(*([x] if 0 in self.mine else []),
                            **({"target": target, "losses": losses}
                               if STAGES - 1 in self.mine else {}))
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                parameter.grad.div_(MICROBATCHES)
         if self.twin is not None:
             dist.all_reduce(self.twin.grad, group=self.twins)
         self.optimizer.step()
@@ -219,6 +240,29 @@ std::string recomputed(const ResolvedPlan& loaded) {
   return fmt::format("{}", layers);
 }
 
+// The module that a layer of a family's class is called there, as `pipeline(split_spec=...)` takes
+// it; of other models the layer's own name.
+std::string module_name(const Model& model, int layer) {
+  const auto last = static_cast<int>(model.layers.size()) - 1;
+  const bool gpt2 = model.family == "gpt2", llama = model.family == "llama";
+  if (!gpt2 && !llama) return model.layers[static_cast<std::size_t>(layer)].name;
+  if (layer == last) return "lm_head";
+  if (layer == last - 1) return gpt2 ? "transformer.ln_f" : "model.norm";
+  if (layer == 0) return gpt2 ? "transformer.wte" : "model.embed_tokens";
+  return fmt::format("{}.{}", gpt2 ? "transformer.h" : "model.layers", layer - 1);
+}
+
+// Where each stage but the first begins, for torch.distributed.pipelining.pipeline's split_spec.
+std::string split_points(const ResolvedPlan& loaded) {
+  Json json = Json::object();
+  const std::vector<int> bounds = bounds_of(loaded);
+  for (std::size_t s = 1; s + 1 < bounds.size(); ++s) {
+    if (bounds[s] < static_cast<int>(loaded.model.layers.size()))
+      json[module_name(loaded.model, bounds[s])] = "SplitPoint.BEGINNING";
+  }
+  return json.dump(2) + "\n";
+}
+
 // Python that makes it.
 std::string optimizer_call(const Optimizer& o) {
   const std::string rate = python_number(o.learning_rate), momentum = python_number(o.momentum),
@@ -245,12 +289,7 @@ std::string optimizer_call(const Optimizer& o) {
 ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& options) {
   const Plan& plan = loaded.plan;
   const ScheduleShape& shape = loaded.schedule.shape;
-  if (shape.replicas > 1 || shape.segments > 1) {
-    throw InputError("plan", "schedule",
-                     fmt::format("{}: copies of the weights or slices of sequences are not in "
-                                 "torch.distributed.pipelining",
-                                 plan.schedule));
-  }
+  require_trainer_runs(Trainer::torch, loaded, options.allowed);
   ExportedJob job;
   std::vector<std::int32_t> ranks;
   for (const Rank rank : shape.rank_of_stage) ranks.push_back(rank.value);
@@ -274,6 +313,7 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
                                             {"OPTIMIZER", optimizer_call(plan.optimizer)},
                                             {"SEED", std::to_string(plan.seed)}})});
   job.files.push_back({"schedule.csv", to_csv(loaded.schedule)});
+  job.files.push_back({"split_points.json", split_points(loaded)});
   if (known) job.files.push_back({"config.json", options.model_config});
   const auto parallel = [&](const char* name, int degree, const char* instead) {
     if (degree > 1) job.not_carried.push_back({name, fmt::format("{}: {}", degree, instead)});

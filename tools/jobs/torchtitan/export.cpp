@@ -122,7 +122,8 @@ void set_model(TorchtitanJob& job, const ResolvedPlan& loaded, std::vector<Remar
 }
 
 // Degrees, and what replicas share: FSDP's stages as tools/jobs/torchtitan/import reads them.
-void set_degrees(TorchtitanJob& job, const Plan& plan, std::vector<Remark>& remarks) {
+void set_degrees(TorchtitanJob& job, const Plan& plan, Trainer version,
+                 std::vector<Remark>& remarks) {
   const auto instead = [&remarks](std::string name, std::string what) {
     remarks.push_back({std::move(name), std::move(what)});
   };
@@ -133,14 +134,16 @@ void set_degrees(TorchtitanJob& job, const Plan& plan, std::vector<Remark>& rema
   if (plan.replicas() > 1 && !plan.overlap_grad_reduce) {
     instead("overlap_grad_reduce", "torchtitan always reduces beside the backward");
   }
-  if (plan.zero == 0 && plan.cp > 1)
-    instead("zero", "0: torchtitan always shards among context-parallel devices");
+  if (plan.zero == 0 && plan.cp > 1) {
+    instead("zero",
+            "0: torchtitan always shards among context-parallel devices: with them the replicas");
+  }
   const int reached = plan.zero == 3 ? 3 : plan.pp > 1 ? 1 : 2;
   if (plan.zero > 0 && plan.zero != reached) {
     instead("zero", fmt::format("{}: torchtitan reduces {}, as stage {}", plan.zero,
                                 plan.pp > 1 ? "once a step" : "with each micro-batch", reached));
   }
-  const bool sharded = plan.zero > 0;
+  const bool sharded = plan.zero > 0 || plan.cp > 1;
   const auto add = [&job](const char* name, int degree) {
     job.parallelism.emplace_back(name, fmt::to_string(degree));
   };
@@ -156,7 +159,11 @@ void set_degrees(TorchtitanJob& job, const Plan& plan, std::vector<Remark>& rema
   add("pipeline_parallel_degree", plan.pp);
   if (plan.ep > 1) {
     add("expert_parallel_degree", plan.ep);
-    if (plan.tp > 1) add("expert_tensor_parallel_degree", plan.expert_tp());
+    if (plan.tp > 1 && version == Trainer::torchtitan_0_2) {
+      add("expert_tensor_parallel_degree", plan.expert_tp());
+    } else if (plan.expert_tp() > 1) {
+      remarks.push_back({"etp", "devices of tp divide no expert there: they share whole ones"});
+    }
   } else if (plan.etp > 0) {
     remarks.push_back({"etp", fmt::format("{}: without expert parallelism all of tp divide experts "
                                           "there",
@@ -218,6 +225,17 @@ void set_training(TorchtitanJob& job, const Plan& plan, std::vector<Remark>& rem
   }
 }
 
+// What the version's table says that it needs, all of the training's own words.
+void set_needs(TorchtitanJob& job, const ResolvedPlan& loaded, Trainer version,
+               std::vector<Remark>& remarks) {
+  const TrainerFacts facts = facts_of(loaded);
+  for (const TrainerRow* row : rows_that_hold(version, RowKind::needs, facts)) {
+    job.training.emplace_back(row->argument, row->value(facts));
+    if (row->argument == "dtype")
+      remarks.push_back({"dtype", "weights are kept in 16 bits there, without a copy in fp32"});
+  }
+}
+
 void set_pipeline(TorchtitanJob& job, const ResolvedPlan& loaded, const std::vector<int>& blocks,
                   std::string_view head, std::vector<Remark>& remarks) {
   const Plan& plan = loaded.plan;
@@ -253,7 +271,6 @@ void set_checkpointing(TorchtitanJob& job, const ResolvedPlan& loaded,
     return;
   }
   remark_chunks(loaded.plan, "torchtitan", remarks);
-  remark_rank_order(loaded.plan, "torchtitan", remarks);
   const std::vector<bool> rebuilt = blocks_rebuilt(loaded, "torchtitan", remarks);
   if (std::ranges::find(rebuilt, true) == rebuilt.end()) job.checkpointing = "none";
   if (std::ranges::find(rebuilt, true) == rebuilt.end() ||
@@ -269,18 +286,21 @@ void set_checkpointing(TorchtitanJob& job, const ResolvedPlan& loaded,
 
 }  // namespace
 
-TorchtitanJob torchtitan_job(const ResolvedPlan& loaded, std::string_view head,
+TorchtitanJob torchtitan_job(const ResolvedPlan& loaded, Trainer version, const Allowed& allowed,
                              std::vector<Remark>& remarks) {
   TorchtitanJob job;
   require_stages(loaded, Stack{.name = "torchtitan"});
+  require_trainer_runs(version, loaded, allowed);
   refuse_shared_experts(decoder_for_export(loaded), loaded.plan.model_path);
   const std::vector<int> blocks = stage_blocks(loaded, remarks);
   set_model(job, loaded, remarks);
   set_rate(job, loaded.plan.optimizer);
   set_training(job, loaded.plan, remarks);
-  set_degrees(job, loaded.plan, remarks);
-  set_pipeline(job, loaded, blocks, head, remarks);
+  set_needs(job, loaded, version, remarks);
+  set_degrees(job, loaded.plan, version, remarks);
+  set_pipeline(job, loaded, blocks, version == Trainer::torchtitan ? "lm_head" : "output", remarks);
   set_checkpointing(job, loaded, blocks, remarks);
+  remark_rank_order(loaded.plan, "torchtitan", remarks);
   remark_ours(loaded.plan, "torchtitan", remarks);
   remarks.push_back({"compile",
                      "a plan does not say whether: it is off there unless one says compile, and "

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tools/jobs/job/export.hpp"
+#include "tools/jobs/trainers/ask.hpp"
 
 namespace weir {
 
@@ -22,8 +23,8 @@ struct TorchtitanJob {
   std::string schedule;              // of schedule.csv; empty: PyTorch has the order by name
 };
 
-// `head` is the name that the version has for the head's module.
-[[nodiscard]] TorchtitanJob torchtitan_job(const ResolvedPlan& loaded, std::string_view head,
-                                           std::vector<Remark>& remarks);
+// In the words of a version, 0.2 or main. Throws InputError where it does not run the plan.
+[[nodiscard]] TorchtitanJob torchtitan_job(const ResolvedPlan& loaded, Trainer version,
+                                           const Allowed& allowed, std::vector<Remark>& remarks);
 
 }  // namespace weir

@@ -65,7 +65,8 @@ constexpr std::string_view kImports =
 ExportedJob export_torchtitan_registry(const ResolvedPlan& loaded, const ExportOptions& options) {
   const Plan& plan = loaded.plan;
   ExportedJob made;
-  TorchtitanJob job = torchtitan_job(loaded, "lm_head", made.not_carried);
+  TorchtitanJob job =
+      torchtitan_job(loaded, Trainer::torchtitan, options.allowed, made.not_carried);
   if (job.rebuilt_every) {
     made.not_carried.push_back(
         {"recompute", fmt::format("{}: the registry has no word for every so many blocks: full "

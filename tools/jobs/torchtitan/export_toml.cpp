@@ -24,7 +24,8 @@ ExportedJob written_job(const ResolvedPlan& loaded, const ExportOptions& options
   const Plan& plan = loaded.plan;
   const Optimizer& o = plan.optimizer;
   ExportedJob made;
-  TorchtitanJob job = torchtitan_job(loaded, "output", made.not_carried);
+  TorchtitanJob job =
+      torchtitan_job(loaded, Trainer::torchtitan_0_2, options.allowed, made.not_carried);
   const int local = plan.micro_batch_size * (plan.pp > 1 ? plan.microbatches : 1);
   TorchtitanJob::Fields training{{"local_batch_size", fmt::to_string(local)},
                                  {"global_batch_size", fmt::to_string(plan.global_batch_size())},

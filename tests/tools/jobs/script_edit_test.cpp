@@ -1,0 +1,215 @@
+// Scripts edited where they stand: each value at the place that it comes from, and nothing else.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tools/jobs/exported_plan.hpp"
+#include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/megatron/patch.hpp"
+#include "tools/jobs/shell/edit.hpp"
+#include "tools/jobs/shell/unified_diff.hpp"
+
+namespace weir {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+// As people have them: variables, an array, a condition, parameters, comments and Slurm's lines.
+constexpr const char* kScript =
+    "#!/bin/bash\n"
+    "#SBATCH --job-name=mine\n"
+    "# TP=16 was too slow\n"
+    "export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+    "source ./site.sh\n"
+    "GPUS_PER_NODE=8\n"
+    "TP=8\n"
+    "PP=${PP:-1}\n"
+    "DP=$((GPUS_PER_NODE / (TP * PP)))\n"
+    "ARGS=(\n"
+    "  --num-layers 8 --hidden-size 64 --num-attention-heads 8\n"
+    "  --tensor-model-parallel-size $TP\n"
+    "  # --context-parallel-size 2\n"
+    "  --pipeline-model-parallel-size ${PP}\n"
+    "  --use-distributed-optimizer\n"
+    "  --overlap-grad-reduce\n"
+    "  --overlap-param-gather\n"
+    ")\n"
+    "if [ \"$TP\" -gt 1 ]; then ARGS+=(--sequence-parallel); fi\n"
+    "srun torchrun --nproc_per_node $GPUS_PER_NODE --nnodes 1 pretrain_gpt.py \"${ARGS[@]}\" \\\n"
+    "  --seq-length 128 --max-position-embeddings 128 --vocab-size 1024 \\\n"
+    "  --micro-batch-size 1 --global-batch-size 8 \\\n"
+    "  --bf16 \\\n"
+    "  --save \"$1\"\n";
+
+Job job_of(const std::string& script) { return read_megatron_job(script, "train.sh", {}); }
+
+Patch patched(const std::function<void(Plan&)>& change, const std::string& script = kScript) {
+  Job job = job_of(script);
+  change(job.plan);
+  return patch_megatron(loaded(job.plan, job.model), {script, "train.sh"});
+}
+
+// All of what is not about the change stays.
+std::string expected(std::vector<std::pair<std::string, std::string>> changes) {
+  std::string text = kScript;
+  for (const auto& [before, after] : changes) {
+    EXPECT_NE(text.find(before), text.npos) << before;
+    text.replace(text.find(before), before.size(), after);
+  }
+  return text;
+}
+
+TEST(ScriptEdit, NothingToChange) {
+  const Patch patch = patched([](Plan&) {});
+  EXPECT_EQ(patch.text, kScript);
+  EXPECT_EQ(patch.difference, "");
+  EXPECT_THAT(patch.changes, IsEmpty());
+}
+
+// TP 4, D 2 on the same 8 devices: "TP=8" on its line, and no other; the comment, #SBATCH, source,
+// srun and "$1" stay.
+TEST(ScriptEdit, AVariableChangesWhereItsValueIs) {
+  const Patch patch = patched([](Plan& plan) {
+    plan.tp = 4;
+    plan.dp = 2;
+    plan.microbatches = 4;
+    plan.zero = 1;
+    plan.overlap_grad_reduce = true;
+  });
+  EXPECT_EQ(patch.text, expected({{"\nTP=8\n", "\nTP=4\n"}}));
+  EXPECT_EQ(patch.difference,
+            "--- train.sh\n+++ train.sh\n@@ -4,7 +4,7 @@\n export CUDA_DEVICE_MAX_CONNECTIONS=1\n"
+            " source ./site.sh\n GPUS_PER_NODE=8\n-TP=8\n+TP=4\n PP=${PP:-1}\n"
+            " DP=$((GPUS_PER_NODE / (TP * PP)))\n ARGS=(\n");
+  EXPECT_THAT(patch.not_edited, IsEmpty());
+}
+
+// The default of "${PP:-1}" is the value; a new argument stands behind the one that it is of.
+TEST(ScriptEdit, DefaultsChangeAndArgumentsAreAdded) {
+  const Patch patch = patched([](Plan& plan) {
+    plan.tp = 4;
+    plan.pp = 2;
+    plan.vpp = 2;
+    plan.boundaries = {3, 5, 7};
+    plan.schedule = "interleaved-1f1b";
+  });
+  EXPECT_EQ(
+      patch.text,
+      expected({{"\nTP=8\n", "\nTP=4\n"},
+                {"${PP:-1}", "${PP:-2}"},
+                {"size ${PP}\n", "size ${PP}\n  --num-layers-per-virtual-pipeline-stage 2\n"}}));
+  EXPECT_EQ(job_of(patch.text).plan.vpp, 2);
+}
+
+// Without ZeRO there is no gather to overlap: both flags go, on their lines; the reduction's stays,
+// which is said.
+TEST(ScriptEdit, FlagsGoTogether) {
+  const Patch patch = patched([](Plan& plan) {
+    plan.tp = 4;
+    plan.dp = 2;
+    plan.microbatches = 4;
+    plan.zero = 0;
+    plan.overlap_grad_reduce = false;
+  });
+  EXPECT_EQ(patch.text, expected({{"\nTP=8\n", "\nTP=4\n"},
+                                  {"  --use-distributed-optimizer\n", ""},
+                                  {"  --overlap-param-gather\n", ""}}));
+  EXPECT_THAT(names(patch.remarks),
+              AllOf(Contains("overlap-param-gather"), Contains("overlap_grad_reduce")));
+}
+
+// FSDP: its checkpoints, its strategy, and the variable unset where it is set.
+TEST(ScriptEdit, TheEnvironmentIsEdited) {
+  const Patch patch = patched([](Plan& plan) {
+    plan.tp = 1;
+    plan.sequence_parallel = false;
+    plan.dp = 8;
+    plan.microbatches = 1;
+    plan.zero = 3;
+    plan.overlap_grad_reduce = true;
+  });
+  EXPECT_THAT(patch.text, AllOf(HasSubstr("\nunset CUDA_DEVICE_MAX_CONNECTIONS\nsource"),
+                                HasSubstr("--ckpt-format fsdp_dtensor"),
+                                HasSubstr("--data-parallel-sharding-strategy optim_grads_params"),
+                                HasSubstr("--use-megatron-fsdp")));
+  EXPECT_EQ(job_of(patch.text).plan.zero, 3);
+  // And set where tensor parallelism needs it and the script does not say it.
+  const std::string bare = expected({{"export CUDA_DEVICE_MAX_CONNECTIONS=1\n", ""}});
+  EXPECT_THAT(patched([](Plan&) {}, bare).text,
+              HasSubstr("\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\nsource ./site.sh\n"));
+}
+
+// A batch that is computed from what changes is put right, and so is a flag that hung on it.
+TEST(ScriptEdit, WhatIsMadeOfAVariableFollows) {
+  const std::string script = expected({{"size 8 \\\n  --bf16", "size $((DP * 8)) \\\n  --bf16"}});
+  const Patch patch = patched(
+      [](Plan& plan) {
+        plan.tp = 1;
+        plan.sequence_parallel = false;
+        plan.dp = 8;
+        plan.microbatches = 1;
+        plan.zero = 1;
+        plan.overlap_grad_reduce = true;
+      },
+      script);
+  const Plan plan = job_of(patch.text).plan;
+  EXPECT_THAT(patch.text, HasSubstr("\nTP=1\n"));
+  EXPECT_EQ(plan.tp, 1);
+  EXPECT_EQ(plan.global_batch_size(), 8);
+  EXPECT_THAT(patch.not_edited, IsEmpty());
+}
+
+// A value that another file says has no place here, and is named.
+TEST(ScriptEdit, WhatHasNoPlaceIsNamed) {
+  const std::string script =
+      expected({{"\nTP=8\n", "\n"}, {"size $TP\n", "size 1\n"}, {"  --bf16 \\\n", "  $MORE \\\n"}});
+  const ShellFiles files = [](const std::string& path) -> std::optional<ShellFile> {
+    if (path.find("site.sh") == path.npos) return std::nullopt;
+    return ShellFile{"site.sh", "MORE=\"--bf16 --recompute-activations\"\n"};
+  };
+  const JobOptions options{.files = files};
+  Job job = read_megatron_job(script, "train.sh", options);
+  ASSERT_EQ(job.plan.recompute.mode, RecomputeMode::selective);
+  job.plan.recompute = {};
+  const Patch patch = patch_megatron(loaded(job.plan, job.model), {script, "train.sh", options});
+  EXPECT_THAT(names(patch.not_edited), ElementsAre("recompute-activations"));
+}
+
+// The last line of a command that goes takes the backslash before it along.
+TEST(ScriptEdit, ALineThatGoesLeavesACommand) {
+  const EditedArgument gone{.name = "bf16", .before = ""};
+  const std::string text = "run --a 1 \\\n  --bf16\nnext\n";
+  EXPECT_EQ(edits_of(text, gone).front().text, "run --a 1\nnext\n");
+  EXPECT_EQ(edits_of("run \\\n  --bf16 \\\n  --a 1\n", gone).front().text, "run \\\n  --a 1\n");
+  EXPECT_EQ(edits_of("X=(\"--bf16\" --a)\n", gone).front().text, "X=( --a)\n");
+}
+
+// Two changes seven lines apart share a hunk, eight do not.
+TEST(UnifiedDiff, HunksHaveThreeLinesOfContext) {
+  std::string before, near, far;
+  for (int i = 0; i < 12; ++i) {
+    const std::string line = std::to_string(i) + "\n";
+    before += line;
+    near += i == 1 || i == 8 ? "x\n" : line;
+    far += i == 1 || i == 9 ? "x\n" : line;
+  }
+  const auto hunks = [&](const std::string& after) {
+    const std::string diff = unified_diff(before, after, "f");
+    int count = 0;
+    for (std::size_t at = diff.find("\n@@ "); at != diff.npos; at = diff.find("\n@@ ", at + 1))
+      ++count;
+    return count;
+  };
+  EXPECT_EQ(hunks(near), 1);
+  EXPECT_EQ(hunks(far), 2);
+  EXPECT_EQ(unified_diff("a\nb", "a\nc\n", "f"),
+            "--- f\n+++ f\n@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n");
+}
+
+}  // namespace
+}  // namespace weir

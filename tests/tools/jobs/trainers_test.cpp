@@ -1,0 +1,269 @@
+// The trainers' tables: of each class of failure that trainers were seen to fail by, the smallest
+// plan and the line that mends it, or the row that refuses it.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "plan/text/strict_json.hpp"
+#include "tests/plan/complaint.hpp"
+#include "tests/tools/jobs/exported_plan.hpp"
+#include "tools/jobs/job/config_jobs.hpp"
+#include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/torchtitan/import.hpp"
+#include "tools/jobs/trainers/ask.hpp"
+
+namespace weir {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+// One rank, 8 blocks; each test makes it the smallest of its class.
+Plan small() {
+  Plan plan;
+  plan.seq_length = 128;
+  plan.dtype = Dtype::bf16;
+  plan.attention = AttentionKind::fused;
+  plan.schedule = "1f1b";
+  plan.microbatches = 4;
+  return plan;
+}
+Plan pipeline(int ranks, int chunks, int microbatches) {
+  Plan plan = small();
+  plan.pp = ranks;
+  plan.vpp = chunks;
+  plan.microbatches = microbatches;
+  plan.schedule = chunks > 1 ? "interleaved-1f1b" : "1f1b";
+  const int each = 8 / plan.stages();
+  for (int s = 1; s < plan.stages(); ++s) plan.boundaries.push_back(1 + s * each);
+  return plan;
+}
+std::string megatron(const Plan& plan, const Allowed& allowed = {}) {
+  return export_megatron(loaded(plan, llama_like(8)), {.allowed = allowed}).files[0].text;
+}
+std::string refusal(const Plan& plan, const Allowed& allowed = {}) {
+  return complaint([&] { static_cast<void>(megatron(plan, allowed)); });
+}
+Model with_experts(int blocks) {
+  Model model = llama_like(blocks);
+  for (Layer& layer : model.layers) {
+    if (auto* block = std::get_if<TransformerShape>(&layer.shape)) {
+      block->experts = 8;
+      block->experts_per_token = 2;
+    }
+  }
+  return model;
+}
+
+// Rows have names of their own, and what writes has something to write.
+TEST(TrainerRows, AreNamedAndSourced) {
+  for (const Trainer trainer : {Trainer::megatron, Trainer::fork, Trainer::torchtitan,
+                                Trainer::torchtitan_0_2, Trainer::torch, Trainer::deepspeed}) {
+    std::set<std::string_view> names;
+    for (const TrainerRow& row : rows_of(trainer)) {
+      EXPECT_TRUE(names.insert(row.name).second) << to_string(trainer) << " " << row.name;
+      EXPECT_FALSE(row.says.empty() || row.source.empty()) << row.name;
+      const bool refuses = row.kind == RowKind::lacks || row.kind == RowKind::other_order;
+      EXPECT_EQ(refuses, row.argument.empty()) << row.name;
+    }
+  }
+}
+
+// A search asks before it proposes: 10 ranks do not deal 12 micro-batches into rounds of 10.
+TEST(TrainerRows, AreAskedForAPlan) {
+  Plan plan = pipeline(2, 1, 4);
+  EXPECT_EQ(refused_by(Trainer::megatron, {plan}), nullptr);
+  plan.schedule = "zb-h1";
+  EXPECT_EQ(refused_by(Trainer::megatron, {plan})->name, "own-schedules");
+  EXPECT_EQ(refused_by(Trainer::fork, {plan}), nullptr);
+  EXPECT_EQ(refused_by(Trainer::megatron, {plan}, {.other_schedule = true}), nullptr);
+  Plan chunks = pipeline(2, 2, 4);
+  chunks.pp = 10;
+  chunks.microbatches = 12;
+  EXPECT_EQ(refused_by(Trainer::megatron, {chunks})->name, "interleaved-rounds");
+  chunks.microbatches = 20;
+  EXPECT_EQ(refused_by(Trainer::megatron, {chunks}), nullptr);
+}
+
+// Tensor or context parallelism needs the variable at 1, FSDP anything but 1 and a format of its
+// own; what is neither is as fast with it.
+TEST(MegatronRows, ConnectionsAndCheckpoints) {
+  Plan plan = small();
+  plan.tp = 2;
+  EXPECT_THAT(megatron(plan), AllOf(HasSubstr("\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\nexec "),
+                                    HasSubstr("--ckpt-format torch_dist ")));
+  plan.dp = 2;
+  for (const int zero : {2, 3}) {
+    plan.zero = zero;
+    EXPECT_THAT(megatron(plan),
+                AllOf(HasSubstr("\nunset CUDA_DEVICE_MAX_CONNECTIONS\nexec "),
+                      HasSubstr("--ckpt-format fsdp_dtensor "), Not(HasSubstr("torch_dist"))));
+  }
+}
+
+// Orders that are not there are refused by their row, and written where that is asked for.
+TEST(MegatronRows, Schedules) {
+  Plan plan = pipeline(2, 1, 4);
+  for (const char* schedule : {"zb-h1", "gpipe", "1f1b-eager"}) {
+    plan.schedule = schedule;
+    EXPECT_THAT(refusal(plan),
+                AllOf(HasSubstr(std::string("plan: schedule: ") + schedule + ": Megatron-LM has"),
+                      HasSubstr("(row megatron/own-schedules): --allow-other-schedule ")));
+    EXPECT_THAT(megatron(plan, {.other_schedule = true}), Not(HasSubstr("zero-bubble")));
+  }
+  plan.schedule = "zb-h1";
+  EXPECT_THAT(megatron(plan, {.fork = true}), HasSubstr("--zero-bubble-max-pending-backward 2 "));
+  // Stages of 3, 1, 1 and 3 blocks in a V: the fork deals 2 each.
+  Plan v = pipeline(2, 2, 4);
+  v.schedule = "zb-v";
+  EXPECT_THAT(megatron(v, {.fork = true}), HasSubstr("--zero-bubble-v-schedule "));
+  v.boundaries = {4, 5, 6};
+  EXPECT_THAT(refusal(v, {.fork = true}), HasSubstr("(row megatron-fork/equal-stages-of-a-v)"));
+  // One rank has no order.
+  EXPECT_THAT(megatron([] {
+                Plan one = small();
+                one.schedule = "gpipe";
+                return one;
+              }()),
+              Not(HasSubstr("zero-bubble")));
+}
+
+// M = 3 of K = 2: groups of 2 would leave one micro-batch, which is below K; groups of 3 do not.
+// M = 10 of K = 4: groups of 4 would leave two, groups of 5 none.
+TEST(MegatronRows, RoundsOfMicroBatches) {
+  EXPECT_THAT(megatron(pipeline(2, 2, 4)), Not(HasSubstr("microbatch-group")));
+  EXPECT_THAT(refusal(pipeline(2, 2, 3)), HasSubstr("microbatches: M = 3, K = 2: "));
+  EXPECT_THAT(refusal(pipeline(2, 2, 3)), HasSubstr("(row megatron/interleaved-rounds)"));
+  const auto groups = [](int ranks, int m) {
+    return megatron(pipeline(ranks, 2, m), {.other_schedule = true});
+  };
+  const std::string argument = "--microbatch-group-size-per-virtual-pipeline-stage ";
+  EXPECT_THAT(groups(2, 3), HasSubstr(argument + "3 "));
+  EXPECT_THAT(groups(4, 10), HasSubstr(argument + "5 "));
+  EXPECT_THAT(refusal(pipeline(4, 2, 3), {.other_schedule = true}),
+              HasSubstr("(row megatron/interleaved-few)"));
+}
+
+// On one rank chunks are one stage of 8 blocks.
+TEST(MegatronRows, OneRankHasNoChunks) {
+  Plan plan = pipeline(1, 2, 4);
+  const ExportedJob job = export_megatron(loaded(plan, llama_like(8)), {});
+  EXPECT_THAT(names(job.not_carried), Contains("vpp"));
+  EXPECT_THAT(job.files[0].text,
+              AllOf(Not(HasSubstr("virtual")), Not(HasSubstr("pipeline-model-parallel-layout"))));
+  EXPECT_EQ(read_megatron_job(job.files[0].text, "megatron.sh", {}).plan.vpp, 1);
+}
+
+// Megatron's default is auto, flash in practice: a plan that keeps probabilities says so.
+TEST(MegatronRows, AttentionIsWritten) {
+  Plan plan = small();
+  EXPECT_THAT(megatron(plan), HasSubstr("--attention-backend fused "));
+  plan.attention = AttentionKind::unfused;
+  EXPECT_THAT(megatron(plan), HasSubstr("--attention-backend unfused "));
+}
+
+// A constant rate's warm-up of 500 iterations ends below the decay's 501, however many are trained.
+TEST(MegatronRows, WarmUpEndsBeforeTheDecay) {
+  Plan plan = small();
+  EXPECT_THAT(megatron(plan), Not(HasSubstr("--lr-decay-iters")));
+  plan.optimizer.rate.warmup_iters = 500;
+  const std::string script = megatron(plan);
+  EXPECT_THAT(script, HasSubstr("--lr-decay-iters 501 "));
+  EXPECT_EQ(read_megatron_job(script, "megatron.sh", {}).plan.optimizer, plan.optimizer);
+}
+
+TEST(MegatronRows, Experts) {
+  Plan plan = small();
+  const auto script = [&](const Model& model) {
+    return export_megatron(loaded(plan, model), {}).files[0].text;
+  };
+  EXPECT_THAT(script(with_experts(8)), AllOf(HasSubstr("--moe-grouped-gemm "),
+                                             HasSubstr("--moe-token-dispatcher-type alltoall "),
+                                             Not(HasSubstr("pre-softmax"))));
+  Model shares = with_experts(8);
+  for (Layer& layer : shares.layers) {
+    if (auto* block = std::get_if<TransformerShape>(&layer.shape)) block->router_pre_softmax = true;
+  }
+  const std::string before = script(shares);
+  EXPECT_THAT(before, HasSubstr("--moe-router-pre-softmax "));
+  EXPECT_TRUE(
+      std::get<TransformerShape>(read_megatron_job(before, "megatron.sh", {}).model.layers[1].shape)
+          .router_pre_softmax);
+  plan.tp = 2;
+  EXPECT_THAT(complaint([&] { static_cast<void>(script(with_experts(8))); }),
+              HasSubstr("(row megatron/experts-sequence-parallel)"));
+  plan.sequence_parallel = true;
+  EXPECT_THAT(script(with_experts(8)), HasSubstr("--sequence-parallel "));
+}
+
+// CUDA graphs are on by default and know no pipeline.
+TEST(TorchtitanRows, CudaGraphsAreOffUnderAPipeline) {
+  const auto registry = [](const Plan& plan) {
+    return export_torchtitan_registry(loaded(plan, llama_like(8)), {}).files[0].text;
+  };
+  EXPECT_THAT(registry(pipeline(2, 1, 4)), HasSubstr("disable_cuda_graphs=True,"));
+  EXPECT_THAT(registry(small()), Not(HasSubstr("disable_cuda_graphs")));
+}
+
+// 0.2: whole replicas stand alone, and 16 bits without any are the weights' own format.
+TEST(TorchtitanRows, WhatVersion02Lacks) {
+  Plan plan = pipeline(2, 1, 4);
+  const auto toml = [&] {
+    return export_torchtitan_toml(loaded(plan, llama_like(8)), {}).files[0].text;
+  };
+  EXPECT_THAT(toml(), HasSubstr("\ndtype = \"bfloat16\"\n"));
+  plan.dp = 2;
+  EXPECT_THAT(complaint([&] { static_cast<void>(toml()); }),
+              HasSubstr("zero: ZeRO 0: torchtitan 0.2 keeps whole replicas"));
+  plan.zero = 1;
+  EXPECT_THAT(toml(), Not(HasSubstr("\ndtype = ")));
+}
+
+// Without ZeRO the replicas of context parallelism are sharded all the same, which reads back.
+TEST(TorchtitanRows, ContextParallelReplicasReadBack) {
+  Plan plan = small();
+  plan.cp = plan.dp = 2;
+  plan.rank_order = RankOrder::tp_cp_pp_dp;
+  const ResolvedPlan resolved = loaded(plan, llama_like(8));
+  const ExportedJob job = export_torchtitan_registry(resolved, {});
+  EXPECT_THAT(names(job.not_carried), testing::IsSupersetOf({"zero", "rank_order"}));
+  const Plan read =
+      read_torchtitan_job(job.files[0].text, "config_registry.py", {.model = &resolved.model}).plan;
+  EXPECT_EQ(read.dp, 2);
+  EXPECT_EQ(read.zero, 2);
+}
+
+// 1 where nothing is said; and the stages, so that the file reads back.
+TEST(DeepSpeedRows, ClippingAndStages) {
+  Plan plan = pipeline(2, 1, 4);
+  plan.dp = 2;
+  const ResolvedPlan resolved = loaded(plan, llama_like(8));
+  const std::string text = export_deepspeed(resolved, {}).files[0].text;
+  EXPECT_EQ(parse_json(text, "ds_config.json")["gradient_clipping"], 0.0);
+  const Plan read =
+      read_deepspeed_job(text, "ds_config.json", {.gpus = 4, .model = &resolved.model}).plan;
+  EXPECT_EQ(read.pp, 2);
+  EXPECT_EQ(read.dp, 2);
+  EXPECT_EQ(read.boundaries, plan.boundaries);
+  plan = pipeline(2, 2, 4);
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(export_deepspeed(loaded(plan, llama_like(8)), {})); }),
+      HasSubstr("(row deepspeed/one-stage-a-rank)"));
+}
+
+// Gradients are divided once, and messages are dense.
+TEST(TorchRows, TheScriptDividesOnce) {
+  const ExportedJob job = export_torch(loaded(pipeline(2, 2, 4), llama_like(8)), {});
+  EXPECT_THAT(job.files[0].text, AllOf(HasSubstr("scale_grads = False"),
+                                       HasSubstr("parameter.grad.div_(MICROBATCHES)"),
+                                       HasSubstr("return x.contiguous()")));
+  EXPECT_EQ(job.files[2].name, "split_points.json");
+  EXPECT_EQ(parse_json(job.files[2].text, "split_points.json").size(), 3U);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,111 @@
+// The tables asked: which rows hold for a plan, and which of them refuse it.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/trainers/ask.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/words/error.hpp"
+#include "tools/jobs/trainers/tables.hpp"
+
+namespace weir {
+namespace {
+
+// The plan's own word that a row is about.
+std::string word_of(const TrainerFacts& facts, std::string_view key) {
+  const Plan& plan = facts.plan;
+  if (key == "schedule") return plan.schedule;
+  if (key == "microbatches") return fmt::format("M = {}, K = {}", plan.microbatches, plan.pp);
+  if (key == "zero") return fmt::format("ZeRO {}", plan.zero);
+  if (key == "vpp") return fmt::format("v = {}", plan.vpp);
+  return "";
+}
+
+}  // namespace
+
+std::string_view to_string(Trainer trainer) {
+  switch (trainer) {
+    case Trainer::megatron:
+      return "megatron";
+    case Trainer::fork:
+      return "megatron-fork";
+    case Trainer::torchtitan:
+      return "torchtitan";
+    case Trainer::torchtitan_0_2:
+      return "torchtitan-0.2";
+    case Trainer::torch:
+      return "torch";
+    case Trainer::deepspeed:
+      break;
+  }
+  return "deepspeed";
+}
+
+TrainerFacts facts_of(const ResolvedPlan& plan) {
+  TrainerFacts facts{.plan = plan.plan, .placement = placement_of(plan.schedule.shape)};
+  facts.copies = plan.schedule.shape.replicas > 1 || plan.schedule.shape.segments > 1;
+  for (const Layer& layer : plan.model.layers) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    if (block == nullptr || block->experts == 1) continue;
+    facts.experts = true;
+    facts.router_pre_softmax = facts.router_pre_softmax || block->router_pre_softmax;
+  }
+  if (const auto blocks = blocks_of_boundaries(plan.plan, plan.model)) {
+    facts.equal_stages =
+        std::ranges::all_of(*blocks, [&](int count) { return count == blocks->front(); });
+  }
+  return facts;
+}
+
+std::span<const TrainerRow> rows_of(Trainer trainer) {
+  switch (trainer) {
+    case Trainer::megatron:
+      return megatron_rows();
+    case Trainer::fork:
+      return megatron_fork_rows();
+    case Trainer::torchtitan:
+      return torchtitan_rows();
+    case Trainer::torchtitan_0_2:
+      return torchtitan_0_2_rows();
+    case Trainer::torch:
+      return torch_rows();
+    case Trainer::deepspeed:
+      break;
+  }
+  return deepspeed_rows();
+}
+
+std::vector<const TrainerRow*> rows_that_hold(Trainer trainer, RowKind kind,
+                                              const TrainerFacts& facts) {
+  std::vector<const TrainerRow*> rows;
+  for (const TrainerRow& row : rows_of(trainer)) {
+    if (row.kind == kind && row.holds(facts)) rows.push_back(&row);
+  }
+  return rows;
+}
+
+const TrainerRow* refused_by(Trainer trainer, const TrainerFacts& facts, const Allowed& allowed) {
+  for (const TrainerRow& row : rows_of(trainer)) {
+    const bool refuses =
+        row.kind == RowKind::lacks || (row.kind == RowKind::other_order && !allowed.other_schedule);
+    if (refuses && row.holds(facts)) return &row;
+  }
+  return nullptr;
+}
+
+void require_trainer_runs(Trainer trainer, const ResolvedPlan& plan, const Allowed& allowed) {
+  const TrainerFacts facts = facts_of(plan);
+  const TrainerRow* row = refused_by(trainer, facts, allowed);
+  if (row == nullptr) return;
+  const std::string word = word_of(facts, row->key);
+  throw InputError(
+      "plan", std::string(row->key),
+      fmt::format("{}{}{} (row {}/{}){}", word, word.empty() ? "" : ": ", row->says,
+                  to_string(trainer), row->name,
+                  row->kind == RowKind::other_order
+                      ? ": --allow-other-schedule writes it all the same, to run in that order"
+                      : ""));
+}
+
+}  // namespace weir

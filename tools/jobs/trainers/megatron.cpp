@@ -1,0 +1,183 @@
+// Megatron-LM's constraints, read in NVIDIA/Megatron-LM@d98e8a64ddf3 (22 August 2026), and those of
+// its zero-bubble fork. Paths are within megatron/.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "tools/jobs/trainers/tables.hpp"
+
+namespace weir {
+namespace {
+
+using Facts = TrainerFacts;
+
+bool interleaved(const Facts& f) { return f.plan.pp > 1 && f.plan.vpp > 1; }
+bool broken_rounds(const Facts& f) {
+  return interleaved(f) && f.plan.microbatches > f.plan.pp && f.plan.microbatches % f.plan.pp != 0;
+}
+bool fsdp(const Facts& f) { return f.plan.zero > 1; }
+
+// The smallest group of K or more micro-batches of which the last is as large: M = 7, K = 2: 4.
+std::string microbatch_group(const Facts& f) {
+  const int all = f.plan.microbatches, least = f.plan.pp;
+  int group = least;
+  while (all % group != 0 && all % group < least) ++group;
+  return fmt::to_string(group);
+}
+
+bool forks_order(const std::string& name) {
+  constexpr std::array<std::string_view, 5> kOrders{"zb-h1", "zb-h2", "zb-v", "v-half", "v-min"};
+  return std::ranges::find(kOrders, name) != kOrders.end();
+}
+bool own_order(const Plan& plan) {
+  return plan.schedule == (plan.vpp > 1 ? "interleaved-1f1b" : "1f1b");
+}
+
+constexpr const char* kArguments = "training/arguments.py, validate_args";
+
+// What both have. The order's rows come first, since they are what most plans fail by.
+constexpr TrainerRow kOrders[] = {
+    {"own-schedules", RowKind::other_order, "schedule",
+     [](const Facts& f) { return f.plan.pp > 1 && !own_order(f.plan); },
+     "Megatron-LM has 1f1b, and interleaved-1f1b where ranks have several stages, which runs",
+     "core/pipeline_parallel/schedules.py, get_forward_backward_func"},
+    {"interleaved-rounds", RowKind::other_order, "microbatches", broken_rounds,
+     "Megatron-LM interleaves rounds of K micro-batches: with M no multiple it needs larger groups",
+     "core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving"}};
+constexpr TrainerRow kForkOrders[] = {
+    {"own-schedules", RowKind::other_order, "schedule",
+     [](const Facts& f) {
+       return f.plan.pp > 1 && !own_order(f.plan) && !forks_order(f.plan.schedule);
+     },
+     "the fork has 1f1b, interleaved-1f1b, zb-h1, zb-h2, zb-v, v-half and v-min: its 1f1b runs",
+     "sail-sg/zero-bubble-pipeline-parallelism, README"},
+    {"equal-stages-of-a-v", RowKind::lacks, "boundaries",
+     [](const Facts& f) {
+       return f.plan.pp > 1 && f.placement == ChunkPlacement::v_shaped && !f.equal_stages;
+     },
+     "stages of a V hold as many blocks each there", "as above"},
+    {"interleaved-rounds", RowKind::other_order, "microbatches",
+     [](const Facts& f) { return f.placement != ChunkPlacement::v_shaped && broken_rounds(f); },
+     kOrders[1].says, kOrders[1].source}};
+constexpr TrainerRow kBoth[] = {
+    {"interleaved-few", RowKind::lacks, "microbatches",
+     [](const Facts& f) {
+       return interleaved(f) && f.placement != ChunkPlacement::v_shaped &&
+              f.plan.microbatches < f.plan.pp;
+     },
+     "Megatron-LM interleaves at least K micro-batches",
+     "core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving"},
+    {"experts-sequence-parallel", RowKind::lacks, "sequence_parallel",
+     [](const Facts& f) { return f.experts && f.plan.tp > 1 && !f.plan.sequence_parallel; },
+     "Megatron-LM trains experts under tensor parallelism with sequence parallelism alone",
+     "core/transformer/moe/moe_layer.py, forward"},
+    {"fsdp-checkpoints", RowKind::needs, "zero", fsdp, "Megatron-FSDP saves in that format alone",
+     kArguments, "ckpt-format", [](const Facts&) { return std::string("fsdp_dtensor"); }},
+    {"checkpoints", RowKind::states, "zero", [](const Facts& f) { return !fsdp(f); }, "its default",
+     "training/config/training_config.py", "ckpt-format",
+     [](const Facts&) { return std::string("torch_dist"); }},
+    {"connections", RowKind::environment, "tp", [](const Facts& f) { return !fsdp(f); },
+     "collectives of tensor and context parallelism are launched in order through one queue",
+     kArguments, "CUDA_DEVICE_MAX_CONNECTIONS", [](const Facts&) { return std::string("1"); }},
+    {"fsdp-connections", RowKind::environment, "zero", fsdp,
+     "Megatron-FSDP needs more than one queue", kArguments, "CUDA_DEVICE_MAX_CONNECTIONS"},
+    {"warm-up-below-decay", RowKind::needs, "lr_warmup_iters",
+     [](const Facts& f) {
+       const RateSchedule& rate = f.plan.optimizer.rate;
+       return rate.style == DecayStyle::constant && rate.warmup_iters > 0;
+     },
+     "a decay ends with the training where nothing is said, and a warm-up must end before it",
+     "core/optimizer_param_scheduler.py, __init__", "lr-decay-iters",
+     [](const Facts& f) { return fmt::to_string(f.plan.optimizer.rate.warmup_iters + 1); }},
+    {"micro-batch-groups", RowKind::needs, "microbatches", broken_rounds, kOrders[1].says,
+     kOrders[1].source, "microbatch-group-size-per-virtual-pipeline-stage", microbatch_group},
+    {"router-softmax", RowKind::needs, "model",
+     [](const Facts& f) { return f.experts && f.router_pre_softmax; },
+     "the experts' weights are their shares of those chosen where nothing is said",
+     "core/transformer/moe/router.py", "moe-router-pre-softmax"},
+    {"grouped-gemm", RowKind::states, "model", [](const Facts& f) { return f.experts; },
+     "experts are multiplied one after the other where nothing is said",
+     "core/transformer/moe/experts.py", "moe-grouped-gemm"},
+    {"token-dispatcher", RowKind::states, "model", [](const Facts& f) { return f.experts; },
+     "tokens are gathered from all devices where nothing is said",
+     "core/transformer/moe/token_dispatcher.py", "moe-token-dispatcher-type",
+     [](const Facts&) { return std::string("alltoall"); }},
+    {"attention", RowKind::states, "attention",
+     [](const Facts& f) { return f.plan.attention == AttentionKind::unfused; },
+     "auto where nothing is said: a fused kernel where there is one", kArguments,
+     "attention-backend", [](const Facts&) { return std::string("unfused"); }}};
+
+template <std::size_t A, std::size_t B>
+constexpr std::array<TrainerRow, A + B> joined(const TrainerRow (&first)[A],
+                                               const TrainerRow (&second)[B]) {
+  std::array<TrainerRow, A + B> all{};
+  std::copy_n(first, A, all.begin());
+  std::copy_n(second, B, all.begin() + A);
+  return all;
+}
+constexpr auto kMegatron = joined(kOrders, kBoth);
+constexpr auto kFork = joined(kForkOrders, kBoth);
+
+bool always(const Facts&) { return true; }
+const std::vector<std::string_view> kChunks{"num-layers-per-virtual-pipeline-stage",
+                                            "num-virtual-stages-per-pipeline-rank",
+                                            "pipeline-model-parallel-layout"};
+const std::vector<std::string_view> kSharded{"use-distributed-optimizer", "use-megatron-fsdp",
+                                             "use-custom-fsdp", "use-torch-fsdp2"};
+
+}  // namespace
+
+std::span<const TrainerRow> megatron_rows() { return kMegatron; }
+std::span<const TrainerRow> megatron_fork_rows() { return kFork; }
+
+const std::vector<ArgumentRule>& megatron_argument_rules() {
+  static const std::vector<ArgumentRule> kRules{
+      {"overlap-param-gather", {"overlap-grad-reduce"}, always, "overlaps the reduction with it"},
+      {"overlap-param-gather",
+       {"use-distributed-optimizer", "use-megatron-fsdp", "use-custom-fsdp"},
+       always,
+       "gathers what a sharded optimizer has: without one there is no gather to overlap"},
+      {"overlap-param-gather-with-optimizer-step",
+       {"overlap-param-gather"},
+       always,
+       "is a part of it"},
+      {"overlap-param-gather-with-optimizer-step", kChunks,
+       [](const Facts& f) { return f.plan.vpp > 1 && f.plan.zero == 1; },
+       "needs an interleaved pipeline and the distributed optimizer"},
+      {"fp8-param-gather", kSharded, always, "gathers what a sharded optimizer has"},
+      {"fp4-param-gather", kSharded, always, "gathers what a sharded optimizer has"},
+      {"use-precision-aware-optimizer",
+       {"use-distributed-optimizer"},
+       always,
+       "is of the distributed optimizer"},
+      {"tp-comm-overlap",
+       {"sequence-parallel"},
+       [](const Facts& f) { return f.plan.tp > 1 && f.plan.sequence_parallel; },
+       "overlaps what sequence parallelism sends"},
+      {"overlap-p2p-communication-warmup-flush", {}, interleaved, "needs an interleaved pipeline"},
+      {"no-overlap-p2p-communication",
+       {},
+       [](const Facts& f) { return !(f.plan.vpp > 1 && f.plan.pp == 2); },
+       "interleaving over two ranks needs the overlap"},
+      {"defer-embedding-wgrad-compute",
+       {},
+       [](const Facts& f) { return f.plan.pp > 1; },
+       "needs a pipeline"},
+      {"distribute-saved-activations",
+       {"recompute-method"},
+       [](const Facts& f) { return f.plan.tp > 1 && f.plan.recompute.mode == RecomputeMode::full; },
+       "needs tensor parallelism and full re-materialisation"},
+      {"overlap-moe-expert-parallel-comm",
+       {},
+       [](const Facts& f) {
+         const bool chunks = f.plan.pp == 1 || f.plan.vpp > 1;
+         return f.plan.ep > 1 && chunks && f.plan.recompute.mode != RecomputeMode::full;
+       },
+       "needs expert parallelism, chunks under a pipeline, and no full re-materialisation"},
+      {"delay-wgrad-compute", {"overlap-moe-expert-parallel-comm"}, always, "is a part of it"}};
+  return kRules;
+}
+
+}  // namespace weir

@@ -1,0 +1,69 @@
+// The constraints of torchtitan (pytorch/torchtitan@b5bcd76c6 and v0.2.2), of PyTorch's own
+// pipelining (2.12) and of DeepSpeed (deepspeedai/DeepSpeed@edaa72212, 0.19.6).
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/trainers/tables.hpp"
+
+namespace weir {
+namespace {
+
+using Facts = TrainerFacts;
+
+bool half(const Facts& f) { return f.plan.dtype == Dtype::bf16 || f.plan.dtype == Dtype::fp16; }
+bool other_parallelism(const Facts& f) { return f.plan.tp > 1 || f.plan.pp > 1; }
+
+// Looped orders can be given as a file; a V is placed by the name of its class alone.
+constexpr TrainerRow kTitanOrder{
+    "orders-of-pytorch",
+    RowKind::other_order,
+    "schedule",
+    [](const Facts& f) {
+      if (f.plan.pp == 1 || f.placement == ChunkPlacement::looped) return false;
+      const bool named = f.plan.schedule == "zb-v" || f.plan.schedule == "dualpipev";
+      return f.placement == ChunkPlacement::other || !named;
+    },
+    "torchtitan runs looped orders from a file, and a V by the name of PyTorch's class: a class of "
+    "that placement runs",
+    "torchtitan/distributed/pipeline_parallel.py, build_pipeline_schedule"};
+
+constexpr TrainerRow kTorchtitan[] = {
+    kTitanOrder,
+    {"cuda-graphs", RowKind::needs, "pp",
+     [](const Facts& f) { return f.plan.pp > 1 || f.plan.ep > 1; },
+     "CUDA graphs, on where nothing is said, know no pipeline and no expert parallelism",
+     "torchtitan/trainer.py, Trainer.Config.__post_init__", "disable_cuda_graphs",
+     [](const Facts&) { return std::string("True"); }}};
+
+constexpr TrainerRow kTorchtitan02[] = {
+    kTitanOrder,
+    {"replicas-alone", RowKind::lacks, "zero",
+     [](const Facts& f) {
+       return f.plan.zero == 0 && f.plan.dp > 1 && f.plan.cp == 1 && other_parallelism(f);
+     },
+     "torchtitan 0.2 keeps whole replicas without tensor parallelism and pipeline alone",
+     "torchtitan/models/llama3/infra/parallelize.py, parallelize_llama"},
+    {"half-without-sharding", RowKind::needs, "dtype",
+     [](const Facts& f) { return half(f) && f.plan.dp * f.plan.cp == 1 && other_parallelism(f); },
+     "mixed precision is FSDP's: without replicas the weights' own format is the format",
+     "torchtitan/distributed/utils.py, maybe_enable_amp", "dtype",
+     [](const Facts&) { return std::string("\"bfloat16\""); }}};
+
+constexpr TrainerRow kTorch[] = {
+    {"one-copy", RowKind::lacks, "schedule", [](const Facts& f) { return f.copies; },
+     "copies of the weights or slices of sequences are not in torch.distributed.pipelining",
+     "torch/distributed/pipelining/schedules.py, _PipelineScheduleRuntime"}};
+
+constexpr TrainerRow kDeepSpeed[] = {
+    {"one-stage-a-rank", RowKind::lacks, "vpp", [](const Facts& f) { return f.plan.vpp > 1; },
+     "DeepSpeed's pipeline has one stage a rank", "deepspeed/runtime/pipe/module.py"},
+    {"train-schedule", RowKind::other_order, "schedule",
+     [](const Facts& f) { return f.plan.pp > 1 && f.plan.schedule != "1f1b"; },
+     "DeepSpeed's TrainSchedule is a 1f1b, which runs", "deepspeed/runtime/pipe/schedule.py"}};
+
+}  // namespace
+
+std::span<const TrainerRow> torchtitan_rows() { return kTorchtitan; }
+std::span<const TrainerRow> torchtitan_0_2_rows() { return kTorchtitan02; }
+std::span<const TrainerRow> torch_rows() { return kTorch; }
+std::span<const TrainerRow> deepspeed_rows() { return kDeepSpeed; }
+
+}  // namespace weir

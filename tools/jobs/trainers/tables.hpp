@@ -1,0 +1,19 @@
+// The trainers' tables, a source file each.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "tools/jobs/trainers/row.hpp"
+
+namespace weir {
+
+[[nodiscard]] std::span<const TrainerRow> megatron_rows();
+[[nodiscard]] std::span<const TrainerRow> megatron_fork_rows();
+[[nodiscard]] std::span<const TrainerRow> torchtitan_rows();
+[[nodiscard]] std::span<const TrainerRow> torchtitan_0_2_rows();
+[[nodiscard]] std::span<const TrainerRow> torch_rows();
+[[nodiscard]] std::span<const TrainerRow> deepspeed_rows();
+[[nodiscard]] const std::vector<ArgumentRule>& megatron_argument_rules();
+
+}  // namespace weir
