@@ -15,8 +15,8 @@
 #include "plan/job/summary.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
-#include "sim/search/legality.hpp"
 #include "sim/search/partitions/balance.hpp"
+#include "sim/search/space/legality.hpp"
 
 namespace weir {
 namespace {

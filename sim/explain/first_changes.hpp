@@ -9,7 +9,7 @@
 
 #include "plan/job/stack_abilities.hpp"
 #include "sim/explain/what_if.hpp"
-#include "sim/search/ranking.hpp"
+#include "sim/search/space/ranking.hpp"
 
 namespace weir {
 

@@ -10,7 +10,7 @@
 #include "plan/job/summary.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/schedule/generators/generators.hpp"
-#include "sim/search/open_choices.hpp"
+#include "sim/search/space/open_choices.hpp"
 #include "sim/search/sweep.hpp"
 
 namespace weir {

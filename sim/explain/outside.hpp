@@ -10,8 +10,8 @@
 namespace weir {
 
 // Fastest first; what no plan fits with is left out. `asked`: the request before its open choices
-// were made (sim/search/open_choices); what it names is no more outside. `best`: the winner of the
-// search within the stack.
+// were made (sim/search/space/open_choices); what it names is no more outside. `best`: the winner
+// of the search within the stack.
 [[nodiscard]] std::vector<Rejected> outside(const SweepRequest& asked, const Ranked& best,
                                             const Costs& costs, const Cluster& cluster);
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sim/search/result.hpp"
-#include "sim/search/space.hpp"
+#include "sim/search/space/space.hpp"
 
 namespace weir {
 
@@ -23,7 +23,7 @@ struct Rejected {
 
 // Every value of the space's lists, in its order: what a search is to find the best plan of each
 // of. A schedule's plans have at least two ranks. Precondition: the request's choices but v are
-// made (sim/search/open_choices).
+// made (sim/search/space/open_choices).
 [[nodiscard]] std::vector<Family> families_of(const SweepRequest& request);
 
 // Those values that the best plan has not. Precondition: `result` is of `request`, which asked for

@@ -22,7 +22,7 @@ const LayerCosts& SplitCosts::add(const Plan& plan) {
 namespace {
 
 // As resolve() would have it: the model's hash was checked once, the schedule proved with its slots
-// (sim/search/legality).
+// (sim/search/space/legality).
 ResolvedPlan derived(const Plan& plan, const LayerCosts& costs, ShapePrograms& shape) {
   return derive(plan, costs.model(), shape.schedule(), costs.part(),
                 [&](const Schedule& /*its*/, const LoweringOptions& options) {

@@ -10,7 +10,7 @@
 #include "costmodel/table/layer_costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "sim/search/programs.hpp"
-#include "sim/search/ranking.hpp"
+#include "sim/search/space/ranking.hpp"
 
 namespace weir {
 

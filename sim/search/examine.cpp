@@ -15,9 +15,9 @@
 #include "plan/text/strict_json.hpp"
 #include "plan/words/names.hpp"
 #include "sim/parallel.hpp"
-#include "sim/search/legality.hpp"
 #include "sim/search/partitions/balance.hpp"
 #include "sim/search/partitions/pool_partition.hpp"
+#include "sim/search/space/legality.hpp"
 
 namespace weir {
 namespace {

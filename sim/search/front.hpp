@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "sim/search/ranking.hpp"
+#include "sim/search/space/ranking.hpp"
 
 namespace weir {
 

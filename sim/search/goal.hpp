@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
-#include "sim/search/left_out.hpp"
 #include "sim/search/refiner.hpp"
+#include "sim/search/space/left_out.hpp"
 
 namespace weir {
 

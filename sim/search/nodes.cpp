@@ -9,10 +9,10 @@
 #include <limits>
 
 #include "sim/parallel.hpp"
-#include "sim/search/legality.hpp"
 #include "sim/search/memory_bound.hpp"
-#include "sim/search/open_choices.hpp"
-#include "sim/search/placements.hpp"
+#include "sim/search/space/legality.hpp"
+#include "sim/search/space/open_choices.hpp"
+#include "sim/search/space/placements.hpp"
 
 namespace weir {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "sim/search/cost.hpp"
-#include "sim/search/left_out.hpp"
-#include "sim/search/space.hpp"
+#include "sim/search/space/left_out.hpp"
+#include "sim/search/space/space.hpp"
 #include "sim/search/work_bound.hpp"
 
 namespace weir {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "sim/search/examine.hpp"
-#include "sim/search/ranking.hpp"
+#include "sim/search/space/ranking.hpp"
 
 namespace weir {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "sim/search/baseline.hpp"
-#include "sim/search/family.hpp"
-#include "sim/search/left_out.hpp"
-#include "sim/search/ranking.hpp"
+#include "sim/search/space/baseline.hpp"
+#include "sim/search/space/family.hpp"
+#include "sim/search/space/left_out.hpp"
+#include "sim/search/space/ranking.hpp"
 
 namespace weir {
 
@@ -37,7 +37,7 @@ struct SweepResult {
   // How much longer the best plan's step is than a bound on all that was not forecast, as a share:
   // 0 where none can be better; infinity where a search was stopped that has no bounds.
   double gap = 0;
-  std::vector<Ranked> plans;  // those that fit or may, best first (sim/search/ranking)
+  std::vector<Ranked> plans;  // those that fit or may, best first (sim/search/space/ranking)
   // Where the best surely fits: the fastest that may fit, if that is faster.
   std::optional<Ranked> faster_if_it_fits;
   std::vector<FamilyBest> families;  // of the request's, one each, where plans fit

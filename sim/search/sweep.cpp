@@ -17,13 +17,13 @@
 #include "plan/model/readers/model_import.hpp"
 #include "plan/words/error.hpp"
 #include "sim/parallel.hpp"
-#include "sim/search/baseline.hpp"
 #include "sim/search/best_first.hpp"
 #include "sim/search/front.hpp"
-#include "sim/search/legality.hpp"
-#include "sim/search/open_choices.hpp"
 #include "sim/search/partitions/balance.hpp"
-#include "sim/search/placements.hpp"
+#include "sim/search/space/baseline.hpp"
+#include "sim/search/space/legality.hpp"
+#include "sim/search/space/open_choices.hpp"
+#include "sim/search/space/placements.hpp"
 
 namespace weir {
 namespace {

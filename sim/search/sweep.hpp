@@ -1,6 +1,6 @@
 // The search: every combination of what was asked for, made legal, forecast, and ranked.
-// sim/search/space says which there are, legality which can be, cost what each costs, ranking which
-// is best; this file only walks.
+// sim/search/space/space says which there are, legality which can be, cost what each costs, ranking
+// which is best; this file only walks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include "sim/search/cost.hpp"
 #include "sim/search/result.hpp"
-#include "sim/search/space.hpp"
+#include "sim/search/space/space.hpp"
 
 namespace weir {
 

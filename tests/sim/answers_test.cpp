@@ -16,7 +16,7 @@
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "sim/explain/rejected.hpp"
-#include "sim/search/open_choices.hpp"
+#include "sim/search/space/open_choices.hpp"
 #include "sim/search/sweep.hpp"
 
 namespace weir {

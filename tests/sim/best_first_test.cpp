@@ -22,7 +22,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/examine.hpp"
-#include "sim/search/open_choices.hpp"
+#include "sim/search/space/open_choices.hpp"
 #include "sim/search/sweep.hpp"
 #include "sim/search/sweep_json.hpp"
 

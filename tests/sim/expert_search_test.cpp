@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/search/open_choices.hpp"
-#include "sim/search/space.hpp"
+#include "sim/search/space/open_choices.hpp"
+#include "sim/search/space/space.hpp"
 
 namespace weir {
 namespace {

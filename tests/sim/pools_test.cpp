@@ -15,7 +15,7 @@
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "sim/search/nodes.hpp"
-#include "sim/search/placements.hpp"
+#include "sim/search/space/placements.hpp"
 #include "sim/search/sweep.hpp"
 
 namespace weir {

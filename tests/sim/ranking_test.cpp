@@ -1,6 +1,6 @@
 // The order of plans where memory is in doubt.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/ranking.hpp"
+#include "sim/search/space/ranking.hpp"
 
 #include <gtest/gtest.h>
 

@@ -16,9 +16,9 @@
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
-#include "sim/search/baseline.hpp"
 #include "sim/search/partitions/balance.hpp"
 #include "sim/search/partitions/refine.hpp"
+#include "sim/search/space/baseline.hpp"
 #include "sim/search/sweep_json.hpp"
 
 namespace weir {

@@ -10,7 +10,7 @@
 
 #include "costmodel/table/costs.hpp"
 #include "plan/job/cluster.hpp"
-#include "sim/search/space.hpp"
+#include "sim/search/space/space.hpp"
 #include "tools/app/shared/session.hpp"
 
 namespace weir::app {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "plan/job/plan.hpp"
-#include "sim/search/space.hpp"
+#include "sim/search/space/space.hpp"
 #include "tools/app/shared/session.hpp"
 #include "tools/app/sweep/sweep_request.hpp"
 

@@ -13,7 +13,7 @@
 #include "sim/explain/rejected.hpp"
 #include "sim/explain/what_if.hpp"
 #include "sim/search/result.hpp"
-#include "sim/search/space.hpp"
+#include "sim/search/space/space.hpp"
 #include "tools/app/shared/source.hpp"
 
 namespace weir::app {

@@ -17,6 +17,7 @@
 #include "tools/jobs/job/argument_commands.hpp"
 #include "tools/jobs/job/given.hpp"
 #include "tools/jobs/job/launcher.hpp"
+#include "tools/jobs/shell/references.hpp"
 
 namespace weir {
 namespace {

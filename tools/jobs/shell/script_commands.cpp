@@ -12,6 +12,7 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/shell/condition.hpp"
 #include "tools/jobs/shell/counting.hpp"
+#include "tools/jobs/shell/references.hpp"
 #include "tools/jobs/shell/script_run.hpp"
 #include "tools/jobs/shell/slurm.hpp"
 

@@ -1,6 +1,6 @@
 // Lists the choices that nobody made.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/open_choices.hpp"
+#include "sim/search/space/open_choices.hpp"
 
 #include <algorithm>
 #include <iterator>

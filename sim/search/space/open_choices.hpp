@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plan/job/cluster.hpp"
-#include "sim/search/space.hpp"
+#include "sim/search/space/space.hpp"
 
 namespace weir {
 

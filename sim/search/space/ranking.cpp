@@ -1,6 +1,6 @@
 // Sorts by whether it fits, then by time, and breaks ties by memory.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/ranking.hpp"
+#include "sim/search/space/ranking.hpp"
 
 #include <algorithm>
 #include <cstdint>

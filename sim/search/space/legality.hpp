@@ -11,7 +11,7 @@
 #include "plan/job/stack.hpp"
 #include "plan/model/model.hpp"
 #include "plan/schedule/schedule.hpp"
-#include "sim/search/space.hpp"
+#include "sim/search/space/space.hpp"
 
 namespace weir {
 

@@ -1,6 +1,6 @@
 // Checks a plan's divisions, and proves its schedule by the fewest slots that suffice.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/legality.hpp"
+#include "sim/search/space/legality.hpp"
 
 #include <fmt/format.h>
 

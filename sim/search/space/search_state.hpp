@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "plan/words/units.hpp"
-#include "sim/search/left_out.hpp"
+#include "sim/search/space/left_out.hpp"
 
 namespace weir {
 

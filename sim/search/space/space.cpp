@@ -1,6 +1,6 @@
-// Enumerates; what of it can be is sim/search/legality's to say.
+// Enumerates; what of it can be is sim/search/space/legality's to say.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/space.hpp"
+#include "sim/search/space/space.hpp"
 
 #include <algorithm>
 

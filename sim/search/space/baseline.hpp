@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/search/ranking.hpp"
-#include "sim/search/space.hpp"
+#include "sim/search/space/ranking.hpp"
+#include "sim/search/space/space.hpp"
 
 namespace weir {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "plan/job/plan.hpp"
-#include "sim/search/left_out.hpp"
-#include "sim/search/ranking.hpp"
+#include "sim/search/space/left_out.hpp"
+#include "sim/search/space/ranking.hpp"
 
 namespace weir {
 

@@ -11,8 +11,8 @@
 
 #include "plan/job/resolve.hpp"
 #include "plan/job/stack_abilities.hpp"
-#include "sim/search/family.hpp"
-#include "sim/search/search_state.hpp"
+#include "sim/search/space/family.hpp"
+#include "sim/search/space/search_state.hpp"
 
 namespace weir {
 
@@ -31,7 +31,7 @@ struct SearchParty {
 };
 
 // An empty list of degrees, schedules or re-materialisation leaves that choice to the search
-// (sim/search/open_choices).
+// (sim/search/space/open_choices).
 struct SweepRequest {
   Plan base;                     // model, dtype, optimizer, slots, seed: shared by all
   std::filesystem::path folder;  // the model's path is relative to it
@@ -56,12 +56,12 @@ struct SweepRequest {
   bool exact_slots =
       false;  // base.slots was asked for: schedules that deadlock with so few are left out
   // What the cluster's software has, and what of it the candidates keep to; none: it is set with
-  // the choices left open, without what was named (sim/search/open_choices).
+  // the choices left open, without what was named (sim/search/space/open_choices).
   StackAbilities software;
   std::optional<StackAbilities> within;
   bool open_schedules = false;  // none was named
   std::optional<ResolvedPlan>
-      baseline;     // the plan in use today, forecast as it stands (sim/search/baseline)
+      baseline;     // the plan in use today, forecast as it stands (sim/search/space/baseline)
   int threads = 0;  // 0: as many as there are cores; the result does not depend on it
   // How many of the best plans are wanted; none: every plan that fits. The search is exact for
   // them, and says so, unless its effort ends first.

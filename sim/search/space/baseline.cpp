@@ -1,6 +1,6 @@
 // Holds a plan to a search's job, key by key, and finds its place in the ranking.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/baseline.hpp"
+#include "sim/search/space/baseline.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // Fills pools in every order.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/placements.hpp"
+#include "sim/search/space/placements.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 // The state of a search as JSON.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/search/search_state.hpp"
+#include "sim/search/space/search_state.hpp"
 
 #include <limits>
 
