@@ -261,8 +261,10 @@ KernelSum& KernelSum::move(double bytes, int kernels) {
 }
 
 KernelSum& KernelSum::steps(double bytes, int kernels) {
-  const auto each = static_cast<std::int64_t>(bytes / kernels);
-  sum_ += stream_time(Bytes(each), device_) * static_cast<double>(kernels);
+  const KernelModel& model = *device_.kernels;
+  const Seconds moving = stream_time(Bytes(static_cast<std::int64_t>(bytes)), device_);
+  // Each starts anew, and none is shorter than a smallest kernel.
+  sum_ += std::max(moving + model.start * (kernels - 1.0), model.floor * (1.0 * kernels));
   count_ += kernels;
   return *this;
 }

