@@ -131,7 +131,7 @@ class Part:
 def judge(script, jobs, *more):
     text = "".join(json.dumps(job) + "\n" for job in jobs)
     run = subprocess.run(
-        [sys.executable, "-W", "ignore", f"{HERE}/{script}", *more],
+        [sys.executable, "-W", "ignore", os.path.join(HERE, script), *more],
         input=text,
         text=True,
         capture_output=True,
@@ -563,6 +563,7 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as made:
         work = os.environ.get("WEIR_GATE_WORK", made)
+        os.makedirs(work, exist_ok=True)
         folder, titans = f"{work}/all", f"{work}/llama"
         if COUNT.isdigit():
             plans.write(WEIR, folder, int(COUNT), 7)

@@ -187,6 +187,7 @@ TEST(ScriptEdit, ALineThatGoesLeavesACommand) {
   EXPECT_EQ(edits_of(text, gone).front().text, "run --a 1\nnext\n");
   EXPECT_EQ(edits_of("run \\\n  --bf16 \\\n  --a 1\n", gone).front().text, "run \\\n  --a 1\n");
   EXPECT_EQ(edits_of("X=(\"--bf16\" --a)\n", gone).front().text, "X=( --a)\n");
+  EXPECT_EQ(edits_of("run \\\n  --bf16 --a 1\n", gone).front().text, "run \\\n  --a 1\n");
 }
 
 // Two changes seven lines apart share a hunk, eight do not.

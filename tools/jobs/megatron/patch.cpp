@@ -210,10 +210,11 @@ class Changes {
   // Gradients that travel beside the backward cost nothing where they may stay behind it.
   void keep_overlap(PatchScope scope, std::vector<Remark>& remarks) {
     if (scope == PatchScope::training) return;
-    const auto removed = std::erase_if(changes_, [](const ArgumentChange& c) {
+    std::erase_if(changes_, [](const ArgumentChange& c) {
       return c.name == "overlap-grad-reduce" && !c.after;
     });
-    if (removed > 0 && wanted_.plan.replicas() > 1) {
+    const bool more = stays("overlap-grad-reduce") && !wanted_.plan.overlap_grad_reduce;
+    if (more && wanted_.plan.replicas() > 1) {
       remarks.push_back({"overlap_grad_reduce",
                          "the script's --overlap-grad-reduce stays: gradients are reduced beside "
                          "the backward, which the plan waits for"});

@@ -145,9 +145,10 @@ class Edits {
     const bool alone = head.find_first_not_of(" \t") == head.npos &&
                        tail.find_first_not_of(" \t\r\\") == tail.npos;
     if (!alone) {
-      while (part.begin > line.begin &&
-             (text[part.begin - 1] == ' ' || text[part.begin - 1] == '\t'))
-        --part.begin;
+      const auto blank = [&](std::size_t at) { return text[at] == ' ' || text[at] == '\t'; };
+      const bool leads = head.find_first_not_of(" \t") == head.npos;  // its indentation stays
+      while (leads && part.end < line_end && blank(part.end)) ++part.end;
+      while (!leads && part.begin > line.begin && blank(part.begin - 1)) --part.begin;
       return replaced(text, part, "");
     }
     const bool goes_on = tail.find('\\') != tail.npos;
