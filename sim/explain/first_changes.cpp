@@ -16,8 +16,8 @@
 namespace weir {
 namespace {
 
-constexpr double kWorth = 1.01;   // what a change must add
-constexpr double kMost = 0.5;     // of what there is to gain: most of it
+constexpr double kWorth = 1.01;    // what a change must add
+constexpr double kMost = 0.5;      // of what there is to gain: most of it
 constexpr std::size_t kSteps = 3;  // before the best plan itself
 
 // Better by how much, of the same time.
@@ -79,8 +79,7 @@ class Steps {
       const bool same_batch =
           change.plan.global_batch_size() == to_.present.plan.global_batch_size();
       return change.cluster || !same_batch || !change.refused.empty() ||
-             beyond(to_.software, change.plan) ||
-             change.plan.devices() > to_.cluster.devices();
+             beyond(to_.software, change.plan) || change.plan.devices() > to_.cluster.devices();
     });
     const Forecast here = forecast_of(now, costs);
     std::vector<FirstChange> found;
@@ -96,8 +95,7 @@ class Steps {
   }
 
   [[nodiscard]] Forecast forecast_of(const ResolvedPlan& plan, const Costs& costs) const {
-    Forecast its =
-        forecast(plan, costs, to_.cluster, {.detail = ForecastDetail::ranking}).forecast;
+    Forecast its = forecast(plan, costs, to_.cluster, {.detail = ForecastDetail::ranking}).forecast;
     its.memory_limit = to_.base.memory_limit;
     return its;
   }
@@ -112,7 +110,8 @@ class Steps {
 ArgumentCount keys_between(const Plan& from, const Plan& to) {
   ArgumentCount count;
   const auto before = plan_json(from), after = plan_json(to);
-  // What nobody chooses: where the model lies, the job it came from, and what follows from the rest.
+  // What nobody chooses: where the model lies, the job it came from, and what follows from the
+  // rest.
   constexpr std::array kOther{"model", "note", "job", "slots", "boundaries"};
   for (const auto& [key, value] : after.items()) {
     if (std::ranges::find(kOther, key) != kOther.end()) continue;
@@ -128,19 +127,19 @@ ArgumentCount keys_between(const Plan& from, const Plan& to) {
 
 std::string to_text(const ArgumentCount& count) {
   std::vector<std::string> parts;
-  const char* noun = count.of_job ? "flag" : "key";
   const auto add = [&](const char* verb, int number) {
     if (number == 0) return;
+    const char* noun = count.of_job ? "flag" : "key";
+    const char* of = count.of_job ? "" : " of the plan";
     // The noun is said once.
-    parts.push_back(parts.empty()
-                        ? fmt::format("{} {} {}{}", verb, number, noun, number == 1 ? "" : "s")
-                        : fmt::format("{} {}", verb, number));
+    parts.push_back(
+        parts.empty() ? fmt::format("{} {} {}{}{}", verb, number, noun, number == 1 ? "" : "s", of)
+                      : fmt::format("{} {}", verb, number));
   };
   add("delete", count.removed);
   add("change", count.changed);
   add("add", count.added);
-  if (parts.empty()) return "nothing to change";
-  return fmt::format("{}{}", fmt::join(parts, ", "), count.of_job ? "" : " of the plan");
+  return parts.empty() ? "nothing to change" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::vector<FirstChange> first_changes(const Improvement& improvement) {
