@@ -127,19 +127,19 @@ ArgumentCount keys_between(const Plan& from, const Plan& to) {
 
 std::string to_text(const ArgumentCount& count) {
   std::vector<std::string> parts;
-  const char* noun = count.of_job ? "flag" : "key";
   const auto add = [&](const char* verb, int number) {
     if (number == 0) return;
+    const char* noun = count.of_job ? "flag" : "key";
+    const char* of = count.of_job ? "" : " of the plan";
     // The noun is said once.
-    parts.push_back(parts.empty()
-                        ? fmt::format("{} {} {}{}", verb, number, noun, number == 1 ? "" : "s")
-                        : fmt::format("{} {}", verb, number));
+    parts.push_back(
+        parts.empty() ? fmt::format("{} {} {}{}{}", verb, number, noun, number == 1 ? "" : "s", of)
+                      : fmt::format("{} {}", verb, number));
   };
   add("delete", count.removed);
   add("change", count.changed);
   add("add", count.added);
-  if (parts.empty()) return "nothing to change";
-  return fmt::format("{}{}", fmt::join(parts, ", "), count.of_job ? "" : " of the plan");
+  return parts.empty() ? "nothing to change" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::vector<FirstChange> first_changes(const Improvement& improvement) {

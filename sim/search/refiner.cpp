@@ -157,14 +157,15 @@ void Refiner::share(std::span<const std::uint32_t> nodes, std::vector<Outcome>& 
     Json cuts = Json::array();
     for (const Cut& cut : one.cuts) cuts.push_back(cut.boundaries);
     own.push_back({one.reason, one.too_slow ? Json(one.too_slow->count()) : Json(), one.unforecast,
-                   one.needed.count(), one.simulated, one.slots, cuts});
+                   one.needed.count(), one.simulated, one.slots, cuts,
+                   one.even_peak ? Json(one.even_peak->count()) : Json()});
   }
   const std::vector<std::string> all = request_.party->exchange(own.dump());
   for (std::size_t p = 0; p < each; ++p) {
     if (p == first) continue;
     const Json theirs = Json::parse(all[p]);
     for (std::size_t i = p; i < nodes.size(); i += each) {
-      const Json& json = theirs[i / each];
+      const Json& json = theirs.at(i / each);
       Outcome& one = outcomes[i];
       one.reason = json[0];
       one.simulated = json[4];
@@ -175,7 +176,7 @@ void Refiner::share(std::span<const std::uint32_t> nodes, std::vector<Outcome>& 
       if (!json[1].is_null()) one.too_slow = Seconds(json[1].get<double>());
       one.unforecast = json[2].get<std::vector<std::vector<int>>>();
       one.needed = Bytes(json[3].get<std::int64_t>());
-      if (!json[7].is_null()) one.even_peak = Bytes(json[7].get<std::int64_t>());
+      if (!json.at(7).is_null()) one.even_peak = Bytes(json.at(7).get<std::int64_t>());
     }
   }
 }
