@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "plan/model/decoder.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
