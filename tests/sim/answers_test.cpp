@@ -187,7 +187,9 @@ TEST_F(Answers, CountsAreOfAllThatWasLookedAt) {
     const SweepResult more = space.search();
     EXPECT_GE(more.feasible, first.feasible);
     EXPECT_LE(more.feasible, more.candidates);
-    if (more.effort) EXPECT_LE(more.feasible, more.effort->refined);
+    if (more.effort) {
+      EXPECT_LE(more.feasible, more.effort->refined);
+    }
   }
 }
 
