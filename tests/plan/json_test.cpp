@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 
 #include "plan/text/python_json.hpp"
 #include "plan/text/strict_json.hpp"
@@ -34,9 +34,9 @@ TEST(StrictJson, RefusesWhatIsNone) {
 TEST(StrictJson, ManyKeysAreLinear) {
   std::string text = "{\"k\": 0";
   for (int i = 0; i < 100'000; ++i) text += ", \"k" + std::to_string(i) + "\": 1";
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of the processor: others may use it too
   EXPECT_EQ(parse_json(text + "}", "a.json").size(), 100'001U);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_LT(std::clock() - begin, 10 * CLOCKS_PER_SEC);
 }
 
 // What Python writes for numbers that are none; in a text they are letters.
