@@ -326,9 +326,9 @@ TEST_F(JobsCommand, AScriptIsPatched) {
             0);
   const CommandResult patch = weir("export other.json --patch job.args");
   EXPECT_EQ(patch.code, 0);
-  EXPECT_EQ(patch.out,
-            "change  --micro-batch-size 4  (was 2)\n"
-            "change  --pipeline-model-parallel-size 1  (was 2)\n");
+  EXPECT_THAT(patch.out, testing::StartsWith("change  --micro-batch-size 4  (was 2)\n"
+                                             "change  --pipeline-model-parallel-size 1  (was 2)\n"
+                                             "\n--- job.args\n+++ job.args\n@@ "));
   const auto json = nlohmann::json::parse(weir("--json export other.json --patch job.args").out);
   EXPECT_EQ(json["schema"], "weir.patch/1");
   EXPECT_EQ(json["changes"][0]["before"], "2");
@@ -338,9 +338,9 @@ TEST_F(JobsCommand, AScriptIsPatched) {
   // Written whole, it is the plan.
   write("more.args", read("job.args") + " --warp-drive 9\n");
   ASSERT_EQ(weir("export other.json --to megatron --patch more.args -o whole").code, 0);
-  EXPECT_THAT(read("whole/megatron.sh"),
+  EXPECT_THAT(read("whole/more.args"),
               testing::AllOf(HasSubstr("--warp-drive 9 "), HasSubstr("--micro-batch-size 4 ")));
-  EXPECT_THAT(weir("plan --from megatron whole/megatron.sh -o back.json").out,
+  EXPECT_THAT(weir("plan --from megatron whole/more.args --dp 2 -o back.json").out,
               HasSubstr("back.json: K1 dp2 M2 b4"));
 }
 

@@ -190,7 +190,7 @@ class Changes {
     for (const ArgumentGroup group : groups) change_group(group);
     keep_overlap(scope, remarks);
     change_idle_flags();
-    remove_lonely(remarks);
+    remove_lonely(facts_of(job), remarks);
     std::ranges::sort(changes_, {}, &ArgumentChange::name);
     return std::move(changes_);
   }
@@ -205,6 +205,8 @@ class Changes {
   }
   void change(std::string_view name, const std::optional<std::string>& after) {
     const auto before = value_of(given_, name);
+    // The script's own format of checkpoints stays where it is not FSDP's alone.
+    if (name == "ckpt-format" && !after && before != "fsdp_dtensor") return;
     if (before != after) changes_.push_back({std::string(name), before, after});
   }
   // Gradients that travel beside the backward cost nothing where they may stay behind it.
@@ -239,12 +241,16 @@ class Changes {
     if (changed != changes_.end()) return changed->after.has_value();
     return given_.contains(name);
   }
-  // What Megatron takes only together goes together, until nothing is alone.
-  void remove_lonely(std::vector<Remark>& remarks) {
+  // What Megatron takes only together goes together, until nothing is alone. What was alone in the
+  // script is the user's.
+  void remove_lonely(const TrainerFacts& before, std::vector<Remark>& remarks) {
     const TrainerFacts facts = facts_of(wanted_);
+    const auto had = [&](std::string_view name) { return given_.contains(name); };
     for (bool again = true; again;) {
       again = false;
       for (const ArgumentRule& rule : megatron_argument_rules()) {
+        const bool were = rule.needs.empty() || std::ranges::any_of(rule.needs, had);
+        if (!were || !rule.also(before)) continue;
         const bool together =
             rule.needs.empty() ||
             std::ranges::any_of(rule.needs, [&](std::string_view name) { return stays(name); });

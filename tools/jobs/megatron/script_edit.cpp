@@ -18,6 +18,7 @@
 #include "tools/jobs/job/arguments.hpp"
 #include "tools/jobs/megatron/recipe.hpp"
 #include "tools/jobs/shell/edit.hpp"
+#include "tools/jobs/shell/places.hpp"
 #include "tools/jobs/trainers/ask.hpp"
 
 namespace weir {
@@ -162,7 +163,8 @@ std::string with_environment(std::string text, const TrainerFacts& facts) {
 EditedScript edited_script(const PatchedScript& script, const std::vector<ArgumentChange>& changes,
                            const DeviceChange& devices, const TrainerFacts& facts) {
   EditedScript edited = ScriptEditor(script, changes, devices).edit();
-  if (!megatron_recipe_arguments(script.text))
+  // A file of arguments alone, or a recipe, starts nothing that has an environment.
+  if (!ScriptPlaces(script.text).programs().empty())
     edited.text = with_environment(std::move(edited.text), facts);
   const bool slurm = script.text.find("#SBATCH") != script.text.npos;
   if (slurm && devices.before && *devices.before != devices.after) {
