@@ -29,4 +29,11 @@ Model decoder_model(const Decoder& decoder) {
   return model;
 }
 
+Model decoder_model(const Decoder& decoder, std::int64_t seq_length) {
+  Model model = decoder_model(decoder);
+  model.family = "layers";
+  model.seq_length = seq_length;
+  return model;
+}
+
 }  // namespace weir

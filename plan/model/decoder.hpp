@@ -25,5 +25,7 @@ struct Decoder {
 // Its layers: "embedding", "block.0", ..., "norm", "head". Positions are the embedding's; family
 // and sequence length are left to the caller.
 [[nodiscard]] Model decoder_model(const Decoder& decoder);
+// The same as a layer list would have it.
+[[nodiscard]] Model decoder_model(const Decoder& decoder, std::int64_t seq_length);
 
 }  // namespace weir

@@ -81,13 +81,6 @@ Recompute rebuilt_blocks(const std::vector<bool>& blocks) {
   return recompute;
 }
 
-Model decoder_model(const Decoder& decoder, std::int64_t seq_length) {
-  Model model = decoder_model(decoder);
-  model.family = "layers";
-  model.seq_length = seq_length;
-  return model;
-}
-
 bool is_language_model(const Model& model) {
   const std::size_t layers = model.layers.size();
   if (layers < 4 || !model.skips.empty()) return false;

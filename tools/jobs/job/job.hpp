@@ -92,8 +92,6 @@ struct JobOptions {
 // or full's layers.
 [[nodiscard]] Recompute rebuilt_blocks(const std::vector<bool>& blocks);
 
-// The same as a layer list would have it.
-[[nodiscard]] Model decoder_model(const Decoder& decoder, std::int64_t seq_length);
 // Whether the layers are a token embedding, blocks of any kind without an encoder beside them, a
 // norm and a head over the vocabulary: what splits into stages by blocks.
 [[nodiscard]] bool is_language_model(const Model& model);
