@@ -243,9 +243,20 @@ std::optional<RangeMargins> range_margins() { return range_margins(shipped()); }
 
 std::optional<BuiltinInterval> interval_beside(PlanDistance distance, std::string_view cluster,
                                                std::string_view stack, SoftwareKnown known) {
-  const BuiltinQuantity quantity = measured_at(distance, known);
-  if (known == SoftwareKnown::by_default) return ratio_interval(shipped(), quantity);
-  return grouped_interval(shipped(), cluster, stack, quantity);
+  // Plans further apart share less, so what holds for them holds for nearer ones, of which there
+  // may be few runs: the narrowest from this distance on.
+  std::optional<BuiltinInterval> narrowest;
+  for (const PlanDistance apart : {PlanDistance::none, PlanDistance::one_choice,
+                                   PlanDistance::choices, PlanDistance::other_job}) {
+    if (apart < distance) continue;
+    const BuiltinQuantity quantity = measured_at(apart, known);
+    const auto interval = known == SoftwareKnown::by_default
+                              ? ratio_interval(shipped(), quantity)
+                              : grouped_interval(shipped(), cluster, stack, quantity);
+    if (interval && (!narrowest || interval->half_width < narrowest->half_width))
+      narrowest = interval;
+  }
+  return narrowest;
 }
 
 std::vector<GroupErrors> parse_group_errors(const std::string& text, const std::string& file) {
