@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "tools/jobs/shell/tokens.hpp"
-#include "tools/jobs/shell/variables.hpp"
 
 namespace weir {
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tools/jobs/bounds/budget.hpp"
+#include "tools/jobs/shell/references.hpp"
 
 namespace weir {
 
@@ -34,13 +35,6 @@ struct ShellText {
   std::string text;
   bool known = true;
 };
-
-// What of a path follows the last part that is not filled in: "$(pwd)/a/b.sh" is a/b.sh. Empty
-// where that begins within a name.
-[[nodiscard]] std::string shell_known_path(std::string_view filled);
-
-// Whether a word that was filled in is nothing but one part that was not: "${X}", "$(date)".
-[[nodiscard]] bool shell_is_open(std::string_view filled);
 
 class ShellVariables {
  public:
