@@ -10,7 +10,6 @@
 
 #include "plan/text/cells.hpp"
 #include "tools/jobs/shell/arithmetic.hpp"
-#include "tools/jobs/shell/references.hpp"
 #include "tools/jobs/shell/text_changes.hpp"
 #include "tools/jobs/shell/tokens.hpp"
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tools/jobs/bounds/budget.hpp"
+#include "tools/jobs/shell/references.hpp"
 
 namespace weir {
 
