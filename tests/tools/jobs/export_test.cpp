@@ -243,7 +243,8 @@ TEST(MegatronPatch, ChangesWhatThePlanDecides) {
   const Patch patch = patch_megatron(plan, {kScript, "run.sh"});
   EXPECT_THAT(
       change(patch),
-      ElementsAre("micro-batch-size: 1 > 3", "num-virtual-stages-per-pipeline-rank: 2 > -",
+      ElementsAre("attention-backend: - > unfused", "micro-batch-size: 1 > 3",
+                  "num-virtual-stages-per-pipeline-rank: 2 > -",
                   "pipeline-model-parallel-layout: - > Et|t*3|t*3|tL",
                   "pipeline-model-parallel-size: 4 > 2", "recompute-granularity: selective > full",
                   "recompute-method: - > uniform", "recompute-num-layers: - > 1",
