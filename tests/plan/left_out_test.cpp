@@ -14,7 +14,7 @@ namespace {
 // The stack's hidden share was chosen seeing runs of "a" and of "b", the host's time seeing those
 // of "a" alone. Without "a" one is the physical 0 and the other is not there; without "b" only the
 // first is another; without "c" nothing is.
-const char* const kStack = R"({"schema": "weir.stack/1", "name": "x",
+const char* const kStack = R"({"schema": "weir.stack/1", "name": "x", "placement": "layers",
   "time": {"tensor_overlap": 0.5, "step": "20 ms"},
   "origins": {
     "placement": {"source": "read"},
@@ -39,7 +39,7 @@ TEST(LeftOut, EachConstantIsWhatItsCertificateSays) {
 }
 
 TEST(LeftOut, GoesWithWhatWasSeen) {
-  const std::string blind = R"({"schema": "weir.stack/1", "name": "x", "origins":
+  const std::string blind = R"({"schema": "weir.stack/1", "name": "x", "placement": "layers", "origins":
       {"placement": {"source": "read", "left_out": {"a": 1}}}})";
   EXPECT_THROW(static_cast<void>(parse_stack(blind, "x")), InputError);
 }

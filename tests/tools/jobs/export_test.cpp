@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/job/plan_json.hpp"
 #include "plan/model/hugging_face/hugging_face.hpp"
 #include "plan/model/readers/layer_list.hpp"
 #include "plan/words/error.hpp"
@@ -251,7 +252,7 @@ TEST(MegatronPatch, ChangesWhatThePlanDecides) {
                   "tensor-model-parallel-size: - > 2", "use-distributed-optimizer:  > -"));
   EXPECT_EQ(patch.devices_before, 8);
   EXPECT_EQ(patch.devices, 16);
-  EXPECT_TRUE(patch.remarks.empty()) << patch.remarks.front().text;
+  EXPECT_THAT(names(patch.remarks), ElementsAre());
   // What is the script's already needs no change, however the script says it.
   const Job own = read_megatron_job(kScript, "run.sh", {});
   EXPECT_THAT(change(patch_megatron(loaded(own.plan, own.model), {kScript, "run.sh"})),
@@ -290,7 +291,7 @@ TEST(MegatronPatch, TheChangedScriptHasAllArguments) {
   Plan wanted = plan.plan;
   wanted.optimizer = read.plan.optimizer;  // the script's own
   wanted.seed = read.plan.seed;
-  EXPECT_EQ(read.plan, wanted);
+  EXPECT_EQ(to_json(read.plan), to_json(wanted));
   EXPECT_EQ(to_layer_list(read.model),
             to_layer_list(read_megatron_job(kScript, "run.sh", {}).model));
 }
@@ -328,7 +329,7 @@ TEST(TorchExport, CarriesOrderPlacementAndPartition) {
   EXPECT_THAT(job.files[0].text, HasSubstr("BOUNDS = [0, 2, 5, 8, 11]"));
   EXPECT_THAT(job.files[0].text, HasSubstr("RANK_OF_STAGE = [0, 1, 1, 0]"));
   EXPECT_THAT(job.files[0].text, HasSubstr("  1-8       transformer, "));
-  EXPECT_EQ(job.files[0].text.find('@'), std::string::npos) << "a mark was left";
+  EXPECT_THAT(job.files[0].text, Not(testing::ContainsRegex("@[A-Z]+@"))) << "a mark was left";
   EXPECT_THAT(job.files[1].text, HasSubstr("0F0"));
   p.schedule = "chimera";
   p.vpp = 1;

@@ -49,12 +49,12 @@ TEST(Python, ArithmeticByItsPrecedence) {
 }
 
 TEST(Python, CallsStandForObjectsWhoseFieldsAreAssigned) {
-  const PythonValue made =
+  const PythonResult whole =  // its heap has the objects
       result(
           "    c = base(1, a=Inner.Config(x=2))\n    c.a.y = SIZE // 2\n    d = c.a\n"
           "    d.z, c.w = 5, [n for n in range(3)]\n    c.new.deep = 7\n    return c\n",
-          "SIZE: int = 64\n")
-          .value;
+          "SIZE: int = 64\n");
+  const PythonValue& made = whole.value;
   EXPECT_EQ(made.object()->callee, "base");
   EXPECT_EQ(to_string(*made.at("a")), "Inner.Config(x=2, y=32, z=5)");
   EXPECT_EQ(to_string(*made.at("new.deep")), "7");

@@ -95,7 +95,7 @@ TEST(Adapters, AreRefusedByName) {
                 HasSubstr("a plan trains every weight"))
         << name;
   EXPECT_EQ(names(job_of("--multi-latent-attention --q-lora-rank 64 --kv-lora-rank 64")),
-            "global-batch-size qk-layernorm ");
+            "qk-layernorm global-batch-size ");
   const std::string nemo =
       "trainer: {devices: 1, num_nodes: 1, precision: bf16}\nmodel:\n  num_layers: 2\n"
       "  hidden_size: 64\n  num_attention_heads: 4\n  encoder_seq_length: 32\n"

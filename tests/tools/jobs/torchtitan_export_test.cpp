@@ -25,6 +25,7 @@ TEST(TorchtitanExport, AsynchronousTensorParallelismReadsBack) {
   Plan p = example();
   p.sequence_parallel = p.overlap_tensor_parallel = p.overlap_grad_reduce = true;
   p.attention = AttentionKind::fused;
+  p.zero = 1;
   const ResolvedPlan plan = loaded(p, llama_like(8));
   const ExportedJob job = export_torchtitan_toml(plan, {});
   EXPECT_THAT(job.files.front().text, HasSubstr("enable_async_tensor_parallel = true"));

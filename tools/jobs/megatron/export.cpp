@@ -151,7 +151,8 @@ void add_rate(MegatronArguments& s, const Optimizer& o) {
 
 void add_training(MegatronArguments& s, const Plan& plan, std::vector<Remark>& remarks) {
   s.add("seq-length", plan.seq_length);
-  if (plan.attention == AttentionKind::fused) s.add("attention-backend", "fused");
+  // auto where nothing is said: a fused kernel where there is one.
+  s.add("attention-backend", plan.attention == AttentionKind::fused ? "fused" : "unfused");
   s.add("micro-batch-size", plan.micro_batch_size);
   s.add("global-batch-size", plan.global_batch_size());
   if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) s.add(to_string(plan.dtype));

@@ -209,17 +209,23 @@ class Changes {
     if (name == "ckpt-format" && !after && before != "fsdp_dtensor") return;
     if (before != after) changes_.push_back({std::string(name), before, after});
   }
-  // Gradients that travel beside the backward cost nothing where they may stay behind it.
+  // Traffic beside the passes costs nothing where it may stay behind them.
   void keep_overlap(PatchScope scope, std::vector<Remark>& remarks) {
     if (scope == PatchScope::training) return;
     std::erase_if(changes_, [](const ArgumentChange& c) {
-      return c.name == "overlap-grad-reduce" && !c.after;
+      return !c.after && std::ranges::find(kReduction, c.name) != kReduction.end();
     });
-    const bool more = stays("overlap-grad-reduce") && !wanted_.plan.overlap_grad_reduce;
-    if (more && wanted_.plan.replicas() > 1) {
+    const Plan& plan = wanted_.plan;
+    if (plan.replicas() == 1) return;
+    if (stays("overlap-grad-reduce") && !plan.overlap_grad_reduce) {
       remarks.push_back({"overlap_grad_reduce",
                          "the script's --overlap-grad-reduce stays: gradients are reduced beside "
                          "the backward, which the plan waits for"});
+    }
+    if (stays("overlap-param-gather") && !plan.overlap_param_gather && plan.zero == 1) {
+      remarks.push_back({"overlap_param_gather",
+                         "the script's --overlap-param-gather stays: weights are gathered beside "
+                         "the forward, which the plan waits for"});
     }
   }
   // A flag that Megatron ignores today and would heed in the changed job.

@@ -103,11 +103,7 @@ constexpr TrainerRow kBoth[] = {
     {"token-dispatcher", RowKind::states, "model", [](const Facts& f) { return f.experts; },
      "tokens are gathered from all devices where nothing is said",
      "core/transformer/moe/token_dispatcher.py", "moe-token-dispatcher-type",
-     [](const Facts&) { return std::string("alltoall"); }},
-    {"attention", RowKind::states, "attention",
-     [](const Facts& f) { return f.plan.attention == AttentionKind::unfused; },
-     "auto where nothing is said: a fused kernel where there is one", kArguments,
-     "attention-backend", [](const Facts&) { return std::string("unfused"); }}};
+     [](const Facts&) { return std::string("alltoall"); }}};
 
 template <std::size_t A, std::size_t B>
 constexpr std::array<TrainerRow, A + B> joined(const TrainerRow (&first)[A],
