@@ -119,11 +119,12 @@ TEST_F(ParallelCommand, OverlapOfTensorParallelismIsAskedFor) {
   EXPECT_EQ(refused.code, 2) << refused.out;
   EXPECT_THAT(refused.out, testing::HasSubstr("--tp-comm-overlap needs --sequence-parallel"));
   ASSERT_EQ(weir(plan + " --sequence-parallel").code, 0);
-  const Json json = Json::parse(weir("--json sweep tiny.json -K 1 --tp 1,2 --dp 1 --schedule 1f1b "
-                                     "--sequence-parallel --tp-comm-overlap "
-                                     "--global-batch-size 16 --dtype bf16" +
-                                     cluster_)
-                                    .out);
+  const Json json =
+      Json::parse(weir("-q --json sweep tiny.json -K 1 --tp 1,2 --cp 1 --dp 1 --schedule 1f1b "
+                       "--sequence-parallel --tp-comm-overlap "
+                       "--global-batch-size 16 --dtype bf16" +
+                       cluster_)
+                      .out);
   for (const Json& row : json["plans"])
     EXPECT_EQ(row["plan"].contains("overlap_tensor_parallel"), row["plan"]["tp"] != 1);
   EXPECT_FALSE(json["plans"].empty());

@@ -65,7 +65,8 @@ TEST_F(MachineCommand, AForecastNamesItsStack) {
 // under Megatron-Core by name, which sums beside weights' gradients.
 TEST_F(MachineCommand, UnnamedSoftwareHidesNothingUnasked) {
   ASSERT_EQ(weir("plan " WEIR_SOURCE_DIR
-                 "/tools/examples/models/gpt2.json --dtype bf16 --tp 4 -K 1 -M 8 -o plan.json")
+                 "/tools/examples/models/llama-3-8b.json --seq-length 4096 --dtype bf16 "
+                 "--attention fused --tp 8 -K 1 -M 8 -o plan.json")
                 .code,
             0);
   const auto step = [&](const char* options) {

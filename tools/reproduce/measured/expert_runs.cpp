@@ -205,7 +205,6 @@ MeasuredRun expert_run(const PublishedRow& c) {
   if (const auto misfit = cannot_divide(*run.model, plan)) run.unforeseen = misfit->reason;
   place_blocks(c, *named_model, run);
   run.cluster.stack.fp8 = c.text("precision") != "BF16";
-  run.cluster.stack.time.experts_sent_once = c.text_or_empty("moe_dispatcher").starts_with("flex");
   if (c.text_or_empty("moe_a2a_overlap") == "True")
     run.cluster.stack.time.expert_overlap = kOverlapped;
   // Whole steps are replayed: the host launches nothing between kernels.
