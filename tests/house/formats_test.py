@@ -341,6 +341,8 @@ def outputs(folder):
     yield printed("simulate", "split.json", "--cluster", cluster, "--costs", "anchored.json")
     yield printed("compare", "forecast/predicted.json", "first/measured.json", "--svg", "both.svg")
     yield printed("compare", "plan.json", "split.json")
+    weir(folder, "plan", "tiny.json", "-K", 2, "-M", 4, "--schedule", "gpipe", "-o", "drained.json")
+    yield printed("compare", "plan.json", "drained.json", "--cluster", cluster)  # of one job
     line = "iteration {} | elapsed time per iteration (ms): {} | lm loss: 1.0\n"
     (folder / "job.log").write_text("".join(line.format(i, 100 + i) for i in range(1, 6)))
     yield printed("compare", "plan.json", "job.log")

@@ -38,12 +38,12 @@ struct ScriptState {
   int depth = 0;
   std::deque<std::vector<std::string>> parameters = {};  // that "set --" and shift gave
   std::map<std::string, ShellFunction, std::less<>> functions = {};
-  std::deque<std::string> names = {};                   // of other files
-  std::vector<std::string> following = {};              // scripts that are being followed
-  std::vector<std::unique_ptr<ScriptRun>> others = {};  // whose functions are still called
-  bool ended = false, returned = false;                 // by exit, by return
-  std::int64_t left = 0;                                // loops that break or continue still leaves
-  bool again = false;                                   // the last of them goes on
+  std::deque<std::string> names = {};              // of other files
+  std::vector<std::string> following = {};         // scripts that are being followed
+  std::vector<std::unique_ptr<ScriptRun>> others;  // whose functions are still called
+  bool ended = false, returned = false;            // by exit, by return
+  std::int64_t left = 0;                           // loops that break or continue still leaves
+  bool again = false;                              // the last of them goes on
   bool printing = false;  // within "$(...)", whose commands print and start nothing
 };
 
