@@ -39,8 +39,8 @@ TEST(LeftOut, EachConstantIsWhatItsCertificateSays) {
 }
 
 TEST(LeftOut, GoesWithWhatWasSeen) {
-  const std::string blind = R"({"schema": "weir.stack/1", "name": "x", "placement": "layers", "origins":
-      {"placement": {"source": "read", "left_out": {"a": 1}}}})";
+  const std::string blind = R"({"schema": "weir.stack/1", "name": "x",
+      "placement": "layers", "origins": {"placement": {"source": "read", "left_out": {"a": 1}}}})";
   EXPECT_THROW(static_cast<void>(parse_stack(blind, "x")), InputError);
 }
 
