@@ -226,10 +226,10 @@ StackAbilities abilities(const MachineChoice& choice, const Cluster& machine) {
 
 std::optional<std::string> remark_on(const StackChoice& choice, const std::string& taken) {
   if (choice || taken.empty() || taken == Stack{}.name) return std::nullopt;
-  if (taken != kDefaultStack)
-    return fmt::format("stack: {}, none being named with --stack", taken);
+  if (taken != kDefaultStack) return fmt::format("stack: {}, none being named with --stack", taken);
   return fmt::format(
-      "stack: {}, half-way between the leanest software that is known and the plainest: --stack says "
+      "stack: {}, half-way between the leanest software that is known and the plainest: --stack "
+      "says "
       "which runs it, as megatron-core",
       taken);
 }
