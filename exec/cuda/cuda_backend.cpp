@@ -86,16 +86,7 @@ class CudaBackend : public Backend {
   void prepare(std::span<const Layer> layers, std::int64_t batch,
                std::int64_t seq_length) override {
     CUDA_CHECK(cudaSetDevice(seat_.place.device));
-    for (const Layer& layer : layers) {
-      needs_.cover(visit_kernels(layer, [&](const auto& shape) {
-        return cuda::prepare(shape, batch, seq_length, matmul_);
-      }));
-      const auto* block = std::get_if<TransformerShape>(&layer.shape);
-      if (block == nullptr || block->attention == AttentionKind::unfused) continue;
-      attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()),
-                         stream_.handle());
-      needs_.cover({.fused_bytes = attention_.scratch_bytes()});
-    }
+    for (const Layer& layer : layers) needs_.cover(cuda::prepare(layer, batch, seq_length, on_));
     if (fixed_) time_products(layers, batch, seq_length);
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }

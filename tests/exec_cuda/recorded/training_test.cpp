@@ -164,6 +164,35 @@ TEST_F(RecordedTraining, CudnnRunsInEveryGroup) {
   }
 }
 
+// Llama's family on shares of a device and as a graph, with cuDNN's attention where it suits (heads
+// of 8 in bf16) and our own: no violation, the CPU's losses, and the bits of the launched step.
+TEST_F(RecordedTraining, LlamasFamilyTrains) {
+  for (const char* family : {"llama", "qwen2", "qwen3"}) {
+    SCOPED_TRACE(family);
+    TinyConfig config = tiny_llama(family, kLlama3Scaling, 1, 32, 4);
+    config.text.replace(config.text.find(R"("head_dim":6)"), 12, R"("head_dim":8)");
+    const TinyModel model(config);
+    Plan plan = plan_of(model, {"1f1b", 1, {2}}, 2);
+    const RunResult expected = on_cpu(model.load(plan), 2);
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+      plan.dtype = dtype;
+      plan.attention = AttentionKind::fused;
+      std::string parameters;
+      for (const Graphs graphs : {Graphs::never, Graphs::always}) {
+        machine().reset(1);
+        const RunResult found = train(model.load(plan), steps_on_cuda(2, graphs));
+        expect_losses(found, expected, dtype == Dtype::fp32 ? kTolerance : 2e-2);
+        EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+        if (parameters.empty()) parameters = found.parameters_sha256;
+        EXPECT_EQ(found.parameters_sha256, parameters);
+#ifdef WEIR_HAS_CUDNN
+        if (dtype == Dtype::bf16) EXPECT_EQ(found.devices.front().attention, "cuDNN");
+#endif
+      }
+    }
+  }
+}
+
 // A machine with the toolkit alone: attention is our own kernels', and the run says why.
 TEST_F(RecordedTraining, WithoutCudnnAttentionIsOurOwn) {
   const TinyModel model(true, 0.0, 32, 1, 4);
