@@ -184,6 +184,7 @@ std::optional<DeviceUse> CudaBackend::device_use() const {
   return DeviceUse{.sharing = seat_.label,
                    .device = seat_.place.device,
                    .multiprocessors = seat_.multiprocessors,
+                   .ranks = seat_.place.groups,
                    .pool_peak = pool_.peak(),
                    .pool_reserved = pool_.reserved(),
                    .device_used = Bytes(static_cast<std::int64_t>(total - free)),

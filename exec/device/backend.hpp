@@ -100,6 +100,7 @@ struct DeviceUse {
                         // ranks of a run
   int device = 0;       // its number in the process
   int multiprocessors = 0;  // the rank's share
+  int ranks = 1;            // at most, of one device
   Bytes pool_peak{0};       // most bytes in use at once in the rank's memory pool
   Bytes pool_reserved{0};   // what the pool holds now
   Bytes device_used{0};     // in use on the whole device now, by anybody

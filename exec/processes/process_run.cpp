@@ -358,6 +358,12 @@ class ProcessRun {
     });
   }
 
+  // Processes of one GPU take turns on it, whatever multiprocessors each has.
+  [[nodiscard]] bool processes_share_a_device() const {
+    const auto use = device_->backend().device_use();
+    return use && use->ranks > 1;
+  }
+
   // The leader's, with what it alone knows of the steps.
   [[nodiscard]] RunResult gather(ProcessRecord own, const std::vector<ClockSample>& before,
                                  const std::vector<ClockSample>& after) {
@@ -366,7 +372,9 @@ class ProcessRun {
         gather_records({loaded_, grid_, shape_, trains, processes_}, std::move(own), before, after);
     for (std::size_t step = 0; step < result.steps.size(); ++step)
       result.steps[step].gradient_norm = norms_[step];
-    result.oversubscribed = trains && launching_s_.empty() && processes_.oversubscribed();
+    const bool launched = !launching_s_.empty();  // on GPUs, which a core each does not limit
+    result.oversubscribed =
+        trains && (launched ? processes_share_a_device() : processes_.oversubscribed());
     if (!launching_s_.empty()) {
       const auto actions = static_cast<double>(compute_actions(program_, rank_));
       result.host_per_action = Seconds(median(launching_s_) / actions);

@@ -186,7 +186,7 @@ TEST_F(RecordedTraining, LlamasFamilyTrains) {
         if (parameters.empty()) parameters = found.parameters_sha256;
         EXPECT_EQ(found.parameters_sha256, parameters);
 #ifdef WEIR_HAS_CUDNN
-        if (dtype == Dtype::bf16) EXPECT_EQ(found.devices.front().attention, "cuDNN");
+        EXPECT_EQ(found.devices.front().attention == "cuDNN", dtype == Dtype::bf16);
 #endif
       }
     }
