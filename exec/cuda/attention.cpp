@@ -94,7 +94,8 @@ CudnnFacts cudnn_facts() {
   const std::size_t version = cudnnGetVersion();
   return {true,
           fmt::format(
-              "cuDNN {}.{}.{}: fused attention in bf16 without dropout and windows; otherwise our own kernels",
+              "cuDNN {}.{}.{}: fused attention in bf16 without dropout and windows; otherwise our "
+              "own kernels",
               version / 10000, version / 100 % 100, version % 100)};
 }
 

@@ -25,8 +25,8 @@ void let_ranks_share_gpus() {
   int version = 0;
   NCCL_CHECK(ncclGetVersion(&version));
   if (version < kFirst) {
-    throw MissingComponent(fmt::format(
-        "--share-gpus: {} puts no two processes on one GPU; 2.30 or later does", nccl_facts().why));
+    throw MissingComponent(
+        fmt::format("{} puts no two processes on one GPU; 2.30 or later does", nccl_facts().why));
   }
   setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
 }

@@ -39,8 +39,8 @@ NcclTransport::NcclTransport(const StreamTransportRequest& request, Processes& p
   if (const auto use = request_.backend->device_use();
       sharing == GpuSharing::no && use && use->ranks > 1) {
     throw UsageError(fmt::format(
-        "over NCCL each process has a GPU of its own, and up to {} would share one here: "
-        "--share-gpus lets them",
+        "over NCCL each process has a GPU of its own unless they are told to share; up to {} would "
+        "share one here",
         use->ranks));
   }
   CUDA_CHECK(cudaSetDevice(request_.backend->stream()->device()));

@@ -134,7 +134,8 @@ with tempfile.TemporaryDirectory() as name:
     program(kit / "weir", WEIR)
     program(kit / "cuda_matmul_bench", BENCH.format("0.80"))
     (kit / "kernels.txt").write_text(KERNELS)
-    (kit / "gpt2_pytorch.py").write_text(PEER)
+    for peer in ("gpt2", "llama"):
+        (kit / f"{peer}_pytorch.py").write_text(PEER)
     done, rows = check(kit, folder / "good")
     assert done.returncode == 0, done
     for row in ROWS:
@@ -169,6 +170,8 @@ with tempfile.TemporaryDirectory() as name:
     assert rows["Llama 1.5B, 2 x 4096 tokens, K = 1, tokens a second"] == (
         "1.638e+04; step 0.5 s"
     ), rows
+
+    assert rows["the same by PyTorch, compiled, 1.5B"] == "131072.0", rows
 
     # Only what is asked for, and what that needs: two of the parts.
     done, rows = check(kit, folder / "part", "--only", "tune,forecasts-K4")

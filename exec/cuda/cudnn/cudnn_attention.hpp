@@ -33,7 +33,8 @@ class CudnnAttention {
   // suits(shape).
   [[nodiscard]] static std::optional<CudnnAttention> make(const AttentionShape& shape,
                                                           const CudnnTarget& target);
-  // bf16, no dropout, no window, d at most 128 and a multiple of 8 (which keeps q, k and v 16-byte aligned).
+  // bf16, no dropout, no window, d at most 128 and a multiple of 8 (which keeps q, k and v 16-byte
+  // aligned).
   [[nodiscard]] static bool suits(const AttentionShape& shape);
 
   [[nodiscard]] std::int64_t workspace_bytes() const;

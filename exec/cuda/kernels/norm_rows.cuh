@@ -3,7 +3,6 @@
 #pragma once
 
 #include "exec/cuda/kernels/device.cuh"
-#include "exec/cuda/kernels/norms.hpp"
 
 namespace weir::cuda {
 
@@ -29,13 +28,13 @@ __device__ void load_row(const E* residual, const StepMask& given, E* x, std::in
   }
 }
 
-// dx, as it is stored, times the mask.
+// dx, as it is stored, times the mask, at element i of `dropped`.
 template <class E, int L>
-__device__ void store_dropped(const NormGradient<E>& g, std::int64_t i, float (&dx)[L]) {
+__device__ void store_dropped(const StepMask& given, std::int64_t i, float (&dx)[L], E* dropped) {
   float factor[L];
-  factors<L>(at_this_step(g.mask), static_cast<std::uint64_t>(i), factor);
+  factors<L>(at_this_step(given), static_cast<std::uint64_t>(i), factor);
   for (int k = 0; k < L; ++k) dx[k] = rounded<E>(dx[k]) * factor[k];
-  store<L>(g.dropped + i, dx);
+  store<L>(dropped + i, dx);
 }
 
 }  // namespace weir::cuda

@@ -3,6 +3,7 @@
 // (`layer_norm_gradient_kernel`) take one walk for everything.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/norm_rows.cuh"
+#include "exec/cuda/kernels/norms.hpp"
 
 namespace weir::cuda {
 namespace {
@@ -88,7 +89,7 @@ __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
       for (int i = 0; i < L; ++i) dx[i] += residual[i];
     }
     store<L>(g.dx + begin + j, dx);
-    if constexpr (kDrops) store_dropped<E, L>(g, begin + j, dx);
+    if constexpr (kDrops) store_dropped<E, L>(g.mask, begin + j, dx, g.dropped);
   }
 }
 
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N, kDrops>)
         dx[i] = rstd * (dy[i] * weight[i] - sum - n * product) + residual[i];
       }
       store<L>(g.dx + begin + j, dx);
-      if constexpr (kDrops) store_dropped<E, L>(g, begin + j, dx);
+      if constexpr (kDrops) store_dropped<E, L>(g.mask, begin + j, dx, g.dropped);
     }
   }
   for (int w = 0; w < kWarps; ++w) {

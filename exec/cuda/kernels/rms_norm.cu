@@ -4,6 +4,7 @@
 // two.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/norm_rows.cuh"
+#include "exec/cuda/kernels/norms.hpp"
 
 namespace weir::cuda {
 namespace {
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(kMostThreads)
       for (int i = 0; i < L; ++i)
         dx[i] = rstd * (dx[i] * weight[i] - x[i] * rstd * product) + residual[i];
       store<L>(g.dx + begin + j, dx);
-      if constexpr (kDrops) store_dropped<E, L>(g, begin + j, dx);
+      if constexpr (kDrops) store_dropped<E, L>(g.mask, begin + j, dx, g.dropped);
     }
   }
 #pragma unroll
@@ -147,7 +148,7 @@ __global__ void wide_rms_norm_gradient_kernel(NormGradient<E> g, Rows size) {
         for (int i = 0; i < L; ++i) dx[i] += residual[i];
       }
       store<L>(g.dx + begin + j, dx);
-      if constexpr (kDrops) store_dropped<E, L>(g, begin + j, dx);
+      if constexpr (kDrops) store_dropped<E, L>(g.mask, begin + j, dx, g.dropped);
     }
   }
 }

@@ -52,12 +52,12 @@ TEST_F(RecordedProcesses, ShareADeviceWhereThatIsAskedFor) {
   machine().reset(1);
   EXPECT_EQ(over_nccl(loaded, 2).endings,
             (Endings{{EndKind::usage,
-                      "over NCCL each process has a GPU of its own, and up to 2 would share one "
-                      "here: --share-gpus lets them"}}));
+                      "over NCCL each process has a GPU of its own unless they are told to share; "
+                      "up to 2 would share one here"}}));
   machine().reset(1);
   EXPECT_THAT(let_ranks_share_gpus,
               ::testing::ThrowsMessage<MissingComponent>(
-                  "--share-gpus: NCCL 2.28.9 puts no two processes on one GPU; 2.30 or later "
+                  "NCCL 2.28.9 puts no two processes on one GPU; 2.30 or later "
                   "does"));
   machine().faults.nccl = 23007;
   let_ranks_share_gpus();
