@@ -67,7 +67,7 @@ struct CudnnLibrary {
  private:
   Plans make(const AttentionShape& shape, cudaStream_t stream) {
     if (!CudnnAttention::suits(shape))
-      return {std::nullopt, "cuDNN's are for bf16 without dropout and windows"};
+      return {std::nullopt, "cuDNN's are for bf16 without dropout"};
     if (std::string missing = cudnn_missing(); !missing.empty()) return {std::nullopt, missing};
     try {
       const SmGroups::Entered entered = enter();
@@ -94,8 +94,7 @@ CudnnFacts cudnn_facts() {
   const std::size_t version = cudnnGetVersion();
   return {true,
           fmt::format(
-              "cuDNN {}.{}.{}: fused attention in bf16 without dropout and windows; otherwise our "
-              "own kernels",
+              "cuDNN {}.{}.{}: fused attention in bf16 without dropout; otherwise our own kernels",
               version / 10000, version / 100 % 100, version % 100)};
 }
 

@@ -196,6 +196,8 @@ TEST(CudaAttention, CudnnsKernelsAreTheDefinition) {
       check<std::uint16_t>(Attention::Choice::best, {2, s, 3, d, Dtype::bf16, false}, 0, "cuDNN");
       check<std::uint16_t>(Attention::Choice::best, {2, s, 6, d, Dtype::bf16, false, 2}, 0,
                            "cuDNN");
+      check<std::uint16_t>(Attention::Choice::best, {2, s, 6, d, Dtype::bf16, false, 2, 50}, 0,
+                           "cuDNN");
     }
   }
 }

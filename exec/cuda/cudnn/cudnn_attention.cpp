@@ -15,9 +15,9 @@
 #include "exec/cuda/cudnn/cudnn_attention.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
+#include <vector>
 
 namespace weir::cuda {
 namespace {
@@ -39,14 +39,46 @@ struct Views {
 
 CudnnDims transposed(const CudnnDims& dims) { return {dims[0], dims[1], dims[3], dims[2]}; }
 
-// Scores below the diagonal, minus infinity above it.
-CudnnTensor causal(CudnnGraph& g, const CudnnTensor& scores, const CudnnTensor& minus_infinity) {
-  const CudnnTensor row = g.index(2, scores, g.intermediate(scores.dims, CUDNN_DATA_INT32));
-  const CudnnTensor column = g.index(3, scores, g.intermediate(scores.dims, CUDNN_DATA_INT32));
-  const CudnnTensor seen =
-      g.pointwise(CUDNN_POINTWISE_CMP_GE, row, column,
-                  g.intermediate(scores.dims, CUDNN_DATA_BOOLEAN), CUDNN_DATA_BOOLEAN);
-  return g.select(seen, scores, minus_infinity, g.intermediate(scores.dims));
+// Scores of the keys that a query sees, minus infinity elsewhere: those up to its own place, and of
+// a window those of which key + window is above it.
+class Mask {
+ public:
+  Mask(CudnnGraph& g, const CudnnTensor& minus_infinity) : g_(g), minus_infinity_(minus_infinity) {}
+
+  CudnnTensor causal(const CudnnTensor& scores) {
+    return keep(CUDNN_POINTWISE_CMP_GE, index(2, scores), index(3, scores), scores);
+  }
+  CudnnTensor within(const CudnnTensor& window, const CudnnTensor& scores) {
+    const CudnnTensor row = index(2, scores), column = index(3, scores);
+    const CudnnTensor last =
+        g_.pointwise(CUDNN_POINTWISE_ADD, column, window,
+                     g_.intermediate(scores.dims, CUDNN_DATA_INT32), CUDNN_DATA_INT32);
+    return keep(CUDNN_POINTWISE_CMP_GT, last, row, scores);
+  }
+
+ private:
+  CudnnTensor index(std::int64_t axis, const CudnnTensor& scores) {
+    return g_.index(axis, scores, g_.intermediate(scores.dims, CUDNN_DATA_INT32));
+  }
+  CudnnTensor keep(cudnnPointwiseMode_t compared, const CudnnTensor& a, const CudnnTensor& b,
+                   const CudnnTensor& scores) {
+    const CudnnTensor seen = g_.pointwise(
+        compared, a, b, g_.intermediate(scores.dims, CUDNN_DATA_BOOLEAN), CUDNN_DATA_BOOLEAN);
+    return g_.select(seen, scores, minus_infinity_, g_.intermediate(scores.dims));
+  }
+
+  CudnnGraph& g_;
+  CudnnTensor minus_infinity_;
+};
+
+// `window` becomes the tensor of its number, where there is one.
+CudnnTensor seen_scores(const AttentionShape& shape, CudnnGraph& g, const CudnnTensor& scores,
+                        const CudnnTensor& minus_infinity, std::optional<CudnnTensor>& window) {
+  Mask mask(g, minus_infinity);
+  const CudnnTensor seen = mask.causal(scores);
+  if (shape.window == 0) return seen;
+  window = g.scalar(CUDNN_DATA_INT32);
+  return mask.within(*window, seen);
 }
 
 // Of qkv or its gradient, from a number of its rows on. A variant pack holds mutable pointers, of
@@ -60,8 +92,7 @@ void* input(const void* data) { return const_cast<void*>(data); }
 }  // namespace
 
 bool CudnnAttention::suits(const AttentionShape& shape) {
-  return shape.dtype == Dtype::bf16 && !shape.dropout && shape.window == 0 && shape.d <= 128 &&
-         shape.d % 8 == 0;
+  return shape.dtype == Dtype::bf16 && !shape.dropout && shape.d <= 128 && shape.d % 8 == 0;
 }
 
 AttentionForwardTensors build_forward(const AttentionShape& shape, CudnnGraph& g) {
@@ -78,7 +109,7 @@ AttentionForwardTensors build_forward(const AttentionShape& shape, CudnnGraph& g
   const auto rows = [&] { return g.intermediate(views.rows); };
   const CudnnTensor products = g.matmul(t.q, t.k, scores());
   const CudnnTensor scaled = g.pointwise(CUDNN_POINTWISE_MUL, products, t.scale, scores());
-  const CudnnTensor seen = causal(g, scaled, t.minus_infinity);
+  const CudnnTensor seen = seen_scores(shape, g, scaled, t.minus_infinity, t.window);
   const CudnnTensor largest = g.reduce(CUDNN_REDUCE_TENSOR_MAX, seen, rows());
   const CudnnTensor below = g.pointwise(CUDNN_POINTWISE_SUB, seen, largest, scores());
   const CudnnTensor powers = g.pointwise(CUDNN_POINTWISE_EXP, below, scores());
@@ -126,8 +157,8 @@ AttentionBackwardTensors build_backward(const AttentionShape& shape, CudnnGraph&
   const CudnnTensor products = g.matmul(t.q, t.k, scores());
   const CudnnTensor scaled = g.pointwise(CUDNN_POINTWISE_MUL, products, t.scale, scores());
   const CudnnTensor below = g.pointwise(CUDNN_POINTWISE_SUB, scaled, t.statistics, scores());
-  const CudnnTensor p =
-      g.pointwise(CUDNN_POINTWISE_EXP, causal(g, below, t.minus_infinity), scores());
+  const CudnnTensor p = g.pointwise(
+      CUDNN_POINTWISE_EXP, seen_scores(shape, g, below, t.minus_infinity, t.window), scores());
   multiply_shared(transpose(p), t.d_context, t.dv);
 
   const CudnnTensor dp = g.matmul(t.d_context, t.v, scores());
@@ -169,33 +200,36 @@ std::int64_t CudnnAttention::workspace_bytes() const {
 void CudnnAttention::forward(cudnnHandle_t handle, const AttentionForward& call,
                              void* workspace) const {
   float scale = shape_.scale(), minus_infinity = -std::numeric_limits<float>::infinity();
-  const std::array bindings{CudnnBinding{forward_.q.id, part(call.qkv, shape_, 0)},
-                            CudnnBinding{forward_.k.id, part(call.qkv, shape_, shape_.keys_at())},
-                            CudnnBinding{forward_.v.id, part(call.qkv, shape_, shape_.values_at())},
-                            CudnnBinding{forward_.scale.id, &scale},
-                            CudnnBinding{forward_.minus_infinity.id, &minus_infinity},
-                            CudnnBinding{forward_.context.id, call.context},
-                            CudnnBinding{forward_.statistics.id, call.statistics}};
+  auto window = static_cast<std::int32_t>(shape_.window);
+  std::vector bindings{CudnnBinding{forward_.q.id, part(call.qkv, shape_, 0)},
+                       CudnnBinding{forward_.k.id, part(call.qkv, shape_, shape_.keys_at())},
+                       CudnnBinding{forward_.v.id, part(call.qkv, shape_, shape_.values_at())},
+                       CudnnBinding{forward_.scale.id, &scale},
+                       CudnnBinding{forward_.minus_infinity.id, &minus_infinity},
+                       CudnnBinding{forward_.context.id, call.context},
+                       CudnnBinding{forward_.statistics.id, call.statistics}};
+  if (forward_.window) bindings.push_back({forward_.window->id, &window});
   forward_plan_.execute(handle, bindings, workspace);
 }
 
 void CudnnAttention::backward(cudnnHandle_t handle, const AttentionBackward& call,
                               void* workspace) const {
   float scale = shape_.scale(), minus_infinity = -std::numeric_limits<float>::infinity(), one = 1;
-  const std::array bindings{
-      CudnnBinding{backward_.q.id, part(call.qkv, shape_, 0)},
-      CudnnBinding{backward_.k.id, part(call.qkv, shape_, shape_.keys_at())},
-      CudnnBinding{backward_.v.id, part(call.qkv, shape_, shape_.values_at())},
-      CudnnBinding{backward_.scale.id, &scale},
-      CudnnBinding{backward_.minus_infinity.id, &minus_infinity},
-      CudnnBinding{backward_.one.id, &one},
-      CudnnBinding{backward_.context.id, input(call.context)},
-      CudnnBinding{backward_.statistics.id, input(call.statistics)},
-      CudnnBinding{backward_.d_context.id, input(call.d_context)},
-      CudnnBinding{backward_.row_sums.id, call.row_sums},
-      CudnnBinding{backward_.dq.id, part(call.d_qkv, shape_, 0)},
-      CudnnBinding{backward_.dk.id, part(call.d_qkv, shape_, shape_.keys_at())},
-      CudnnBinding{backward_.dv.id, part(call.d_qkv, shape_, shape_.values_at())}};
+  auto window = static_cast<std::int32_t>(shape_.window);
+  std::vector bindings{CudnnBinding{backward_.q.id, part(call.qkv, shape_, 0)},
+                       CudnnBinding{backward_.k.id, part(call.qkv, shape_, shape_.keys_at())},
+                       CudnnBinding{backward_.v.id, part(call.qkv, shape_, shape_.values_at())},
+                       CudnnBinding{backward_.scale.id, &scale},
+                       CudnnBinding{backward_.minus_infinity.id, &minus_infinity},
+                       CudnnBinding{backward_.one.id, &one},
+                       CudnnBinding{backward_.context.id, input(call.context)},
+                       CudnnBinding{backward_.statistics.id, input(call.statistics)},
+                       CudnnBinding{backward_.d_context.id, input(call.d_context)},
+                       CudnnBinding{backward_.row_sums.id, call.row_sums},
+                       CudnnBinding{backward_.dq.id, part(call.d_qkv, shape_, 0)},
+                       CudnnBinding{backward_.dk.id, part(call.d_qkv, shape_, shape_.keys_at())},
+                       CudnnBinding{backward_.dv.id, part(call.d_qkv, shape_, shape_.values_at())}};
+  if (backward_.window) bindings.push_back({backward_.window->id, &window});
   backward_plan_.execute(handle, bindings, workspace);
 }
 

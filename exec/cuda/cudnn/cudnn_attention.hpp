@@ -17,10 +17,12 @@ namespace weir::cuda {
 // The tensors of the two graphs that lie in memory, by what they hold.
 struct AttentionForwardTensors {
   CudnnTensor q, k, v, scale, minus_infinity, context, statistics;
+  std::optional<CudnnTensor> window;
 };
 struct AttentionBackwardTensors {
   CudnnTensor q, k, v, scale, minus_infinity, one, context, statistics, d_context, row_sums, dq, dk,
       dv;
+  std::optional<CudnnTensor> window;
 };
 // Adds the operations of a pass to an empty graph.
 [[nodiscard]] AttentionForwardTensors build_forward(const AttentionShape& shape, CudnnGraph& graph);
@@ -33,8 +35,7 @@ class CudnnAttention {
   // suits(shape).
   [[nodiscard]] static std::optional<CudnnAttention> make(const AttentionShape& shape,
                                                           const CudnnTarget& target);
-  // bf16, no dropout, no window, d at most 128 and a multiple of 8 (which keeps q, k and v 16-byte
-  // aligned).
+  // bf16, no dropout, d at most 128 and a multiple of 8 (which keeps q, k and v 16-byte aligned).
   [[nodiscard]] static bool suits(const AttentionShape& shape);
 
   [[nodiscard]] std::int64_t workspace_bytes() const;

@@ -6,6 +6,7 @@
 #include "exec/nccl/nccl_check.hpp"
 #include "exec/nccl/nccl_facts.hpp"
 #include "exec/nccl/nccl_transport.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/thread_processes.hpp"
 #include "tests/exec_cuda/device.hpp"
 #include "tests/exec_cuda/recorded/communicators.hpp"

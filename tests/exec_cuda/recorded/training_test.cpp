@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <set>
+#include <variant>
 
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
@@ -191,6 +192,27 @@ TEST_F(RecordedTraining, LlamasFamilyTrains) {
       }
     }
   }
+}
+
+// A window is cuDNN's too, with the losses of our own kernels.
+TEST_F(RecordedTraining, CudnnKeepsToAWindow) {
+  TinyConfig config = tiny_llama("llama", "", 1, 32, 4);
+  config.text.replace(config.text.find(R"("head_dim":6)"), 12, R"("head_dim":8)");
+  const TinyModel model(config);
+  Plan plan = plan_of(model, {"gpipe", 1, {}}, 2);
+  plan.dtype = Dtype::bf16;
+  plan.attention = AttentionKind::fused;
+  ResolvedPlan loaded = model.load(plan);
+  std::get<TransformerShape>(loaded.model.layers[1].shape).window = 2;
+  const RunResult by_cudnn = train(loaded, steps_on_cuda(2));
+  machine().reset(1);
+  machine().faults.absent_libraries = true;
+  const RunResult own = train(loaded, steps_on_cuda(2));
+  EXPECT_TRUE(own.devices.front().attention.starts_with("own ("));
+#ifdef WEIR_HAS_CUDNN
+  EXPECT_EQ(by_cudnn.devices.front().attention, "cuDNN");
+#endif
+  expect_losses(by_cudnn, own, 2e-2);
 }
 
 // A machine with the toolkit alone: attention is our own kernels', and the run says why.
