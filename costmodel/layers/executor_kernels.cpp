@@ -154,7 +154,7 @@ class Lister {
   // n x k in fp32 from rows x n and rows x k, for the first micro-batch; the bias' gradient beside
   // it, or by two kernels behind it.
   void weight(const char* name, std::int64_t k, std::int64_t n, bool fused, bool bias = true) {
-    add(name, rows_ * (n + k) * e_ + n * k * kFloat + (fused ? n * kFloat : 0), 1,
+    add(name, rows_ * (n + k) * e_ + n * k * kFloat + (fused && bias ? n * kFloat : 0), 1,
         flops(n, k, rows_));
     if (fused || !bias) return;
     add("column_partials_kernel", rows_ * n * e_ + partials(n));

@@ -101,6 +101,8 @@ TEST(ExecutorKernels, BytesOfALlamaByHand) {
   EXPECT_EQ(of(all, "rms_norm_gradient_kernel", "B").bytes,
             Bytes((4 * kRows + 1) * 2048 * 2 + kRows * 8 + kRows / 32 * 2048 * 4));
   EXPECT_EQ(of(all, "accumulate_kernel", "B").bytes, Bytes(2 * 2 * 2048 * 4));
+  EXPECT_EQ(of(all, "product: down weight", "B").bytes,
+            Bytes(kRows * (2048 + 8192) * 2 + 2048 * 8192 * 4));
   for (const KernelWork& kernel : all) EXPECT_NE(kernel.name, "column_partials_kernel");
 }
 

@@ -46,7 +46,8 @@ class Mask {
   Mask(CudnnGraph& g, const CudnnTensor& minus_infinity) : g_(g), minus_infinity_(minus_infinity) {}
 
   CudnnTensor causal(const CudnnTensor& scores) {
-    return keep(CUDNN_POINTWISE_CMP_GE, index(2, scores), index(3, scores), scores);
+    const CudnnTensor row = index(2, scores), column = index(3, scores);
+    return keep(CUDNN_POINTWISE_CMP_GE, row, column, scores);
   }
   CudnnTensor within(const CudnnTensor& window, const CudnnTensor& scores) {
     const CudnnTensor row = index(2, scores), column = index(3, scores);

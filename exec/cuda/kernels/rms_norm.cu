@@ -41,60 +41,78 @@ __global__ void rms_norm_kernel(const E* residual, StepMask given, E* x, Norm<E>
   }
 }
 
-// n = x / rms, d = dy * weight: dx = (d - n * mean(d * n)) / rms + residual. A thread holds N
-// elements of a row as vectors that lie a block's vectors apart, as they were read.
+// What a thread holds of a row: N elements as vectors that lie a block's vectors apart, as they
+// were read; zeros behind the row's end.
+template <class E, int N>
+struct HeldRow {
+  static constexpr int L = kLanes<E>, kVectors = N / L;
+  uint4 x[kVectors], dy[kVectors], residual[kVectors];
+
+  // Column of a vector of this thread.
+  __device__ static int column(int v) { return static_cast<int>(threadIdx.x + v * blockDim.x) * L; }
+  __device__ void read(const NormGradient<E>& g, std::int64_t begin, int width) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int j = column(v);
+      x[v] = dy[v] = residual[v] = uint4{};
+      if (j >= width) continue;
+      x[v] = *reinterpret_cast<const uint4*>(g.x + begin + j);
+      dy[v] = *reinterpret_cast<const uint4*>(g.dy + begin + j);
+      if (g.residual != nullptr)
+        residual[v] = *reinterpret_cast<const uint4*>(g.residual + begin + j);
+    }
+  }
+  // The thread's part of sum(d * n); dy * n is added to the sums.
+  __device__ float product(float rstd, const uint4 (&weights)[kVectors], float (&sums)[N]) const {
+    float product = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      float of_x[L], of_dy[L], weight[L];
+      unpack(x[v], of_x);
+      unpack(dy[v], of_dy);
+      unpack(weights[v], weight);
+      for (int i = 0; i < L; ++i) {
+        const float n = of_x[i] * rstd;
+        sums[v * L + i] += of_dy[i] * n;
+        product += of_dy[i] * weight[i] * n;
+      }
+    }
+    return product;
+  }
+};
+
+// n = x / rms, d = dy * weight: dx = (d - n * mean(d * n)) / rms + residual.
 template <class E, int N, bool kDrops>
 __global__ void __launch_bounds__(kMostThreads)
     rms_norm_gradient_kernel(NormGradient<E> g, Rows size) {
-  constexpr int L = kLanes<E>;
+  using Row = HeldRow<E, N>;
+  constexpr int L = Row::L;
   const std::int64_t first = std::int64_t{blockIdx.x} * kRowsPerPartial;
   const std::int64_t last = min(first + kRowsPerPartial, size.rows);
   const auto width = static_cast<int>(size.width);
-  const int start = static_cast<int>(threadIdx.x) * L, apart = static_cast<int>(blockDim.x) * L;
-  uint4 weights[N / L];
-  float weight_sum[N] = {};
+  uint4 weights[Row::kVectors];
+  float sums[N] = {};
 #pragma unroll
-  for (int v = 0; v < N / L; ++v) {
-    const int j = start + v * apart;
+  for (int v = 0; v < Row::kVectors; ++v) {
+    const int j = Row::column(v);
     weights[v] = j < width ? *reinterpret_cast<const uint4*>(g.weight + j) : uint4{};
   }
   for (std::int64_t row = first; row < last; ++row) {
     const std::int64_t begin = row * width;
     const float rstd = g.statistics[2 * row + 1];
-    uint4 xs[N / L], dys[N / L], residuals[N / L];
+    Row held;
+    held.read(g, begin, width);
+    const float product =
+        block_reduce(held.product(rstd, weights, sums), Sum{}) / static_cast<float>(width);
 #pragma unroll
-    for (int v = 0; v < N / L; ++v) {
-      const int j = start + v * apart;
-      xs[v] = dys[v] = residuals[v] = uint4{};
-      if (j >= width) continue;
-      xs[v] = *reinterpret_cast<const uint4*>(g.x + begin + j);
-      dys[v] = *reinterpret_cast<const uint4*>(g.dy + begin + j);
-      if (g.residual != nullptr)
-        residuals[v] = *reinterpret_cast<const uint4*>(g.residual + begin + j);
-    }
-    float product = 0;
-#pragma unroll
-    for (int v = 0; v < N / L; ++v) {
-      float x[L], dy[L], weight[L];
-      unpack(xs[v], x);
-      unpack(dys[v], dy);
-      unpack(weights[v], weight);
-      for (int i = 0; i < L; ++i) {
-        const float n = x[i] * rstd;
-        weight_sum[v * L + i] += dy[i] * n;
-        product += dy[i] * weight[i] * n;
-      }
-    }
-    product = block_reduce(product, Sum{}) / static_cast<float>(width);
-#pragma unroll
-    for (int v = 0; v < N / L; ++v) {
-      const int j = start + v * apart;
+    for (int v = 0; v < Row::kVectors; ++v) {
+      const int j = Row::column(v);
       if (j >= width) continue;
       float x[L], dx[L], weight[L], residual[L];
-      unpack(xs[v], x);
-      unpack(dys[v], dx);
+      unpack(held.x[v], x);
+      unpack(held.dy[v], dx);
       unpack(weights[v], weight);
-      unpack(residuals[v], residual);
+      unpack(held.residual[v], residual);
       for (int i = 0; i < L; ++i)
         dx[i] = rstd * (dx[i] * weight[i] - x[i] * rstd * product) + residual[i];
       store<L>(g.dx + begin + j, dx);
@@ -102,11 +120,11 @@ __global__ void __launch_bounds__(kMostThreads)
     }
   }
 #pragma unroll
-  for (int v = 0; v < N / L; ++v) {
-    const int j = start + v * apart;
+  for (int v = 0; v < Row::kVectors; ++v) {
+    const int j = Row::column(v);
     if (j >= width) continue;
     float sum[L];
-    for (int i = 0; i < L; ++i) sum[i] = weight_sum[v * L + i];
+    for (int i = 0; i < L; ++i) sum[i] = sums[v * L + i];
     store<L>(g.partials + std::int64_t{blockIdx.x} * width + j, sum);
   }
 }
