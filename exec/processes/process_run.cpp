@@ -31,6 +31,12 @@
 namespace weir {
 namespace {
 
+// Processes of one GPU take turns on it, whatever multiprocessors each has.
+bool share_a_device(const std::vector<DeviceUse>& devices) {
+  return std::any_of(devices.begin(), devices.end(),
+                     [](const DeviceUse& use) { return use.ranks > 1; });
+}
+
 constexpr int kWeightTag = 3;
 constexpr int kLogitsTag = 4;
 constexpr int kLossTag = 5;
@@ -358,12 +364,6 @@ class ProcessRun {
     });
   }
 
-  // Processes of one GPU take turns on it, whatever multiprocessors each has.
-  [[nodiscard]] bool processes_share_a_device() const {
-    const auto use = device_->backend().device_use();
-    return use && use->ranks > 1;
-  }
-
   // The leader's, with what it alone knows of the steps.
   [[nodiscard]] RunResult gather(ProcessRecord own, const std::vector<ClockSample>& before,
                                  const std::vector<ClockSample>& after) {
@@ -374,7 +374,7 @@ class ProcessRun {
       result.steps[step].gradient_norm = norms_[step];
     const bool launched = !launching_s_.empty();  // on GPUs, which a core each does not limit
     result.oversubscribed =
-        trains && (launched ? processes_share_a_device() : processes_.oversubscribed());
+        trains && (launched ? share_a_device(result.devices) : processes_.oversubscribed());
     if (!launching_s_.empty()) {
       const auto actions = static_cast<double>(compute_actions(program_, rank_));
       result.host_per_action = Seconds(median(launching_s_) / actions);

@@ -166,7 +166,8 @@ TEST_F(RecordedTraining, CudnnRunsInEveryGroup) {
 }
 
 // Llama's family on shares of a device and as a graph, with cuDNN's attention where it suits (heads
-// of 8 in bf16) and our own: no violation, the CPU's losses, and the bits of the launched step.
+// of 8 in bf16) and our own: no violation, the CPU's losses, and the bits of the launched step;
+// with products that were timed the losses too.
 TEST_F(RecordedTraining, LlamasFamilyTrains) {
   for (const char* family : {"llama", "qwen2", "qwen3"}) {
     SCOPED_TRACE(family);
@@ -191,6 +192,11 @@ TEST_F(RecordedTraining, LlamasFamilyTrains) {
 #endif
       }
     }
+    machine().reset(1);
+    RunOptions timed = steps_on_cuda(2);
+    timed.fastest = true;
+    expect_losses(train(model.load(plan), timed), expected, 2e-2);
+    EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
   }
 }
 
