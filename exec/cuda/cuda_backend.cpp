@@ -228,7 +228,8 @@ BackendFactory cuda_backends() {
       watch = shared->watch.lock();
       if (!watch) shared->watch = watch = make_kernel_watch();
     }
-    Seat seat = shared->devices.seat(request.rank, request.ranks);
+    Seat seat = shared->devices.seat(request.rank, request.ranks,
+                                     request.processes ? RanksAre::processes : RanksAre::threads);
     auto library = shared->cudnn.of_this_thread({seat.place.device, seat.groups, seat.place.group});
     return std::make_unique<CudaBackend>(request, std::move(seat), std::move(library),
                                          std::move(watch),

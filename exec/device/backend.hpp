@@ -198,6 +198,8 @@ struct BackendRequest {
   // outlives the backend. Null: layers are whole.
   TensorGroup* group = nullptr;
   bool divides_rows = false;  // with a group: sequence parallelism
+  // cuda: ranks are processes. Those of one device take turns on it, each with all of it.
+  bool processes = false;
 };
 // Throws MissingComponent where there is no such device or no recorder of kernels, UsageError where
 // it cannot compute in this format.

@@ -141,7 +141,8 @@ class ProcessRun {
                                                  .dtype = loaded_.plan.dtype,
                                                  .fastest = options_.fastest,
                                                  .group = group_.get(),
-                                                 .divides_rows = loaded_.plan.sequence_parallel}));
+                                                 .divides_rows = loaded_.plan.sequence_parallel,
+                                                 .processes = true}));
     rehearse_own_rank();
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     if (options_.evaluate)
@@ -374,7 +375,7 @@ class ProcessRun {
       result.steps[step].gradient_norm = norms_[step];
     const bool launched = !launching_s_.empty();  // on GPUs, which a core each does not limit
     result.oversubscribed =
-        trains && (launched ? share_a_device(result.devices) : processes_.oversubscribed());
+        trains && (share_a_device(result.devices) || (!launched && processes_.oversubscribed()));
     if (!launching_s_.empty()) {
       const auto actions = static_cast<double>(compute_actions(program_, rank_));
       result.host_per_action = Seconds(median(launching_s_) / actions);

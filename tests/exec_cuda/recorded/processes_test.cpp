@@ -66,6 +66,8 @@ TEST_F(RecordedProcesses, ShareADeviceWhereThatIsAskedFor) {
   EXPECT_EQ(found.endings, Endings{});
   EXPECT_EQ(found.leaders.parameters_sha256, expected);
   EXPECT_TRUE(found.leaders.oversubscribed);
+  EXPECT_EQ(found.leaders.devices.front().sharing, "2 processes in turn on one GPU");
+  EXPECT_EQ(found.leaders.devices.front().multiprocessors, 132);
   EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
 }
 
