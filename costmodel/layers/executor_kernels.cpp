@@ -1,4 +1,5 @@
-// The launches of exec/cuda/layers and exec/cuda/transformer, in their order.
+// The launches of exec/cuda/layers, exec/cuda/transformer and exec/cuda/block_attention, in their
+// order.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/layers/executor_kernels.hpp"
 
@@ -56,45 +57,53 @@ class Lister {
   }
 
   void operator()(const TransformerShape& shape) {
-    const std::int64_t h = shape.hidden, f = shape.ffn;
+    const std::int64_t h = shape.hidden, f = shape.ffn, up_width = shape.gated ? 2 * f : f,
+                       q = shape.heads * shape.head_dim,
+                       qkv = q + 2 * shape.kv_heads * shape.head_dim;
     const bool bf16 = step_.dtype == Dtype::bf16, drops = shape.residual_dropout > 0;
-    const bool gelu = bf16 && shape.activation == Activation::gelu_tanh && f % 8 == 0;
+    const bool gelu = bf16 && shape.activation == Activation::gelu_tanh && !shape.gated &&
+                      shape.mlp_bias && f % 8 == 0;
     const std::int64_t up = kept("mlp.up"), activated = kept("mlp.activated");
     action_ = "F";
-    norm(h);
-    product("product: qkv", 3 * h, h);
+    norm(shape.norm, h);
+    product("product: qkv", qkv, h);
+    heads(shape, false);
     attention(shape, false);
-    product("product: attention output", h, h, drops ? 0 : output());
-    norm(h, drops ? 2 * output() : 0);
-    product(gelu ? "product: up, GELU" : "product: up", f, h, gelu ? activated : 0);
-    if (!gelu) add("activate_kernel", up + activated);
+    product("product: attention output", h, q, drops ? 0 : output());
+    norm(shape.norm, h, drops ? 2 * output() : 0);
+    product(gelu ? "product: up, GELU" : "product: up", up_width, h, gelu ? activated : 0);
+    if (!gelu) add(shape.gated ? "gate_kernel" : "activate_kernel", up + activated);
     product("product: down", h, f, drops ? 0 : output());
     if (drops) add("dropout_kernel", 3 * output());
     action_ = "B";
     if (drops) add("dropout_kernel", 2 * output(), 2);  // for the input's pass and the weights'
     product("product: down input", f, h);
-    add("activate_kernel", 2 * up + activated);
-    product("product: up input", h, f);
-    norm_gradient(h, output());
-    product("product: attention output input", h, h);
+    add(shape.gated ? "gate_gradient_kernel" : "activate_kernel", 2 * up + activated);
+    product("product: up input", h, up_width);
+    norm_gradient(shape.norm, h, {output(), drops});
+    product("product: attention output input", q, h);
     attention(shape, true);
-    product("product: qkv input", h, 3 * h);
-    norm_gradient(h, output());
-    weight("product: down weight", f, h, bf16);
-    weight("product: up weight", h, f, bf16);
-    weight("product: attention output weight", h, h, bf16);
-    weight("product: qkv weight", h, 3 * h, bf16);
+    heads(shape, true);
+    product("product: qkv input", h, qkv);
+    norm_gradient(shape.norm, h, {output(), false});
+    weight("product: down weight", f, h, bf16, shape.mlp_bias);
+    weight("product: up weight", h, up_width, bf16, shape.mlp_bias);
+    weight("product: attention output weight", q, h, bf16, shape.output_bias);
+    weight("product: qkv weight", h, qkv, bf16, shape.qkv_bias);
     // Vectors that are added at the end: the norms', and in bf16 the biases'.
-    const std::int64_t vectors = 4 * h + (bf16 ? 5 * h + f : 0);
+    const std::int64_t biases = (shape.mlp_bias ? h + up_width : 0) + (shape.output_bias ? h : 0) +
+                                (shape.qkv_bias ? qkv : 0);
+    const std::int64_t vectors = 2 * vectors_of(shape.norm) * h +
+                                 (shape.qk_norm ? 2 * shape.head_dim : 0) + (bf16 ? biases : 0);
     add("accumulate_kernel", 2 * vectors * kFloat);
   }
 
   void operator()(const NormShape& shape) {
     action_ = "F";
-    norm(shape.hidden);
+    norm(shape.kind, shape.hidden);
     action_ = "B";
-    norm_gradient(shape.hidden, 0);
-    add("accumulate_kernel", 4 * shape.hidden * kFloat);
+    norm_gradient(shape.kind, shape.hidden, {0, false});
+    add("accumulate_kernel", 2 * vectors_of(shape.kind) * shape.hidden * kFloat);
   }
 
   void operator()(const HeadShape& shape) {
@@ -145,20 +154,59 @@ class Lister {
   // n x k in fp32 from rows x n and rows x k, for the first micro-batch; the bias' gradient beside
   // it, or by two kernels behind it.
   void weight(const char* name, std::int64_t k, std::int64_t n, bool fused, bool bias = true) {
-    add(name, rows_ * (n + k) * e_ + n * k * kFloat + (fused ? n * kFloat : 0), 1,
+    add(name, rows_ * (n + k) * e_ + n * k * kFloat + (fused && bias ? n * kFloat : 0), 1,
         flops(n, k, rows_));
     if (fused || !bias) return;
     add("column_partials_kernel", rows_ * n * e_ + partials(n));
     add("sum_partials_kernel", partials(n) + n * kFloat);
   }
-  // With a residual two tensors more: the other addend, and the sum that stays.
-  void norm(std::int64_t h, std::int64_t residual = 0) {
-    add("layer_norm_kernel", 2 * rows_ * h * e_ + 2 * h * e_ + 2 * rows_ * kFloat + residual);
+  // Learned vectors of a norm: a gain, and a layer norm's shift.
+  [[nodiscard]] static std::int64_t vectors_of(NormKind kind) {
+    return kind == NormKind::layer_norm ? 2 : 1;
   }
-  void norm_gradient(std::int64_t h, std::int64_t residual) {
-    add("layer_norm_gradient_kernel",
-        3 * rows_ * h * e_ + h * e_ + 2 * rows_ * kFloat + residual + 2 * partials(h));
-    add("sum_partials_kernel", 2 * partials(h) + 2 * h * kFloat);
+  // With a residual two tensors more: the other addend, and the sum that stays.
+  void norm(NormKind kind, std::int64_t h, std::int64_t residual = 0) {
+    add(kind == NormKind::layer_norm ? "layer_norm_kernel" : "rms_norm_kernel",
+        2 * rows_ * h * e_ + vectors_of(kind) * h * e_ + 2 * rows_ * kFloat + residual);
+  }
+  // What a norm's gradient is added to, in bytes, and whether a mask's numbers are drawn beside.
+  struct Beside {
+    std::int64_t residual;
+    bool drops;
+  };
+  // Layer norm's of rows that no warp holds is two kernels (exec/cuda/kernels/norms.cu); RMS norm's
+  // of rows that no block holds reads them twice, from its caches (exec/cuda/kernels/rms_norm.cu).
+  void norm_gradient(NormKind kind, std::int64_t h, Beside beside) {
+    const std::int64_t each = rows_ * h * e_, statistics = 2 * rows_ * kFloat,
+                       sums = vectors_of(kind) * partials(h);
+    const bool vectors = h % (16 / e_) == 0;
+    const std::int64_t all = 3 * each + h * e_ + statistics + beside.residual;
+    if (kind == NormKind::rms_norm) {
+      constexpr std::int64_t kMostInABlock = 8192;
+      const bool held = vectors && h <= kMostInABlock;
+      add(held ? "rms_norm_gradient_kernel" : "wide_rms_norm_gradient_kernel", all + sums);
+    } else if (vectors && h <= (beside.drops && e_ == kFloat ? 768 : 1024)) {
+      add("layer_norm_gradient_kernel", all + sums);
+    } else {
+      add("layer_norm_weight_kernel", 2 * each + statistics + sums);
+      add("layer_norm_input_kernel", all);
+    }
+    add("sum_partials_kernel", sums + vectors_of(kind) * h * kFloat);
+  }
+  // Between the product and the attention: norms of queries' and keys' heads, and their turn to
+  // rotary positions.
+  void heads(const TransformerShape& shape, bool backward) {
+    const std::int64_t d = shape.head_dim, heads = shape.heads + shape.kv_heads,
+                       each = rows_ * heads * d * e_, gains = 2 * d;
+    const std::int64_t table = shape.rotary ? step_.seq_length * d * kFloat : 0;
+    if (!shape.qk_norm) {
+      if (shape.rotary) add("turn_heads_kernel", 2 * each + table);
+      return;
+    }
+    const std::int64_t kept_bytes = rows_ * heads * kFloat + table + gains * e_;
+    if (!backward) return add("norm_heads_kernel", 3 * each + kept_bytes);
+    add("norm_heads_gradient_kernel", 3 * each + kept_bytes + partials(gains));
+    add("sum_partials_kernel", partials(gains) + gains * kFloat);
   }
   // The kernels of fused attention as one; of unfused attention those of every sample.
   void attention(const TransformerShape& shape, bool backward) {
@@ -176,20 +224,23 @@ class Lister {
       }
       return;
     }
-    const std::int64_t s = step_.seq_length, d = shape.head_dim, heads = shape.heads,
-                       scores = heads * s * s, part = heads * s * d * e_, calls = step_.batch;
-    const Flops each = flops(heads * s, s, d);
+    // A product: one head of queries of each head of keys.
+    const std::int64_t s = step_.seq_length, d = shape.head_dim, kv = shape.kv_heads,
+                       all_scores = shape.heads * s * s, scores = kv * s * s,
+                       part = kv * s * d * e_, samples_here = step_.batch,
+                       calls = samples_here * (shape.heads / kv);
+    const Flops each = flops(kv * s, s, d);
     const bool drops = shape.attention_dropout > 0;  // the masked probabilities are kept apart
     if (!backward) {
       add("product: scores", 2 * part + scores * kFloat, calls, each);
-      add("causal_softmax_kernel", scores * (kFloat + (drops ? 2 : 1) * e_), calls);
+      add("causal_softmax_kernel", all_scores * (kFloat + (drops ? 2 : 1) * e_), samples_here);
       add("product: context", scores * e_ + 2 * part, calls, each);
       return;
     }
-    if (drops) add("dropout_kernel", 2 * scores * e_, calls);
+    if (drops) add("dropout_kernel", 2 * all_scores * e_, samples_here);
     add("product: values' gradient", scores * e_ + 2 * part, calls, each);
     add("product: probabilities' gradient", 2 * part + scores * kFloat, calls, each);
-    add("softmax_gradient_kernel", scores * (kFloat + 2 * e_), calls);
+    add("softmax_gradient_kernel", all_scores * (kFloat + 2 * e_), samples_here);
     add("product: queries' and keys' gradients", scores * e_ + 2 * part, 2 * calls, each);
   }
 

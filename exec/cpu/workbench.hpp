@@ -10,8 +10,8 @@
 
 #include "exec/cpu/kernels/convolution.hpp"
 #include "exec/cpu/kernels/matmul.hpp"
-#include "exec/cpu/kernels/rotary.hpp"
 #include "exec/device/tensor_group.hpp"
+#include "exec/training/rotary_tables.hpp"
 #include "plan/model/tensor_list.hpp"
 
 namespace weir::cpu {
@@ -61,8 +61,11 @@ struct Workbench {
   void use_scratch(std::byte* scratch) {
     matmul.use_scratch(scratch);
     convolutions.use_scratch(scratch);
-    if (rotary.bytes() > 0)
-      rotary.use(reinterpret_cast<float*>(scratch + aligned_bytes(library_bytes())));
+    if (rotary.bytes() == 0) return;
+    rotary.use(reinterpret_cast<float*>(scratch + aligned_bytes(library_bytes())),
+               [](float* to, const std::vector<float>& table) {
+                 std::copy(table.begin(), table.end(), to);
+               });
   }
 
  private:

@@ -86,16 +86,7 @@ class CudaBackend : public Backend {
   void prepare(std::span<const Layer> layers, std::int64_t batch,
                std::int64_t seq_length) override {
     CUDA_CHECK(cudaSetDevice(seat_.place.device));
-    for (const Layer& layer : layers) {
-      needs_.cover(visit_kernels(layer, [&](const auto& shape) {
-        return cuda::prepare(shape, batch, seq_length, matmul_);
-      }));
-      const auto* block = std::get_if<TransformerShape>(&layer.shape);
-      if (block == nullptr || block->attention == AttentionKind::unfused) continue;
-      attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()),
-                         stream_.handle());
-      needs_.cover({.fused_bytes = attention_.scratch_bytes()});
-    }
+    for (const Layer& layer : layers) needs_.cover(cuda::prepare(layer, batch, seq_length, on_));
     if (fixed_) time_products(layers, batch, seq_length);
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
@@ -193,6 +184,7 @@ std::optional<DeviceUse> CudaBackend::device_use() const {
   return DeviceUse{.sharing = seat_.label,
                    .device = seat_.place.device,
                    .multiprocessors = seat_.multiprocessors,
+                   .ranks = seat_.place.groups,
                    .pool_peak = pool_.peak(),
                    .pool_reserved = pool_.reserved(),
                    .device_used = Bytes(static_cast<std::int64_t>(total - free)),
@@ -236,7 +228,8 @@ BackendFactory cuda_backends() {
       watch = shared->watch.lock();
       if (!watch) shared->watch = watch = make_kernel_watch();
     }
-    Seat seat = shared->devices.seat(request.rank, request.ranks);
+    Seat seat = shared->devices.seat(request.rank, request.ranks,
+                                     request.processes ? RanksAre::processes : RanksAre::threads);
     auto library = shared->cudnn.of_this_thread({seat.place.device, seat.groups, seat.place.group});
     return std::make_unique<CudaBackend>(request, std::move(seat), std::move(library),
                                          std::move(watch),

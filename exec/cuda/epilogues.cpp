@@ -28,16 +28,17 @@ struct Contest {
 
 template <class E>
 void contest(const TransformerShape& block, std::int64_t rows, Contest c) {
-  const std::int64_t h = block.hidden, f = block.ffn, elements = rows * f;
-  const Linear qkv{rows, h, 3 * h}, out{rows, h, h}, up{rows, h, f}, down{rows, f, h};
+  const std::int64_t elements = rows * block.ffn;
+  const auto [qkv, out, up, down] = block_products(block, rows);
   const auto bytes = static_cast<std::int64_t>(sizeof(E));
   const auto* x = static_cast<const E*>(c.timer.memory(Place::a, elements * bytes));
   auto* y = static_cast<E*>(c.timer.memory(Place::c, elements * bytes));
-  c.between(up.forward(Epilogue::bias_gelu), up.forward(Epilogue::bias),
+  c.between(up.forward(Epilogue::bias_gelu), up.forward(),
             [&] { activate<E>(Curve::gelu_tanh, x, elements, y, c.timer.stream()); });
   c.between(down.input(Epilogue::gelu_gradient), down.input(Epilogue::none),
             [&] { activate_gradient<E>(Curve::gelu_tanh, x, elements, y, c.timer.stream()); });
   for (const Linear& linear : {qkv, out, up, down}) {
+    if (!linear.bias) continue;
     const auto* dy = static_cast<const E*>(c.timer.memory(Place::a, rows * linear.out * bytes));
     auto* partials =
         static_cast<float*>(c.timer.memory(Place::c, linear.out * partials_of(rows) * 4));
@@ -57,7 +58,7 @@ void contest(const TransformerShape& block, std::int64_t rows, Contest c) {
 void offer_gelu_gradient(const TransformerShape& block, std::int64_t batch, std::int64_t seq_length,
                          Matmul& matmul) {
   if (!block_epilogues(block, matmul.element()).gelu) return;
-  const Linear down{batch * seq_length, block.ffn, block.hidden};
+  const Linear down = block_products(block, batch * seq_length).down;
   matmul.try_prepare(down.input(Epilogue::gelu_gradient));
 }
 

@@ -7,8 +7,8 @@
 #include "exec/cuda/blas/linear.hpp"
 #include "exec/cuda/kernels/cross_entropy.hpp"
 #include "exec/cuda/kernels/embedding.hpp"
-#include "exec/cuda/kernels/norms.hpp"
 #include "exec/cuda/kernels/sums.hpp"
+#include "exec/cuda/norms.hpp"
 #include "plan/model/layer_tensors.hpp"
 
 namespace weir::cuda {
@@ -27,13 +27,14 @@ std::int64_t ScratchNeeds::bytes() const {
   return Matmul::kScratchBytes + aligned_bytes(sizeof(StepNumbers)) + aligned_bytes(tokens * 4) +
          aligned_bytes((row_losses + 1) * 8) + aligned_bytes(partials * 4) +
          aligned_bytes(row_sums * 4) + aligned_bytes(scores * 4) + aligned_bytes(masked_bytes) +
-         aligned_bytes(fused_bytes);
+         aligned_bytes(fused_bytes) + aligned_bytes(table_bytes);
 }
 
 void ScratchNeeds::cover(const ScratchNeeds& other) {
-  for (const auto need : {&ScratchNeeds::tokens, &ScratchNeeds::row_losses, &ScratchNeeds::partials,
-                          &ScratchNeeds::row_sums, &ScratchNeeds::scores,
-                          &ScratchNeeds::masked_bytes, &ScratchNeeds::fused_bytes}) {
+  for (const auto need :
+       {&ScratchNeeds::tokens, &ScratchNeeds::row_losses, &ScratchNeeds::partials,
+        &ScratchNeeds::row_sums, &ScratchNeeds::scores, &ScratchNeeds::masked_bytes,
+        &ScratchNeeds::fused_bytes, &ScratchNeeds::table_bytes}) {
     this->*need = std::max(this->*need, other.*need);
   }
 }
@@ -55,6 +56,12 @@ void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
   row_sums = static_cast<float*>(take(needs.row_sums * 4));
   scores = static_cast<float*>(take(needs.scores * 4));
   masked = take(needs.masked_bytes);
+  rotary.use(static_cast<float*>(take(needs.table_bytes)),
+             [this](float* to, const std::vector<float>& table) {
+               CUDA_CHECK(cudaMemcpyAsync(to, table.data(), table.size() * sizeof(float),
+                                          cudaMemcpyHostToDevice, stream));
+               CUDA_CHECK(cudaStreamSynchronize(stream));  // the table ends with the call
+             });
 }
 
 void Workbench::multiply(const Gemm& gemm, const Operands& operands) const {
@@ -71,6 +78,23 @@ Tokens Workbench::bring_tokens(const LayerCall& call) const {
 StepMask Workbench::mask(const LayerCall& call, double probability, DropoutSite site) const {
   const DropoutCounter& p = call.dropout;
   return {dropout_mask(probability, p.seed, 0, p.microbatch, p.layer, site), numbers};
+}
+
+ScratchNeeds prepare(const Layer& layer, std::int64_t batch, std::int64_t seq_length,
+                     Workbench& on) {
+  ScratchNeeds needs = visit_kernels(
+      layer, [&](const auto& shape) { return prepare(shape, batch, seq_length, *on.matmul); });
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr) return needs;
+  if (block->attention == AttentionKind::fused) {
+    on.fused->prepare(attention_shape(*block, batch, seq_length, on.matmul->element()), on.stream);
+    needs.fused_bytes = on.fused->scratch_bytes();
+  }
+  if (block->rotary) {
+    on.rotary.prepare(block->angles, block->head_dim, seq_length);
+    needs.table_bytes = on.rotary.bytes();
+  }
+  return needs;
 }
 
 ScratchNeeds prepare(const EmbeddingShape&, std::int64_t batch, std::int64_t seq_length, Matmul&) {
@@ -115,11 +139,12 @@ ScratchNeeds prepare(const NormShape& shape, std::int64_t batch, std::int64_t se
 void forward(const NormShape& shape, const LayerCall& call, const Workbench& on) {
   on.in_elements([&](auto element) {
     using E = decltype(element);
-    const Norm<E> norm{elements<E>(call.weights[0]), elements<E>(call.weights[1]),
-                       static_cast<float>(shape.epsilon), elements<E>(call.output),
-                       call.saved[0].floats()};
-    layer_norm<E>(elements<E>(call.input), norm, {call.batch * call.seq_length, shape.hidden},
-                  on.stream);
+    const bool shifts = shape.kind == NormKind::layer_norm;
+    const Norm<E> norm{
+        elements<E>(call.weights[0]), shifts ? elements<E>(call.weights[1]) : nullptr,
+        static_cast<float>(shape.epsilon), elements<E>(call.output), call.saved[0].floats()};
+    norm_rows<E>(shape.kind, elements<E>(call.input), norm,
+                 {call.batch * call.seq_length, shape.hidden}, on.stream);
   });
 }
 
@@ -135,16 +160,18 @@ void backward_input(const NormShape& shape, const LayerCall& call, const Workben
                                    .weight_gradient = carried,
                                    .bias_gradient = carried + shape.hidden,
                                    .partials = on.partials};
-    layer_norm_gradient<E>(gradient, {call.batch * call.seq_length, shape.hidden}, on.stream);
+    norm_rows_gradient<E>(shape.kind, gradient, {call.batch * call.seq_length, shape.hidden},
+                          on.stream);
   });
 }
 
 void backward_weight(const NormShape& shape, const LayerCall& call, const Workbench& on) {
   const float* carried = call.carried[0].floats();
   const std::int64_t h = shape.hidden;
-  accumulate(
-      {{{carried, call.gradients[0].floats(), h}, {carried + h, call.gradients[1].floats(), h}}, 2},
-      beta(call), on.stream);
+  Additions additions{{{carried, call.gradients[0].floats(), h}}, 1};
+  if (shape.kind == NormKind::layer_norm)
+    additions.of[additions.count++] = {carried + h, call.gradients[1].floats(), h};
+  accumulate(additions, beta(call), on.stream);
 }
 
 ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length,

@@ -10,6 +10,7 @@
 #include "exec/cuda/blas/matmul.hpp"
 #include "exec/cuda/kernels/types.hpp"
 #include "exec/device/backend.hpp"
+#include "exec/training/rotary_tables.hpp"
 #include "plan/model/model.hpp"
 
 namespace weir::cuda {
@@ -24,6 +25,7 @@ struct ScratchNeeds {
   std::int64_t scores = 0;        // float: a sample's s x s matrices, unrounded
   std::int64_t masked_bytes = 0;  // the same in the working format
   std::int64_t fused_bytes = 0;   // what the kernels of fused attention ask for
+  std::int64_t table_bytes = 0;   // of rotary positions, of all prepared layers
   [[nodiscard]] std::int64_t bytes() const;
   void cover(const ScratchNeeds& other);
 };
@@ -48,7 +50,9 @@ struct Workbench {
   void* masked = nullptr;
   Attention* fused = nullptr;
   void* fused_scratch = nullptr;
+  RotaryTables rotary;
 
+  // Tables of rotary positions are there when this returns.
   void use(std::byte* scratch, const ScratchNeeds& needs);
   void multiply(const Gemm& gemm, const Operands& operands) const;
   // The micro-batch's tokens, brought to the device.
@@ -69,6 +73,10 @@ struct Workbench {
 // What a block with fused attention asks of its kernels.
 [[nodiscard]] AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch,
                                              std::int64_t seq_length, Element element);
+
+// Makes all that a layer's passes launch ready; returns the scratch memory it needs.
+ScratchNeeds prepare(const Layer& layer, std::int64_t batch, std::int64_t seq_length,
+                     Workbench& on);
 
 // Makes the gemms of a layer ready; returns the scratch memory it needs.
 ScratchNeeds prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length,

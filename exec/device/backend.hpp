@@ -100,6 +100,7 @@ struct DeviceUse {
                         // ranks of a run
   int device = 0;       // its number in the process
   int multiprocessors = 0;  // the rank's share
+  int ranks = 1;            // at most, of one device
   Bytes pool_peak{0};       // most bytes in use at once in the rank's memory pool
   Bytes pool_reserved{0};   // what the pool holds now
   Bytes device_used{0};     // in use on the whole device now, by anybody
@@ -197,6 +198,8 @@ struct BackendRequest {
   // outlives the backend. Null: layers are whole.
   TensorGroup* group = nullptr;
   bool divides_rows = false;  // with a group: sequence parallelism
+  // cuda: ranks are processes. Those of one device take turns on it, each with all of it.
+  bool processes = false;
 };
 // Throws MissingComponent where there is no such device or no recorder of kernels, UsageError where
 // it cannot compute in this format.

@@ -13,4 +13,8 @@ struct NcclFacts {
 
 [[nodiscard]] NcclFacts nccl_facts();
 
+// Lets ranks of one communicator stand on one GPU, which NCCL does from 2.30 on where it is told so
+// (NCCL_MULTI_RANK_GPU_ENABLE) before its first call. Throws MissingComponent where it does not.
+void let_ranks_share_gpus();
+
 }  // namespace weir

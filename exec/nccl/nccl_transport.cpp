@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/nccl/nccl_transport.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "exec/nccl/nccl_check.hpp"
 #include "exec/nccl/nccl_library.hpp"
 #include "exec/processes/edge_rounds.hpp"
+#include "plan/words/error.hpp"
 
 namespace weir {
 namespace {
@@ -26,11 +29,20 @@ NcclPart part(int peer, const Tensor& tensor) { return {peer, tensor.data, tenso
 
 }  // namespace
 
-NcclTransport::NcclTransport(const StreamTransportRequest& request, Processes& processes)
+NcclTransport::NcclTransport(const StreamTransportRequest& request, Processes& processes,
+                             GpuSharing sharing)
     : request_(request),
+      sharing_gpus_(sharing),
       processes_(processes),
       gradients_(request.backend->stream()->make_side_stream()) {
   require_nccl();
+  if (const auto use = request_.backend->device_use();
+      sharing == GpuSharing::no && use && use->ranks > 1) {
+    throw UsageError(fmt::format(
+        "over NCCL each process has a GPU of its own unless they are told to share; up to {} would "
+        "share one here",
+        use->ranks));
+  }
   CUDA_CHECK(cudaSetDevice(request_.backend->stream()->device()));
   connect_edges();
   connect_replicas();
@@ -49,6 +61,8 @@ bool NcclTransport::shares() const {
 // Members of a communicator must ask for the same, so the rank with most communicators decides for
 // all.
 int NcclTransport::blocks_each() const {
+  constexpr int kBlocksSharing = 2;  // measured: more do not find room beside another process's
+  if (sharing_gpus_ == GpuSharing::yes) return kBlocksSharing;
   std::vector<int> communicators(static_cast<std::size_t>(request_.program.shape().ranks),
                                  request_.replicas > 1 ? 1 : 0);
   for (const Edge& edge : request_.program.edges()) {

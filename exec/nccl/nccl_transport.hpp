@@ -6,10 +6,11 @@
 // receive is there: slots bound the messages without a word between the ends. Strictly first in,
 // first out: what the plan's proof allows is what can run. What waits on a device holds some of its
 // multiprocessors: all communicators of a process together at most 32, so all of them find room at
-// once and the rest computes on.
+// once and the rest computes on. Where processes share a GPU each has two.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <vector>
@@ -20,11 +21,16 @@
 
 namespace weir {
 
+// Whether several processes may stand on one GPU: let_ranks_share_gpus (exec/nccl/nccl_facts)
+// was called in all of them.
+enum class GpuSharing : std::uint8_t { no, yes };
+
 class NcclTransport : public StreamTransport {
  public:
-  // Collective. `request.backend` is the cuda backend. Throws RunFailed, and MissingComponent
-  // where there is no NCCL.
-  NcclTransport(const StreamTransportRequest& request, Processes& processes);
+  // Collective. `request.backend` is the cuda backend. Throws RunFailed, MissingComponent where
+  // there is no NCCL, and UsageError where processes would share a GPU that may not.
+  NcclTransport(const StreamTransportRequest& request, Processes& processes,
+                GpuSharing sharing = GpuSharing::no);
 
   [[nodiscard]] Stream& edge_stream(std::int32_t edge) override { return *edges_.at(edge).stream; }
   void send(std::int32_t edge, const Tensor& message) override;
@@ -57,6 +63,7 @@ class NcclTransport : public StreamTransport {
   [[nodiscard]] std::vector<NcclCommunicator*> all() const;
 
   StreamTransportRequest request_;
+  GpuSharing sharing_gpus_;
   Processes& processes_;
   std::map<std::int32_t, End> edges_;
   std::unique_ptr<Stream> gradients_;

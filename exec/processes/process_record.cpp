@@ -128,7 +128,8 @@ void ProcessRecord::finish(Bytes peak, Bytes scratch, const std::optional<Device
                                                 of.multiprocessors,
                                                 of.pool_peak.count(),
                                                 of.pool_reserved.count(),
-                                                of.device_used.count()};
+                                                of.device_used.count(),
+                                                of.ranks};
   std::copy(numbers.begin(), numbers.end(), numbers_.end() - kLast);
 }
 
@@ -137,6 +138,7 @@ std::optional<DeviceUse> ProcessRecord::device_use() const {
   return DeviceUse{.sharing = {},
                    .device = static_cast<int>(last(3)),
                    .multiprocessors = static_cast<int>(last(4)),
+                   .ranks = static_cast<int>(last(8)),
                    .pool_peak = Bytes(last(5)),
                    .pool_reserved = Bytes(last(6)),
                    .device_used = Bytes(last(7))};

@@ -53,7 +53,7 @@ class ProcessRecord {
   [[nodiscard]] std::optional<DeviceUse> device_use() const;
 
  private:
-  static constexpr std::size_t kLast = 8;  // numbers behind those of the steps
+  static constexpr std::size_t kLast = 9;  // numbers behind those of the steps
   [[nodiscard]] std::int64_t last(std::size_t index) const {
     return numbers_[numbers_.size() - kLast + index];
   }

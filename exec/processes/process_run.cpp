@@ -31,6 +31,12 @@
 namespace weir {
 namespace {
 
+// Processes of one GPU take turns on it, whatever multiprocessors each has.
+bool share_a_device(const std::vector<DeviceUse>& devices) {
+  return std::any_of(devices.begin(), devices.end(),
+                     [](const DeviceUse& use) { return use.ranks > 1; });
+}
+
 constexpr int kWeightTag = 3;
 constexpr int kLogitsTag = 4;
 constexpr int kLossTag = 5;
@@ -135,7 +141,8 @@ class ProcessRun {
                                                  .dtype = loaded_.plan.dtype,
                                                  .fastest = options_.fastest,
                                                  .group = group_.get(),
-                                                 .divides_rows = loaded_.plan.sequence_parallel}));
+                                                 .divides_rows = loaded_.plan.sequence_parallel,
+                                                 .processes = true}));
     rehearse_own_rank();
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     if (options_.evaluate)
@@ -366,7 +373,9 @@ class ProcessRun {
         gather_records({loaded_, grid_, shape_, trains, processes_}, std::move(own), before, after);
     for (std::size_t step = 0; step < result.steps.size(); ++step)
       result.steps[step].gradient_norm = norms_[step];
-    result.oversubscribed = trains && launching_s_.empty() && processes_.oversubscribed();
+    const bool launched = !launching_s_.empty();  // on GPUs, which a core each does not limit
+    result.oversubscribed =
+        trains && (share_a_device(result.devices) || (!launched && processes_.oversubscribed()));
     if (!launching_s_.empty()) {
       const auto actions = static_cast<double>(compute_actions(program_, rank_));
       result.host_per_action = Seconds(median(launching_s_) / actions);

@@ -1,6 +1,5 @@
 // What stands where in LayerCall's lists for a transformer block: the order of
-// plan/model/layer_transformer, by name. The enumerators of `Weight` are a block's that has layer
-// norms and every bias; `WeightPlaces` any block's.
+// plan/model/layer_transformer, by name.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,20 +9,6 @@
 
 namespace weir::block_places {
 
-enum Weight : std::uint8_t {
-  norm1_gain,
-  norm1_shift,
-  qkv_w,
-  qkv_b,
-  out_w,
-  out_b,
-  norm2_gain,
-  norm2_shift,
-  up_w,
-  up_b,
-  down_w,
-  down_b
-};
 enum Saved : std::uint8_t {
   statistics1,
   normed1,  // and `normed2`: of a post-norm block the sums that its norms read
@@ -47,6 +32,7 @@ enum Carried : std::uint8_t {
   down_gradient = query_key_norm_gradients  // of a post-norm block, which has no such norms
 };
 
+// Of its weights, those that the block has.
 struct WeightPlaces {
   static constexpr int kAbsent = -1;
   int norm1_gain, norm1_shift, qkv_w, qkv_b, query_gain, key_gain, out_w, out_b, norm2_gain,

@@ -4,7 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "plan/job/direct_skips.hpp"
 #include "plan/model/sample.hpp"
@@ -32,85 +37,108 @@ struct UndividedPart {
   }
 };
 
+using Things = std::vector<std::string_view>;
+
+// Of these, what is there.
+Things those(std::initializer_list<std::pair<bool, std::string_view>> asked) {
+  Things found;
+  for (const auto& [there, what] : asked) {
+    if (there) found.push_back(what);
+  }
+  return found;
+}
+Things operator+(Things first, const Things& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 // What a layer asks for beyond what the CPU's kernels do; empty where nothing.
 struct LackingOnCpu {
   bool images = false;  // the model's samples
 
-  std::string_view operator()(const EmbeddingShape& e) const {
-    if (e.shared) return "a second embedding";
-    if (e.scale != 1) return "a scaled embedding";
-    return "";
+  Things operator()(const EmbeddingShape& e) const {
+    return those({{e.shared, "a second embedding"}, {e.scale != 1, "a scaled embedding"}});
   }
-  std::string_view operator()(const TransformerShape& b) const {
-    if (b.rotary && b.angles.scaling == RotaryScaling::other)
-      return "this scaling of rotary positions";
-    if (b.rotary && b.head_dim % 2 != 0) return "rotary positions in heads of odd width";
-    if (b.experts > 1) return "experts";
-    if (b.latent.key_value > 0) return "latent attention";
-    if (b.window > 0 || b.sinks) return "windows or sinks of attention";
-    if (b.post_norms) return "norms of what attention and MLP give";
-    if (b.parallel || (!b.pre_norm && b.qk_norm)) return "this order of norms";
-    if (b.cross_attention || b.relative_buckets > 0) return "this attention";
-    return "";
+  Things operator()(const TransformerShape& b) const {
+    return those({
+        {b.rotary && b.angles.scaling == RotaryScaling::other, "this scaling of rotary positions"},
+        {b.rotary && b.head_dim % 2 != 0, "rotary positions in heads of odd width"},
+        {b.experts > 1, "experts"},
+        {b.latent.key_value > 0, "latent attention"},
+        {b.window > 0 || b.sinks, "windows or sinks of attention"},
+        {b.post_norms, "norms of what attention and MLP give"},
+        {b.parallel || (!b.pre_norm && b.qk_norm), "this order of norms"},
+        {b.cross_attention || b.relative_buckets > 0, "this attention"},
+    });
   }
-  std::string_view operator()(const NormShape&) const { return ""; }
-  std::string_view operator()(const HeadShape& h) const {
-    if (h.dense == HeadDense::pooler) return "a pooler before the head";
-    if (images) return h.pooled || h.places > 0 ? "" : "a head of tokens on maps";
-    if (h.bias && h.dense == HeadDense::none) return "a head with bias";
-    return h.pooled ? "a pooled head" : "";
+  Things operator()(const NormShape&) const { return {}; }
+  Things operator()(const HeadShape& h) const {
+    const bool pooler = h.dense == HeadDense::pooler;
+    if (images) {
+      return those({{pooler, "a pooler before the head"},
+                    {!h.pooled && h.places == 0, "a head of tokens on maps"}});
+    }
+    return those({{pooler, "a pooler before the head"},
+                  {h.bias && h.dense == HeadDense::none, "a head with bias"},
+                  {h.pooled, "a pooled head"}});
   }
-  std::string_view operator()(const CellShape&) const { return ""; }
-  std::string_view operator()(const TimedShape&) const { return ""; }
-  std::string_view operator()(const SizedShape&) const { return "a layer known by its sizes"; }
+  Things operator()(const CellShape&) const { return {}; }
+  Things operator()(const TimedShape&) const { return {}; }
+  Things operator()(const SizedShape&) const { return {"a layer known by its sizes"}; }
 };
 
-// CUDA's: what GPT-2 and OPT need.
+// CUDA's: what GPT-2 and OPT need, and Llama's family. Windows of attention it has, and the CPU
+// not.
 struct LackingOnCuda : LackingOnCpu {
   using LackingOnCpu::operator();
-  std::string_view operator()(const CellShape&) const { return "convolutions"; }
-  std::string_view operator()(const EmbeddingShape& e) const {
-    if (e.token_types > 0) return "token types";
-    if (e.norm) return "a normalised embedding";
-    if (e.patch > 0) return "image patches";
-    return LackingOnCpu::operator()(e);
+  static constexpr std::int64_t kMostTurned = 256;  // exec/cuda/kernels/heads.hpp
+  Things operator()(const CellShape&) const { return {"convolutions"}; }
+  Things operator()(const EmbeddingShape& e) const {
+    return those({{e.token_types > 0, "token types"},
+                  {e.norm, "a normalised embedding"},
+                  {e.patch > 0, "image patches"}}) +
+           LackingOnCpu::operator()(e);
   }
-  std::string_view operator()(const HeadShape& h) const {
-    if (h.dense != HeadDense::none) return "a dense layer before the head";
-    return LackingOnCpu::operator()(h);
+  Things operator()(const HeadShape& h) const {
+    return those({{h.dense != HeadDense::none, "a dense layer before the head"}}) +
+           LackingOnCpu::operator()(h);
   }
-  std::string_view operator()(const TransformerShape& b) const {
-    if (!b.pre_norm) return "this order of norms";
-    if (!b.causal) return "this attention";
-    if (b.norm != NormKind::layer_norm) return "RMS norms";
-    if (b.rotary) return "rotary positions";
-    if (b.gated) return "a gated MLP";
-    if (b.kv_heads != b.heads) return "grouped-query attention";
-    if (b.qk_norm) return "norms of queries and keys";
-    if (b.heads * b.head_dim != b.hidden) return "heads that do not add up to the width";
-    if (!b.qkv_bias || !b.output_bias || !b.mlp_bias) return "products without bias";
-    return LackingOnCpu::operator()(b);
-  }
-  std::string_view operator()(const NormShape& n) const {
-    return n.kind == NormKind::layer_norm ? "" : "RMS norms";
+  Things operator()(const TransformerShape& b) const {
+    const bool turned = b.rotary || b.qk_norm;
+    // The parts of a pass's workspace begin on 16 bytes.
+    const std::int64_t together = b.heads * b.head_dim;
+    const bool uneven = together != b.hidden && (together % 8 != 0 || b.hidden % 8 != 0);
+    TransformerShape on_cpu = b;
+    if (!b.sinks) on_cpu.window = 0;
+    return those({{!b.pre_norm, "this order of norms"},
+                  {!b.causal, "this attention"},
+                  {b.qk_norm && b.head_dim % 2 != 0, "norms of heads of odd width"},
+                  {turned && b.head_dim > kMostTurned,
+                   "norms or rotary positions in heads above 256"},
+                  {uneven, "heads that do not add up to the width, by eights"}}) +
+           LackingOnCpu::operator()(on_cpu);
   }
 };
 
-std::string_view lacking(const Layer& layer, bool images, BackendKind backend) {
+Things lacking(const Layer& layer, bool images, BackendKind backend) {
   return backend == BackendKind::cuda ? std::visit(LackingOnCuda{{images}}, layer.shape)
                                       : std::visit(LackingOnCpu{images}, layer.shape);
 }
 
-void require_what_runs(const Plan& plan, Replicas replicas, BackendKind backend) {
-  const auto refuse = [](const std::string& what) {
-    throw MissingComponent(fmt::format("the plan has {}; that can be forecast, not run", what));
+// Why a plan cannot be trained, a line each, in the order in which they are looked for.
+using Reasons = std::vector<std::string>;
+
+void list_what_runs(const Plan& plan, Replicas replicas, BackendKind backend, Reasons& why) {
+  const auto refuse = [&why](const std::string& what) {
+    why.push_back(fmt::format("the plan has {}; that can be forecast, not run", what));
   };
   if (plan.tp > 1 && backend != BackendKind::cpu) refuse(fmt::format("tp = {} on a GPU", plan.tp));
   if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
   if (plan.ep > 1) refuse(fmt::format("ep = {}", plan.ep));
   const bool divided = plan.tp > 1;
-  if ((divided || plan.dp > 1) && replicas == Replicas::one) {
-    throw MissingComponent(fmt::format(
+  const bool runs = !divided || backend == BackendKind::cpu;
+  if (runs && (divided || plan.dp > 1) && replicas == Replicas::one) {
+    why.push_back(fmt::format(
         "the plan has {} = {}; {} run as processes only (mpirun -n {} weir run)",
         divided ? "tp" : "dp", divided ? plan.tp : plan.dp,
         divided ? "the devices that divide layers" : "replicas", plan.pp * plan.tp * plan.dp));
@@ -122,26 +150,32 @@ void require_what_runs(const Plan& plan, Replicas replicas, BackendKind backend)
     refuse("recompute = " + recompute_word(plan.recompute));
 }
 
-}  // namespace
-
-void require_kernels(const Model& model, BackendKind backend) {
+// Each thing once, with the first layer that has it; the first layer of all stands before them.
+void list_kernels(const Model& model, BackendKind backend, Reasons& why) {
+  std::vector<std::pair<std::string_view, std::string>> all;
   for (const Layer& layer : model.layers) {
-    const std::string_view what = lacking(layer, images_of(model) != nullptr, backend);
-    if (what.empty()) continue;
-    throw MissingComponent(
-        fmt::format("{}: {}: the {} backend has no kernels for {}; it can be forecast, not trained "
-                    "or measured",
-                    model.name, layer.name, to_string(backend), what));
+    for (const std::string_view what : lacking(layer, images_of(model) != nullptr, backend)) {
+      const auto same = [what](const auto& one) { return one.first == what; };
+      if (std::none_of(all.begin(), all.end(), same)) all.emplace_back(what, layer.name);
+    }
   }
+  if (all.empty()) return;
+  const std::string& first = all.front().second;
+  std::string line = fmt::format("{}: {}: the {} backend has no kernels for {}", model.name, first,
+                                 to_string(backend), all.front().first);
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const auto& [what, layer] = all[i];
+    line += fmt::format("{}{}{}", i + 1 < all.size() ? ", " : " and ", what,
+                        layer == first ? "" : fmt::format(" ({})", layer));
+  }
+  why.push_back(line + "; it can be forecast, not trained or measured");
 }
 
-namespace {
-
 // Rules that CUDA's kernels do not know.
-void require_optimizer(const Optimizer& optimizer, BackendKind backend) {
+void list_optimizer(const Optimizer& optimizer, BackendKind backend, Reasons& why) {
   if (backend != BackendKind::cuda) return;
-  const auto refuse = [](std::string_view what) {
-    throw MissingComponent(fmt::format(
+  const auto refuse = [&why](std::string_view what) {
+    why.push_back(fmt::format(
         "optimizer: the cuda backend has no kernels for {}; the cpu backend has", what));
   };
   if (optimizer.kind != OptimizerKind::sgd && optimizer.kind != OptimizerKind::adamw)
@@ -149,6 +183,32 @@ void require_optimizer(const Optimizer& optimizer, BackendKind backend) {
   if (optimizer.nesterov) refuse("nesterov");
   if (optimizer.clip_norm > 0) refuse("clip_norm");
 }
+
+void list_what_cuda_trains(const ResolvedPlan& loaded, BackendKind backend, Reasons& why) {
+  if (backend != BackendKind::cuda) return;
+  if (goes_directly(loaded.plan))
+    why.emplace_back("skips: direct: the cpu backend sends them so, the cuda backend does not");
+  if (loaded.plan.samples > 0) {
+    why.emplace_back(
+        "the cuda backend trains on micro-batches of one size: the plan's global_batch_size is "
+        "none of b M D");
+  }
+}
+
+// All in one line.
+void refuse_for(const Reasons& why) {
+  if (!why.empty()) throw MissingComponent(fmt::format("{}", fmt::join(why, "; and ")));
+}
+
+}  // namespace
+
+void require_kernels(const Model& model, BackendKind backend) {
+  Reasons why;
+  list_kernels(model, backend, why);
+  refuse_for(why);
+}
+
+namespace {
 
 // An image is as long as it is.
 void require_whole_images(const ResolvedPlan& loaded) {
@@ -163,19 +223,14 @@ void require_whole_images(const ResolvedPlan& loaded) {
 }  // namespace
 
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend) {
-  require_what_runs(loaded.plan, replicas, backend);
-  require_stages(loaded, Stack{});
-  if (goes_directly(loaded.plan) && backend == BackendKind::cuda)
-    throw MissingComponent(
-        "skips: direct: the cpu backend sends them so, the cuda backend does not");
-  require_kernels(loaded.model, backend);
-  require_optimizer(loaded.plan.optimizer, backend);
+  Reasons why;
+  list_what_runs(loaded.plan, replicas, backend, why);
+  if (why.empty()) require_stages(loaded, Stack{});
+  list_kernels(loaded.model, backend, why);
+  list_optimizer(loaded.plan.optimizer, backend, why);
+  list_what_cuda_trains(loaded, backend, why);
+  refuse_for(why);
   require_whole_images(loaded);
-  if (loaded.plan.samples > 0 && backend == BackendKind::cuda)
-    throw MissingComponent(
-        "the cuda backend trains on micro-batches of one size: the plan's global_batch_size is "
-        "none "
-        "of b M D");
   for (const Layer& layer : loaded.model.layers) {
     if (loaded.plan.tp > 1) {
       if (const char* what = std::visit(UndividedPart{}, layer.shape)) {

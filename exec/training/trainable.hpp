@@ -12,18 +12,19 @@
 
 namespace weir {
 
-// Throws MissingComponent naming the first layer, and the first thing in it, for which the backend
-// has no kernels. Timed layers pass: they have no kernels in any sense, and who runs them says so.
+// Throws MissingComponent naming all that the backend has no kernels for, each thing once, with the
+// first layer that has it. Timed layers pass: they have no kernels in any sense, and who runs them
+// says so.
 void require_kernels(const Model& model, BackendKind backend);
 
 // How many copies of the pipeline, or devices that divide its layers, the run can keep in step.
 enum class Replicas : std::uint8_t { one, many };
 
 // All of the above, for a plan that is about to be trained, and more: throws MissingComponent
-// naming the first thing in the plan that is forecast only (context and expert parallelism,
-// sequences divided beside layers, ZeRO above stage 1, selective re-materialisation) or in its
-// optimizer, for which the backend has no kernels, InputError for layers and schedules that no
-// backend can train.
+// naming besides, in the same line, all in the plan that is forecast only (context and expert
+// parallelism, sequences divided beside layers, ZeRO above stage 1, selective re-materialisation)
+// or in its optimizer, for which the backend has no kernels, InputError for layers and schedules
+// that no backend can train.
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend);
 
 }  // namespace weir

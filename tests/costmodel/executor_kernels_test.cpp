@@ -75,6 +75,37 @@ TEST(ExecutorKernels, BytesByHand) {
             Bytes(2 * kRows * kHidden * 2 + 2 * kHidden * 2 + 2 * kRows * 4));
 }
 
+// Llama's block of 32 heads of 64 on 8 of keys, h = 2,048, f = 8,192: T = 8,192 rows of bf16.
+TEST(ExecutorKernels, BytesOfALlamaByHand) {
+  TransformerShape block{.hidden = 2048, .heads = 32, .kv_heads = 8, .head_dim = 64, .ffn = 8192};
+  block.norm = NormKind::rms_norm;
+  block.activation = Activation::silu;
+  block.gated = block.rotary = true;
+  block.qkv_bias = block.output_bias = block.mlp_bias = false;
+  block.attention = AttentionKind::fused;
+  Model model;
+  model.layers.push_back({"block", block});
+  const auto all = executor_kernels(model, kStep);
+  // Rows read and written, one gain, two statistics a row.
+  EXPECT_EQ(of(all, "rms_norm_kernel", "F").bytes, Bytes((2 * kRows + 1) * 2048 * 2 + kRows * 8));
+  EXPECT_EQ(of(all, "product: qkv", "F").flops, Flops(2.0 * kRows * 2048 * (32 + 2 * 8) * 64));
+  // 40 heads read and written in place, there and back; a table of 1,024 positions.
+  for (const char* action : {"F", "B"}) {
+    EXPECT_EQ(of(all, "turn_heads_kernel", action).bytes,
+              Bytes(2 * kRows * 40 * 64 * 2 + 1024 * 64 * 4));
+  }
+  // Two halves become one number; backwards one gradient and two halves become two.
+  EXPECT_EQ(of(all, "gate_kernel", "F").bytes, Bytes(3 * kRows * 8192 * 2));
+  EXPECT_EQ(of(all, "gate_gradient_kernel", "B").bytes, Bytes(5 * kRows * 8192 * 2));
+  // Without biases nothing is summed over rows but the gains' partial sums, of 32 rows each.
+  EXPECT_EQ(of(all, "rms_norm_gradient_kernel", "B").bytes,
+            Bytes((4 * kRows + 1) * 2048 * 2 + kRows * 8 + kRows / 32 * 2048 * 4));
+  EXPECT_EQ(of(all, "accumulate_kernel", "B").bytes, Bytes(2 * 2 * 2048 * 4));
+  EXPECT_EQ(of(all, "product: down weight", "B").bytes,
+            Bytes(kRows * (2048 + 8192) * 2 + 2048 * 8192 * 4));
+  for (const KernelWork& kernel : all) EXPECT_NE(kernel.name, "column_partials_kernel");
+}
+
 // A row is held where it fits the 99 KB of shared memory that a block can have: 50,688 logits of
 // two bytes, not one more, and 25,344 of four.
 TEST(ExecutorKernels, RowsOfLogitsAreHeldUpToWhatABlockCanHave) {

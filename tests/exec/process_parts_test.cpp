@@ -99,13 +99,14 @@ TEST(Records, WhatADriverSaysTravelsButForItsLabel) {
   const Program program = model.load(model.plan({2}, 1)).program;
   ProcessRecord record(program, Rank{1}, {1, 0, false});
   record.finish(Bytes(640), Bytes(64),
-                DeviceUse{"whole device", 3, 132, Bytes(1000), Bytes(2000), Bytes(5000)});
+                DeviceUse{"whole device", 3, 132, 2, Bytes(1000), Bytes(2000), Bytes(5000)});
   EXPECT_EQ(record.peak(), Bytes(640));
   EXPECT_EQ(record.scratch(), Bytes(64));
   const DeviceUse use = record.device_use().value();
   EXPECT_EQ(use.sharing, "");
   EXPECT_EQ(use.device, 3);
   EXPECT_EQ(use.multiprocessors, 132);
+  EXPECT_EQ(use.ranks, 2);
   EXPECT_EQ(use.pool_peak, Bytes(1000));
   EXPECT_EQ(use.pool_reserved, Bytes(2000));
   EXPECT_EQ(use.device_used, Bytes(5000));

@@ -52,16 +52,41 @@ TEST(Trainable, AMixtralIsRefusedByRunAndByMeasure) {
                MissingComponent);
 }
 
-TEST(Trainable, ALlamaIsRefusedOnCuda) {
+TEST(Trainable, LlamasFamilyHasKernelsOnBothBackends) {
   const TinyModel tiny;
-  const ResolvedPlan plan = loaded(tiny, kLlama);
-  require_trainable(plan, Replicas::one, BackendKind::cpu);
-  try {
-    require_trainable(plan, Replicas::one, BackendKind::cuda);
-    FAIL() << "it may run";
-  } catch (const MissingComponent& error) {
-    EXPECT_THAT(error.what(), HasSubstr("block.0: the cuda backend has no kernels for RMS norms"));
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+    const ResolvedPlan plan = loaded(tiny, tiny_llama(family, "").text);
+    for (const BackendKind backend : {BackendKind::cpu, BackendKind::cuda})
+      EXPECT_NO_THROW(require_trainable(plan, Replicas::one, backend)) << family;
   }
+}
+
+// All that is lacking stands in one line: of layers, of the optimizer and of the plan.
+TEST(Trainable, AllThatCudaLacksIsNamedAtOnce) {
+  const TinyModel tiny;
+  ResolvedPlan plan = loaded(tiny, tiny_bert(0).text);
+  plan.plan.optimizer.clip_norm = 1;
+  plan.plan.zero = 2;
+  EXPECT_THAT(
+      [&] { require_trainable(plan, Replicas::one, BackendKind::cuda); },
+      ThrowsMessage<MissingComponent>(testing::AllOf(
+          HasSubstr("the plan has zero = 2; that can be forecast, not run; and "),
+          HasSubstr("embedding: the cuda backend has no kernels for token types, a normalised "
+                    "embedding, this order of norms (block.0), this attention (block.0) and a "
+                    "dense layer before the head (head); it can be forecast, not trained or "
+                    "measured; and optimizer: the cuda backend has no kernels for clip_norm; the "
+                    "cpu backend has"))));
+}
+
+// Windows of attention: the CPU has no kernels for them, CUDA has.
+TEST(Trainable, WindowsAreCudas) {
+  const TinyModel tiny;
+  ResolvedPlan plan = loaded(tiny, kLlama);
+  std::get<TransformerShape>(plan.model.layers[1].shape).window = 4;
+  EXPECT_NO_THROW(require_kernels(plan.model, BackendKind::cuda));
+  EXPECT_THAT([&] { require_kernels(plan.model, BackendKind::cpu); },
+              ThrowsMessage<MissingComponent>(
+                  HasSubstr("block.0: the cpu backend has no kernels for windows or sinks")));
 }
 
 // What a config scales its positions by that is not computed is forecast, and refused by name.

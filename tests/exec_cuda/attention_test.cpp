@@ -96,16 +96,20 @@ void expect_near(const std::vector<double>& expected, const std::vector<float>& 
 template <class T>
 void check(Attention::Choice choice, const AttentionShape& shape, double probability,
            const char* kernels) {
-  SCOPED_TRACE("s " + std::to_string(shape.s) + " d " + std::to_string(shape.d) + " " +
+  SCOPED_TRACE("s " + std::to_string(shape.s) + " d " + std::to_string(shape.d) + " kv " +
+               std::to_string(shape.kv_heads) + " window " + std::to_string(shape.window) + " " +
                std::string(to_string(shape.dtype)) + " dropout " + std::to_string(probability) +
                " " + kernels);
-  const auto n = static_cast<std::size_t>(shape.batch * shape.s * shape.width());
+  const std::int64_t rows = shape.batch * shape.s;
   // As the device will read them.
-  const std::vector<float> qkv = unpacked(packed_values<T>(random_floats(3 * n, 1)));
-  const std::vector<float> d_context = unpacked(packed_values<T>(random_floats(n, 2)));
+  const std::vector<float> qkv =
+      unpacked(packed_values<T>(random_floats(size(rows * shape.qkv_width()), 1)));
+  const std::vector<float> d_context =
+      unpacked(packed_values<T>(random_floats(size(rows * shape.width()), 2)));
   const DropoutMask mask = dropout_mask(probability, 11, 3, 1, 2, DropoutSite::attention);
-  const reference::AttentionResult expected =
-      reference::attention({shape.batch, shape.s, shape.heads, shape.d, mask}, qkv, d_context);
+  const reference::AttentionResult expected = reference::attention(
+      {shape.batch, shape.s, shape.heads, shape.d, mask, true, shape.kv_heads, shape.window}, qkv,
+      d_context);
   CudnnLibraries libraries;
   Attention attention(choice, libraries.of_this_thread({0}));
   attention.prepare(shape, nullptr);
@@ -164,6 +168,23 @@ TEST(CudaAttention, OurKernelsAreTheDefinition) {
   }
 }
 
+// Several heads of queries to one of keys and values. Windows of one key, of less than a tile, that
+// begin within one, and of whole tiles; each of them leaves tiles that some rows see nothing of.
+TEST(CudaAttention, OurKernelsShareKeysAndHaveWindows) {
+  WEIR_NEEDS_DEVICE();
+  for (const double probability : {0.0, 0.3}) {
+    const bool dropout = probability > 0;
+    for (const std::int64_t kv_heads : {1, 2, 4}) {
+      for (const std::int64_t window : {0, 1, 5, 16, 33}) {
+        check<float>(Attention::Choice::own, {2, 77, 4, 16, Dtype::fp32, dropout, kv_heads, window},
+                     probability, "own");
+      }
+    }
+    check<std::uint16_t>(Attention::Choice::own, {2, 77, 6, 64, Dtype::bf16, dropout, 2, 20},
+                         probability, "own");
+  }
+}
+
 #ifdef WEIR_HAS_CUDNN
 TEST(CudaAttention, CudnnsKernelsAreTheDefinition) {
   WEIR_NEEDS_DEVICE();
@@ -173,6 +194,10 @@ TEST(CudaAttention, CudnnsKernelsAreTheDefinition) {
   for (const std::int64_t d : {16, 64, 80, 128}) {
     for (const std::int64_t s : {77, 256}) {
       check<std::uint16_t>(Attention::Choice::best, {2, s, 3, d, Dtype::bf16, false}, 0, "cuDNN");
+      check<std::uint16_t>(Attention::Choice::best, {2, s, 6, d, Dtype::bf16, false, 2}, 0,
+                           "cuDNN");
+      check<std::uint16_t>(Attention::Choice::best, {2, s, 6, d, Dtype::bf16, false, 2, 50}, 0,
+                           "cuDNN");
     }
   }
 }

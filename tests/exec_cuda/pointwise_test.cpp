@@ -50,6 +50,33 @@ TYPED_TEST(CudaKernelPointwise, ActivationsAndTheirSlopes) {
   }
 }
 
+// Rows of g and u become those of curve(g) u; backwards dy lies where u's gradient belongs. Widths
+// with vectors and without.
+TYPED_TEST(CudaKernelPointwise, GatesAndTheirGradients) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  constexpr std::int64_t kRows = 7;
+  for (const std::int64_t width : {61, 64}) {
+    const auto x = random_held<E>(2 * kRows * width, 5), dy = random_held<E>(kRows * width, 6);
+    std::vector<float> before(x.size(), 1e6F);  // what stands in g's place is overwritten
+    std::vector<double> value, slope(x.size());
+    for (std::int64_t i = 0; i < kRows * width; ++i) {
+      const std::size_t g = size(i / width * 2 * width + i % width), u = g + size(width);
+      before[u] = dy[size(i)];
+      const double step = 1e-5, at = x[g];
+      value.push_back(curve(Curve::silu, at) * x[u]);
+      slope[g] = double{dy[size(i)]} * x[u] *
+                 (curve(Curve::silu, at + step) - curve(Curve::silu, at - step)) / (2 * step);
+      slope[u] = dy[size(i)] * curve(Curve::silu, at);
+    }
+    const DeviceArray<E> in(to_elements<E>(x)), y(dy.size()), dx(to_elements<E>(before));
+    gate<E>(Curve::silu, in.get(), {kRows, width}, y.get(), nullptr);
+    gate_gradient<E>(Curve::silu, in.get(), {kRows, width}, dx.get(), nullptr);
+    expect_close(host_floats(y), value, kElement<E>);
+    expect_close(host_floats(dx), slope, kElement<E>);
+  }
+}
+
 // The mask is exec/training/philox's on the host, at the step that lies on the device: CPU and CUDA
 // drop the same elements. From a first element that is a multiple of four and from one that is not;
 // into another array and in place.

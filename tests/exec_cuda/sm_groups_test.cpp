@@ -130,6 +130,10 @@ TEST(CudaSmGroups, ADeviceIsDividedOnce) {
   EXPECT_EQ(a.multiprocessors, b.multiprocessors);
   EXPECT_NE(std::pair(a.place.device, a.place.group), std::pair(b.place.device, b.place.group));
   EXPECT_EQ(a.groups, sharing.seat(0, 4).groups);
+  // Processes take turns, each with all of the device.
+  const Seat alone = sharing.seat(999, 1000, RanksAre::processes);
+  EXPECT_EQ(alone.groups, nullptr);
+  EXPECT_EQ(alone.multiprocessors, alone.device_multiprocessors);
 }
 
 // 1 MiB, then another beside it, then both released and one again: never more than 2 MiB in use at

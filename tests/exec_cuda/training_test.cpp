@@ -3,6 +3,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
 #include "exec/cuda/cuda_backend.hpp"
 #include "tests/exec/tiny.hpp"
 #include "tests/exec_cuda/device.hpp"
@@ -10,13 +16,16 @@
 namespace weir {
 namespace {
 
-RunResult train(const TinyModel& model, const Plan& plan, BackendKind backend, int steps) {
+RunResult train(const ResolvedPlan& loaded, BackendKind backend, int steps) {
   RunOptions options;
   options.backend = backend;
   options.steps = steps;
   options.warmup_steps = 0;
-  return run(model.load(plan), options,
+  return run(loaded, options,
              {{BackendKind::cpu, make_cpu_backend}, {BackendKind::cuda, cuda_backends()}});
+}
+RunResult train(const TinyModel& model, const Plan& plan, BackendKind backend, int steps) {
+  return train(model.load(plan), backend, steps);
 }
 
 #ifdef WEIR_EMULATED_DEVICE  // where a step takes a second
@@ -31,9 +40,7 @@ constexpr int kSteps = 3, kLosses = 20;
 
 // The same bits for every partition, schedule and mode of re-materialisation. 20 tokens: a whole
 // tile of our fused attention's kernels and a ragged one.
-void expect_equal_for_every_pipeline(Dtype dtype,
-                                     AttentionKind attention = AttentionKind::unfused) {
-  const TinyModel model(true, 0.1, 32, 3, 20);
+void expect_equal_for_every_pipeline(Dtype dtype, AttentionKind attention, const TinyModel& model) {
   const auto hash = [&](Plan plan) {
     plan.dtype = dtype;
     plan.attention = attention;
@@ -52,6 +59,11 @@ void expect_equal_for_every_pipeline(Dtype dtype,
       }
     }
   }
+}
+
+void expect_equal_for_every_pipeline(Dtype dtype,
+                                     AttentionKind attention = AttentionKind::unfused) {
+  expect_equal_for_every_pipeline(dtype, attention, TinyModel(true, 0.1, 32, 3, 20));
 }
 
 TEST(CudaTraining, ParametersAreBitwiseEqualForEveryPipeline) {
@@ -74,11 +86,31 @@ TEST(CudaTraining, ParametersAreBitwiseEqualForEveryPipelineWithFusedAttentionIn
   expect_equal_for_every_pipeline(Dtype::bf16, AttentionKind::fused);
 }
 
+const char* const kDropout = R"(,"attention_dropout":0.1)";
+
+// Llama's family: keys that two heads of queries share, which are together wider than the residual
+// stream; RMS norms, rotary positions and a gated MLP of an odd number of vectors.
+TinyConfig llamas_family(const std::string& family, const std::string& more) {
+  return tiny_llama(family, more, 3, 32, 20);
+}
+
+// A head of its own; and the embedding's, behind norms of heads.
+TEST(CudaTraining, ParametersOfALlamaAreBitwiseEqualForEveryPipeline) {
+  WEIR_NEEDS_DEVICE();
+  const TinyModel model(llamas_family("llama", std::string(kLlama3Scaling) + kDropout));
+  expect_equal_for_every_pipeline(Dtype::fp32, AttentionKind::unfused, model);
+}
+
+TEST(CudaTraining, ParametersOfAQwen3AreBitwiseEqualForEveryPipelineInBf16) {
+  WEIR_NEEDS_BF16();
+  const TinyModel model(llamas_family("qwen3", R"(,"tie_word_embeddings":true)"));
+  expect_equal_for_every_pipeline(Dtype::bf16, AttentionKind::fused, model);
+}
+
 // `tolerance` is relative to the CPU's loss in fp32, with unfused attention and dropout of its
 // probabilities.
-void expect_the_cpus_losses(Dtype dtype, double tolerance, double dropout = 0.1,
-                            AttentionKind attention = AttentionKind::unfused, int vocabulary = 32) {
-  const TinyModel model(true, dropout, vocabulary, 3, 20);
+void expect_the_cpus_losses(Dtype dtype, double tolerance, AttentionKind attention,
+                            const TinyModel& model) {
   Plan plan = model.plan({3}, 4);
   const RunResult cpu = train(model, plan, BackendKind::cpu, kLosses);
   plan.dtype = dtype;
@@ -89,6 +121,11 @@ void expect_the_cpus_losses(Dtype dtype, double tolerance, double dropout = 0.1,
         << "step " << step;
   }
   EXPECT_EQ(cuda.peak_memory.size(), 2U);
+}
+
+void expect_the_cpus_losses(Dtype dtype, double tolerance, double dropout = 0.1,
+                            AttentionKind attention = AttentionKind::unfused, int vocabulary = 32) {
+  expect_the_cpus_losses(dtype, tolerance, attention, TinyModel(true, dropout, vocabulary, 3, 20));
 }
 
 // The same masks and batches; the sums differ in order. Each step adds about 1e-6 of difference to
@@ -125,6 +162,58 @@ TEST(CudaTraining, LossesWithFusedAttentionInBf16AreTheCpusInFp32) {
   WEIR_NEEDS_BF16();
   expect_the_cpus_losses(Dtype::bf16, 2e-2, 0.1, AttentionKind::fused);
   expect_the_cpus_losses(Dtype::bf16, 2e-2, 0.0, AttentionKind::fused);
+}
+
+// Angles that are slowed, linearly and as Llama 3.1's; biases on queries, keys and values alone
+// (Qwen2); norms of heads (Qwen3); biases everywhere and a curve that is not SiLU's. Mistral's
+// block is Llama's.
+const std::vector<std::pair<const char*, std::string>> kFamilies = {
+    {"llama", std::string(kLlama3Scaling) + kDropout},
+    {"llama", R"(,"attention_bias":true,"mlp_bias":true,"hidden_act":"gelu_new",)"
+              R"("rope_scaling":{"rope_type":"linear","factor":4.0})"},
+    {"qwen2", R"(,"tie_word_embeddings":true)"},
+    {"qwen3", R"(,"rope_theta":1000000.0)"}};
+
+TEST(CudaTraining, LossesOfLlamasFamilyAreTheCpus) {
+  WEIR_NEEDS_DEVICE();
+  for (const auto& [family, more] : kFamilies) {
+    SCOPED_TRACE(family + more);
+    const TinyModel model(llamas_family(family, more));
+    for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused})
+      expect_the_cpus_losses(Dtype::fp32, 1e-3, attention, model);
+  }
+}
+
+TEST(CudaTraining, LossesOfLlamasFamilyInBf16AreTheCpusInFp32) {
+  WEIR_NEEDS_BF16();
+  for (const auto& [family, more] : kFamilies) {
+    SCOPED_TRACE(family + more);
+    const TinyModel model(llamas_family(family, more));
+    expect_the_cpus_losses(Dtype::bf16, 2e-2, AttentionKind::fused, model);
+  }
+  expect_the_cpus_losses(Dtype::bf16, 2e-2, AttentionKind::unfused,
+                         TinyModel(llamas_family("qwen3", "")));
+}
+
+// The CPU has no windows (a config of Megatron's may), so each kind of attention is held against
+// the other; and the losses are not those without.
+TEST(CudaTraining, LossesWithinAWindowAreThoseOfEitherAttention) {
+  WEIR_NEEDS_DEVICE();
+  const auto losses = [](std::int64_t window, AttentionKind attention) {
+    const TinyModel model(llamas_family("mistral", R"(,"sliding_window":null)"));
+    Plan plan = model.plan({3}, 4);
+    plan.attention = attention;
+    ResolvedPlan loaded = model.load(plan);
+    for (Layer& layer : loaded.model.layers) {
+      if (auto* block = std::get_if<TransformerShape>(&layer.shape)) block->window = window;
+    }
+    return train(loaded, BackendKind::cuda, kLosses).steps;
+  };
+  const auto unfused = losses(7, AttentionKind::unfused), fused = losses(7, AttentionKind::fused),
+             all = losses(0, AttentionKind::fused);
+  for (std::size_t step = 0; step < std::size_t{kLosses}; ++step)
+    EXPECT_NEAR(fused[step].loss, unfused[step].loss, 1e-3 * unfused[step].loss) << step;
+  EXPECT_GT(std::abs(all.back().loss - fused.back().loss), 1e-3);
 }
 
 }  // namespace

@@ -52,6 +52,11 @@ with tempfile.TemporaryDirectory() as name:
             )
         expect(f"who asks for threads gets them under {by}",
                run(folder, ["--transport", "threads"], environment).codes == [0])
+    ended = run(folder, ["--share-gpus"], {})
+    expect(
+        f"processes share GPUs over NCCL alone: {ended}",
+        ended.codes == [2] and ended.lines == ["weir: --share-gpus is for --transport nccl"],
+    )
     for alone in (
         {},
         {"RANK": "0", "WORLD_SIZE": "1"},

@@ -64,27 +64,17 @@ class Gpt2(nn.Module):
         return functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
 
 
-def main():
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument("--batch", type=int, default=8, help="samples a micro-batch")
-    options.add_argument("--microbatches", type=int, default=4, help="micro-batches a step")
-    options.add_argument("--seq-length", type=int, default=LONGEST)
-    options.add_argument("--steps", type=int, default=10, help="steps a round")
-    o = options.parse_args()
-    if not torch.cuda.is_available():
-        skip("PyTorch finds no GPU")
+def serve(options, model, vocabulary):
+    """Trains on random tokens, and answers each line of stdin with a round of steps."""
+    o = options
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
-    model = Gpt2().cuda()
-    assert sum(p.numel() for p in model.parameters()) == 124_439_808
     compiled = torch.compile(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), fused=True)
 
     def step():
         tokens = torch.randint(
-            VOCABULARY, (o.microbatches, o.batch, o.seq_length + 1), device="cuda"
+            vocabulary, (o.microbatches, o.batch, o.seq_length + 1), device="cuda"
         )
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
@@ -117,6 +107,29 @@ def main():
             ),
             flush=True,
         )
+
+
+def asked(about, batch, microbatches, longest):
+    """The options of a peer, which has these defaults."""
+    options = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--batch", type=int, default=batch, help="samples a micro-batch")
+    options.add_argument(
+        "--microbatches", type=int, default=microbatches, help="micro-batches a step"
+    )
+    options.add_argument("--seq-length", type=int, default=longest)
+    options.add_argument("--steps", type=int, default=10, help="steps a round")
+    return options
+
+
+def main():
+    o = asked(__doc__, 8, 4, LONGEST).parse_args()
+    if not torch.cuda.is_available():
+        skip("PyTorch finds no GPU")
+    model = Gpt2().cuda()
+    assert sum(p.numel() for p in model.parameters()) == 124_439_808
+    serve(o, model, VOCABULARY)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ case $command in
       > "$out/run.json"
     [[ ! $kernels ]] || cat "${0%/*}/kernels.txt" ;;
   evaluate) mkdir -p "$out"
-    echo '{"median_abs_error": 0.03, "p95_abs_error": 0.06}' > "$out/evaluation.json"
+    printf '%s\n' '{"median_abs_error": 0.03, "p95_abs_error": 0.06,' \
+      ' "by_profile": {"median_abs_error": 0.5, "p95_abs_error": 0.6},' \
+      ' "pace": {"median_abs_error": 0.7, "p95_abs_error": 0.8}}' > "$out/evaluation.json"
     echo 'idle, predicted / measured: fill 1.0 / 1.1 %' ;;
   tune) echo 'median error 4.0 % as first predicted' ;;
 esac
@@ -80,7 +82,10 @@ ROWS = [
     "host time per action, s",
     "kernels of GPT-2, K = 1",
     *(f"GPT-2 124M, K = {k}, M = 8, tokens a second" for k in (1, 2, 4, 8)),
+    *(f"Llama 125M, K = {k}" for k in (1, 2)),
+    "Llama 1.5B, 2 x 4096 tokens, K = 1, tokens a second",
     *(f"forecasts, K = {k}" for k in (2, 4, 8)),
+    "forecasts, Llama 125M, K = 2",
     "weir tune gpt2-mini, K = 2",
     "compute-sanitizer memcheck",
     "compute-sanitizer racecheck",
@@ -129,7 +134,8 @@ with tempfile.TemporaryDirectory() as name:
     program(kit / "weir", WEIR)
     program(kit / "cuda_matmul_bench", BENCH.format("0.80"))
     (kit / "kernels.txt").write_text(KERNELS)
-    (kit / "gpt2_pytorch.py").write_text(PEER)
+    for peer in ("gpt2", "llama"):
+        (kit / f"{peer}_pytorch.py").write_text(PEER)
     done, rows = check(kit, folder / "good")
     assert done.returncode == 0, done
     for row in ROWS:
@@ -155,9 +161,17 @@ with tempfile.TemporaryDirectory() as name:
         "nothing running in F 7.5 %, OPTIMIZER 40.0 %"
     ), rows
     assert rows["idle time, K = 8"] == " fill 1.0 / 1.1 %", rows
+    # The evaluation's own figures, not those of its parts.
     assert (
         rows["forecasts, K = 8, 20 plans held out"] == "median error 0.03, 95th percentile 0.06"
     ), rows
+
+    # 2 x 4096 tokens in 0.5 s.
+    assert rows["Llama 1.5B, 2 x 4096 tokens, K = 1, tokens a second"] == (
+        "1.638e+04; step 0.5 s"
+    ), rows
+
+    assert rows["the same by PyTorch, compiled, 1.5B"] == "131072.0", rows
 
     # Only what is asked for, and what that needs: two of the parts.
     done, rows = check(kit, folder / "part", "--only", "tune,forecasts-K4")

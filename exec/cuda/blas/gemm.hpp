@@ -35,6 +35,8 @@ struct Gemm {
   std::int64_t b_row = 0, b_column = 1;
   std::int64_t c_row = 0;
   std::int64_t batch = 1, a_step = 0, b_step = 0, c_step = 0;
+  // Its matrices may begin a multiple of so many elements behind 16 bytes; 0: on 16 bytes.
+  std::int64_t begins = 0;
   Epilogue epilogue = Epilogue::none;
   bool accumulate = false;
   bool fp32_result = false;  // c is fp32 whatever the operands are
@@ -55,8 +57,8 @@ struct ColumnMajorGemm {
 [[nodiscard]] ColumnMajorGemm column_major(const Gemm& gemm);
 
 // The bytes, up to 16, on which every column of a matrix begins that itself begins on 16 bytes;
-// `step`: from one matrix of a batch to the next, 0 without a batch. What an algorithm may assume,
-// whatever addresses it will meet.
+// `step`: from one matrix of a batch to the next, 0 without a batch, and where the first begins.
+// What an algorithm may assume, whatever addresses it will meet.
 [[nodiscard]] int alignment_bytes(const ColumnMajor& matrix, std::int64_t step, Element element);
 
 // Whether the gemm may carry its epilogue by cuBLASLt's rules (cublasLt.h): the matrix beside

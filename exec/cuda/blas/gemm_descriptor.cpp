@@ -90,13 +90,13 @@ CublasHandle<cublasLtMatmulPreference_t> make_preference(const Gemm& p,
     set(made, attribute, static_cast<std::uint32_t>(bytes));
   };
   align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-        alignment_bytes(columns.first, p.b_step, element));
+        alignment_bytes(columns.first, p.b_step | p.begins, element));
   align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        alignment_bytes(columns.second, p.a_step, element));
+        alignment_bytes(columns.second, p.a_step | p.begins, element));
   align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-        alignment_bytes(columns.result, p.c_step, result));
+        alignment_bytes(columns.result, p.c_step | p.begins, result));
   align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-        alignment_bytes(columns.result, p.c_step, result));
+        alignment_bytes(columns.result, p.c_step | p.begins, result));
   return owned;
 }
 

@@ -17,8 +17,10 @@ Gemm Linear::forward(Epilogue epilogue) const {
           .epilogue = epilogue};
 }
 
+Gemm Linear::forward() const { return forward(bias ? Epilogue::bias : Epilogue::none); }
+
 Gemm Linear::forward_onto() const {
-  Gemm gemm = forward(Epilogue::bias);
+  Gemm gemm = forward();
   gemm.accumulate = true;
   return gemm;
 }
@@ -45,10 +47,19 @@ Linear head_linear(const HeadShape& shape, std::int64_t rows, Element element) {
   return {rows, shape.hidden, logits_row(shape.vocabulary, bytes_of(element))};
 }
 
+BlockProducts block_products(const TransformerShape& shape, std::int64_t rows) {
+  const std::int64_t h = shape.hidden, d = shape.head_dim, f = shape.ffn;
+  const std::int64_t queries = shape.heads * d, keys = shape.kv_heads * d;
+  return {.qkv = {rows, h, queries + 2 * keys, shape.qkv_bias},
+          .out = {rows, queries, h, shape.output_bias},
+          .up = {rows, h, shape.gated ? 2 * f : f, shape.mlp_bias},
+          .down = {rows, f, h, shape.mlp_bias}};
+}
+
 BlockEpilogues block_epilogues(const TransformerShape& shape, Element element) {
   if (element != Element::bf16) return {};
-  const Linear up{1, shape.hidden, shape.ffn};
-  return {.gelu = shape.activation == Activation::gelu_tanh &&
+  const Linear up = block_products(shape, 1).up;
+  return {.gelu = shape.activation == Activation::gelu_tanh && !shape.gated && shape.mlp_bias &&
                   may_carry(up.forward(Epilogue::bias_gelu)),
           .bias_gradient = true};
 }

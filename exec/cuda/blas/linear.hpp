@@ -10,8 +10,10 @@ namespace weir::cuda {
 
 struct Linear {
   std::int64_t rows, in, out;
+  bool bias = false;
 
   [[nodiscard]] Gemm forward(Epilogue epilogue) const;  // x w'
+  [[nodiscard]] Gemm forward() const;                   // x w' + b
   [[nodiscard]] Gemm forward_onto() const;              // x w' + b + what is added (Operands)
   [[nodiscard]] Gemm input(Epilogue epilogue) const;    // dx = dy w
   [[nodiscard]] Gemm weight(bool accumulate, Epilogue epilogue) const;  // dw (+)= dy' x, fp32
@@ -23,6 +25,12 @@ struct Linear {
 // are zero, so their logits are, which no loss reads, and so are their gradients.
 [[nodiscard]] Linear head_linear(const HeadShape& shape, std::int64_t rows, Element element);
 
+// A transformer block's; `up` makes both halves of a gated MLP.
+struct BlockProducts {
+  Linear qkv, out, up, down;
+};
+[[nodiscard]] BlockProducts block_products(const TransformerShape& shape, std::int64_t rows);
+
 // Which epilogues a block may ask cuBLASLt for; where it has no algorithm with them, and for all
 // others, a kernel of our own follows the gemm.
 //
@@ -31,7 +39,8 @@ struct Linear {
 // cuBLAS's documentation of CUBLASLT_EPILOGUE_GELU does not say which it is, PyTorch takes it for
 // tanh (torch._addmm_activation on CUDA), and tests/exec_cuda/matmul_test.cpp holds it to that.
 // Only in bf16, whose rounding is coarser than the difference between the formulas (below 5e-4) and
-// than any hardware tanh. The width must suit that matrix (may_carry).
+// than any hardware tanh. The width must suit that matrix (may_carry). Nor where the MLP is gated,
+// since its curve then ends in a product, or without bias.
 //
 // `bias_gradient`: in the pass for the weights, where micro-batches come in ascending order. The
 // library overwrites it, whatever is done with the weight's gradient, so from the second

@@ -65,7 +65,8 @@ class Matmul {
   // nothing is thrown.
   void try_prepare(const Gemm& gemm);
   [[nodiscard]] bool ready(const Gemm& gemm) const { return kernels_.contains(gemm); }
-  // Precondition: ready; the matrices begin on 16 bytes or where a row or a step of theirs does.
+  // Precondition: ready; the matrices begin on 16 bytes, or where a row or a step of theirs does,
+  // or where the gemm says that they may.
   void run(const Gemm& gemm, const Operands& operands, void* scratch, cudaStream_t stream);
 
   // Times the candidates of every prepared gemm and keeps the fastest of each, where `fixed` has

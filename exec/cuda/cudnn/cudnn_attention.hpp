@@ -17,10 +17,12 @@ namespace weir::cuda {
 // The tensors of the two graphs that lie in memory, by what they hold.
 struct AttentionForwardTensors {
   CudnnTensor q, k, v, scale, minus_infinity, context, statistics;
+  std::optional<CudnnTensor> window;
 };
 struct AttentionBackwardTensors {
   CudnnTensor q, k, v, scale, minus_infinity, one, context, statistics, d_context, row_sums, dq, dk,
       dv;
+  std::optional<CudnnTensor> window;
 };
 // Adds the operations of a pass to an empty graph.
 [[nodiscard]] AttentionForwardTensors build_forward(const AttentionShape& shape, CudnnGraph& graph);

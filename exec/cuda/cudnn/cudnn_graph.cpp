@@ -30,8 +30,8 @@ CudnnTensor CudnnGraph::in_memory(const CudnnDims& dims, const CudnnDims& stride
   return add({dims, strides, type, true, false});
 }
 
-CudnnTensor CudnnGraph::scalar() {
-  return add({{1, 1, 1, 1}, {1, 1, 1, 1}, CUDNN_DATA_FLOAT, true, true});
+CudnnTensor CudnnGraph::scalar(cudnnDataType_t type) {
+  return add({{1, 1, 1, 1}, {1, 1, 1, 1}, type, true, true});
 }
 
 CudnnTensor CudnnGraph::intermediate(const CudnnDims& dims, cudnnDataType_t type) {

@@ -26,8 +26,8 @@ class CudnnGraph {
  public:
   // In device memory, 16-byte aligned.
   CudnnTensor in_memory(const CudnnDims& dims, const CudnnDims& strides, cudnnDataType_t type);
-  // One float, read from host memory when the graph runs.
-  CudnnTensor scalar();
+  // One number, read from host memory when the graph runs.
+  CudnnTensor scalar(cudnnDataType_t type = CUDNN_DATA_FLOAT);
   CudnnTensor intermediate(const CudnnDims& dims, cudnnDataType_t type = CUDNN_DATA_FLOAT);
   CudnnTensor intermediate(const CudnnDims& dims, const CudnnDims& strides, cudnnDataType_t type);
 

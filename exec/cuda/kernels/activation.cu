@@ -1,4 +1,5 @@
-// A thread takes L elements; the last one takes what is left one by one.
+// A thread takes L elements; the last one takes what is left one by one. Of a gated MLP's middle a
+// block takes a row.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/activation.hpp"
 #include "exec/cuda/kernels/device.cuh"
@@ -65,6 +66,38 @@ __global__ void activate_kernel(Curve curve, const E* x, std::int64_t n, E* y) {
   }
 }
 
+template <class E, int L>
+__global__ void gate_kernel(Curve curve, const E* x, std::int64_t width, E* y) {
+  const E* row = x + std::int64_t{blockIdx.x} * 2 * width;
+  E* to = y + std::int64_t{blockIdx.x} * width;
+  const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
+  for (std::int64_t j = start; j < width; j += stride) {
+    float g[L], u[L];
+    load<L>(row + j, g);
+    load<L>(row + width + j, u);
+    for (int i = 0; i < L; ++i) u[i] *= curve_value(curve, g[i]);
+    store<L>(to + j, u);
+  }
+}
+
+template <class E, int L>
+__global__ void gate_gradient_kernel(Curve curve, const E* x, std::int64_t width, E* dx) {
+  const std::int64_t begin = std::int64_t{blockIdx.x} * 2 * width;
+  const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
+  for (std::int64_t j = begin + start; j < begin + width; j += stride) {
+    float g[L], u[L], dy[L];
+    load<L>(x + j, g);
+    load<L>(x + width + j, u);
+    load<L>(dx + width + j, dy);
+    for (int i = 0; i < L; ++i) {
+      u[i] *= dy[i] * curve_slope(curve, g[i]);
+      dy[i] *= curve_value(curve, g[i]);
+    }
+    store<L>(dx + j, u);
+    store<L>(dx + width + j, dy);
+  }
+}
+
 template <class E, bool kGradient>
 void run_activate(Curve curve, const E* x, std::int64_t n, E* y, cudaStream_t stream) {
   with_lanes<E>(begins_on_16_bytes(x) && begins_on_16_bytes(y), [&](auto lanes) {
@@ -90,5 +123,31 @@ void activate_gradient(Curve curve, const E* x, std::int64_t n, E* dx, cudaStrea
 }
 template void activate_gradient(Curve, const float*, std::int64_t, float*, cudaStream_t);
 template void activate_gradient(Curve, const Bf16*, std::int64_t, Bf16*, cudaStream_t);
+
+template <class E>
+void gate(Curve curve, const E* x, Rows size, E* y, cudaStream_t stream) {
+  with_lanes<E>(takes_vectors<E>(size.width, x, y), [&](auto lanes) {
+    constexpr int L = lanes;
+    gate_kernel<E, L>
+        <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
+            curve, x, size.width, y);
+  });
+  check_launch("gate");
+}
+template void gate(Curve, const float*, Rows, float*, cudaStream_t);
+template void gate(Curve, const Bf16*, Rows, Bf16*, cudaStream_t);
+
+template <class E>
+void gate_gradient(Curve curve, const E* x, Rows size, E* dx, cudaStream_t stream) {
+  with_lanes<E>(takes_vectors<E>(size.width, x, dx), [&](auto lanes) {
+    constexpr int L = lanes;
+    gate_gradient_kernel<E, L>
+        <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
+            curve, x, size.width, dx);
+  });
+  check_launch("gate_gradient");
+}
+template void gate_gradient(Curve, const float*, Rows, float*, cudaStream_t);
+template void gate_gradient(Curve, const Bf16*, Rows, Bf16*, cudaStream_t);
 
 }  // namespace weir::cuda

@@ -11,13 +11,19 @@
 
 namespace weir::cuda {
 
-// Queries, keys and values are the three parts of qkv [batch, s, 3, heads, d]; a part begins heads
-// x d after the other.
+// A row of qkv [batch, s, (heads + 2 kv_heads) d]: the queries' heads, the keys' and the values'.
+// Query head i reads keys and values i / group().
 struct AttentionShape {
   std::int64_t batch = 1, s = 1, heads = 1, d = 1;
-  Dtype dtype = Dtype::fp32;  // of qkv, context and their gradients
-  bool dropout = false;       // of the probabilities
+  Dtype dtype = Dtype::fp32;      // of qkv, context and their gradients
+  bool dropout = false;           // of the probabilities
+  std::int64_t kv_heads = heads;  // divides heads
+  std::int64_t window = 0;        // keys that a query sees, itself the last; 0: all up to it
   [[nodiscard]] std::int64_t width() const { return heads * d; }
+  [[nodiscard]] std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * d; }
+  [[nodiscard]] std::int64_t keys_at() const { return width(); }  // in a row
+  [[nodiscard]] std::int64_t values_at() const { return (heads + kv_heads) * d; }
+  [[nodiscard]] std::int64_t group() const { return heads / kv_heads; }
   [[nodiscard]] float scale() const { return 1.0F / std::sqrt(static_cast<float>(d)); }
   [[nodiscard]] std::int64_t rows() const { return batch * heads * s; }  // floats of the statistics
 };

@@ -2,7 +2,7 @@
 // may read again. Gradients of rows that a warp holds in its registers
 // (`layer_norm_gradient_kernel`) take one walk for everything.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/norm_rows.cuh"
 #include "exec/cuda/kernels/norms.hpp"
 
 namespace weir::cuda {
@@ -20,11 +20,6 @@ constexpr int kMostHeld = kDrops && sizeof(E) == 4 ? 24 : 32;
 template <class E, int N, bool kDrops>
 constexpr int kBlocksAtOnce = sizeof(E) == 2 && N + (kDrops ? kStep : 0) <= 3 * kStep ? 2 : 1;
 
-// What becomes of x before its norm is taken: a kernel of its own each, since the random numbers of
-// a mask take registers that the others need not have.
-enum class Before : std::uint8_t { nothing, residual, masked_residual };
-
-// With a residual: x becomes residual + x * mask first.
 template <class E, int L, Before kBefore>
 __global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<E> norm,
                                   std::int64_t width) {
@@ -33,18 +28,7 @@ __global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<
   float sum = 0;
   for (std::int64_t j = start; j < width; j += stride) {
     float value[L];
-    load<L>(x + begin + j, value);
-    if constexpr (kBefore != Before::nothing) {
-      float added[L];
-      load<L>(residual + begin + j, added);
-      if constexpr (kBefore == Before::masked_residual) {
-        float factor[L];
-        factors<L>(at_this_step(given), static_cast<std::uint64_t>(begin + j), factor);
-        for (int i = 0; i < L; ++i) value[i] *= factor[i];
-      }
-      for (int i = 0; i < L; ++i) value[i] = rounded<E>(added[i] + value[i]);
-      store<L>(x + begin + j, value);
-    }
+    load_row<E, L, kBefore>(residual, given, x, begin + j, value);
     for (int i = 0; i < L; ++i) sum += value[i];
   }
   const float mean = block_reduce(sum, Sum{}) / static_cast<float>(width);
@@ -105,12 +89,7 @@ __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
       for (int i = 0; i < L; ++i) dx[i] += residual[i];
     }
     store<L>(g.dx + begin + j, dx);
-    if constexpr (kDrops) {
-      float factor[L];
-      factors<L>(at_this_step(g.mask), static_cast<std::uint64_t>(begin + j), factor);
-      for (int i = 0; i < L; ++i) dx[i] = rounded<E>(dx[i]) * factor[i];
-      store<L>(g.dropped + begin + j, dx);
-    }
+    if constexpr (kDrops) store_dropped<E, L>(g.mask, begin + j, dx, g.dropped);
   }
 }
 
@@ -199,12 +178,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N, kDrops>)
         dx[i] = rstd * (dy[i] * weight[i] - sum - n * product) + residual[i];
       }
       store<L>(g.dx + begin + j, dx);
-      if constexpr (kDrops) {
-        float factor[L];
-        factors<L>(at_this_step(g.mask), static_cast<std::uint64_t>(begin + j), factor);
-        for (int i = 0; i < L; ++i) dx[i] = rounded<E>(dx[i]) * factor[i];
-        store<L>(g.dropped + begin + j, dx);
-      }
+      if constexpr (kDrops) store_dropped<E, L>(g.mask, begin + j, dx, g.dropped);
     }
   }
   for (int w = 0; w < kWarps; ++w) {

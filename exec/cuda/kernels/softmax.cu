@@ -1,5 +1,5 @@
-// One block a row. Columns right of the diagonal are never read: what products left there does not
-// matter.
+// One block a row. Columns that a row does not see are never read: what products left there does
+// not matter.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/device.cuh"
 #include "exec/cuda/kernels/softmax.hpp"
@@ -7,41 +7,52 @@
 namespace weir::cuda {
 namespace {
 
-// L elements of a row from column j on; 0 at and right of `columns`.
+// The columns that a block's row sees: from `first` on, below `last`.
+struct Seen {
+  std::int64_t first, last;
+  __device__ explicit Seen(const Matrices& size)
+      : first(0), last(blockIdx.x % static_cast<unsigned>(size.s) + 1) {
+    if (size.window > 0 && last > size.window) first = last - size.window;
+  }
+};
+
+// L elements of a row from column j on; `beside` where it does not see.
 template <int L, class E>
-__device__ void load_columns(const E* row, std::int64_t j, std::int64_t columns, float right,
+__device__ void load_columns(const E* row, std::int64_t j, const Seen& seen, float beside,
                              float (&value)[L]) {
-  if (j >= columns) {
-    for (int i = 0; i < L; ++i) value[i] = right;
+  if (j >= seen.last || j + L <= seen.first) {
+    for (int i = 0; i < L; ++i) value[i] = beside;
     return;
   }
   load<L>(row + j, value);
-  for (int i = 0; i < L; ++i) value[i] = j + i < columns ? value[i] : right;
+  for (int i = 0; i < L; ++i)
+    value[i] = j + i >= seen.first && j + i < seen.last ? value[i] : beside;
 }
 
 template <class E, int L>
 __global__ void causal_softmax_kernel(float scale, const float* scores, Matrices size,
                                       StepMask given, E* p, E* masked) {
-  const std::int64_t begin = std::int64_t{blockIdx.x} * size.s, columns = blockIdx.x % size.s + 1;
+  const std::int64_t begin = std::int64_t{blockIdx.x} * size.s;
+  const Seen seen(size);
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
   const DropoutMask mask = at_this_step(given);
   float largest = -INFINITY;
-  for (std::int64_t j = start; j < columns; j += stride) {
+  for (std::int64_t j = start; j < seen.last; j += stride) {
     float value[L];
-    load_columns<L>(scores + begin, j, columns, -INFINITY, value);
+    load_columns<L>(scores + begin, j, seen, -INFINITY, value);
     for (int i = 0; i < L; ++i) largest = fmaxf(largest, scale * value[i]);
   }
   largest = block_reduce(largest, Max{});
   float sum = 0;
-  for (std::int64_t j = start; j < columns; j += stride) {
+  for (std::int64_t j = start; j < seen.last; j += stride) {
     float value[L];
-    load_columns<L>(scores + begin, j, columns, -INFINITY, value);
+    load_columns<L>(scores + begin, j, seen, -INFINITY, value);
     for (int i = 0; i < L; ++i) sum += expf(scale * value[i] - largest);
   }
   sum = block_reduce(sum, Sum{});
   for (std::int64_t j = start; j < size.s; j += stride) {
     float value[L];
-    load_columns<L>(scores + begin, j, columns, -INFINITY, value);
+    load_columns<L>(scores + begin, j, seen, -INFINITY, value);
     for (int i = 0; i < L; ++i) value[i] = rounded<E>(expf(scale * value[i] - largest) / sum);
     store<L>(p + begin + j, value);
     if (masked != nullptr) {
@@ -56,18 +67,19 @@ __global__ void causal_softmax_kernel(float scale, const float* scores, Matrices
 template <class E, int L>
 __global__ void softmax_gradient_kernel(float scale, const E* p, const float* dp, Matrices size,
                                         StepMask given, E* ds) {
-  const std::int64_t begin = std::int64_t{blockIdx.x} * size.s, columns = blockIdx.x % size.s + 1;
+  const std::int64_t begin = std::int64_t{blockIdx.x} * size.s;
+  const Seen seen(size);
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
   const DropoutMask mask = at_this_step(given);
   const auto gradient = [&](std::int64_t j, float(&value)[L], float(&g)[L]) {
     float factor[L];
-    load_columns<L>(p + begin, j, columns, 0.0F, value);
-    load_columns<L>(dp + begin, j, columns, 0.0F, g);
+    load_columns<L>(p + begin, j, seen, 0.0F, value);
+    load_columns<L>(dp + begin, j, seen, 0.0F, g);
     factors<L>(mask, static_cast<std::uint64_t>(size.first + begin + j), factor);
     for (int i = 0; i < L; ++i) g[i] *= factor[i];
   };
   float sum = 0;
-  for (std::int64_t j = start; j < columns; j += stride) {
+  for (std::int64_t j = start; j < seen.last; j += stride) {
     float value[L], g[L];
     gradient(j, value, g);
     for (int i = 0; i < L; ++i) sum += g[i] * value[i];

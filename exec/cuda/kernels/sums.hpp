@@ -33,7 +33,7 @@ struct Additions {
     float* to;
     std::int64_t n;
   };
-  static constexpr int kMost = 8;
+  static constexpr int kMost = 10;
   One of[kMost];
   int count;
 };

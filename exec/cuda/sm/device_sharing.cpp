@@ -70,14 +70,15 @@ DeviceSharing::DeviceSharing() {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }
 
-Seat DeviceSharing::seat(int rank, int ranks) {
+Seat DeviceSharing::seat(int rank, int ranks, RanksAre are) {
   // Backends may be made on several threads; the first divides the devices.
   const std::scoped_lock lock(mutex_);
   Seat seat;
   seat.devices = std::min(ranks, devices_that_reach_each_other());
   seat.place = place_rank(rank, ranks, seat.devices);
   std::optional<SmSplit> split;
-  if (seat.place.groups > 1) {
+  const bool in_turn = are == RanksAre::processes && ranks > seat.devices;
+  if (seat.place.groups > 1 && !in_turn) {
     divide(seat.place.groups, seat.devices);
     if (!groups_.empty()) {
       seat.groups = groups_[static_cast<std::size_t>(seat.place.device)];
@@ -88,7 +89,12 @@ Seat DeviceSharing::seat(int rank, int ranks) {
   seat.device_multiprocessors = attribute_of(seat.place.device, cudaDevAttrMultiProcessorCount);
   seat.capability_major = attribute_of(seat.place.device, cudaDevAttrComputeCapabilityMajor);
   seat.multiprocessors = split ? split->size : seat.device_multiprocessors;
-  seat.label = sharing_label(ranks, seat.devices, split, why_);
+  if (in_turn) {
+    const std::string where = seat.devices == 1 ? "one GPU" : fmt::format("{} GPUs", seat.devices);
+    seat.label = fmt::format("{} processes in turn on {}", ranks, where);
+  } else {
+    seat.label = sharing_label(ranks, seat.devices, split, why_);
+  }
   return seat;
 }
 

@@ -1,8 +1,10 @@
-// How the ranks of one process share its GPUs: a device each where there are enough, otherwise
-// groups of its multiprocessors (sm_groups), and where a device cannot be divided, streams.
+// How ranks share GPUs: a device each where there are enough, otherwise, in one process, groups of
+// its multiprocessors (sm_groups), and where a device cannot be divided, streams. The kernels of
+// several processes are never on a device at once, so each has all of it in its turn.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,16 +37,18 @@ struct Seat {
   [[nodiscard]] StreamHandle make_stream_handle(Use use) const;
 };
 
+enum class RanksAre : std::uint8_t { threads, processes };
+
 class DeviceSharing {
  public:
   // Sets CUDA_DEVICE_MAX_CONNECTIONS where it is not set: make one before the first CUDA call, and
   // before other threads.
   DeviceSharing();
 
-  // The place of `rank` among `ranks` ranks of this process. Any thread may ask; all ranks of a run
-  // must ask for the same number of ranks. Throws RunFailed where a CUDA call fails, and needs a
-  // device (cuda_facts).
-  [[nodiscard]] Seat seat(int rank, int ranks);
+  // The place of `rank` among `ranks` ranks of this process, or of this host's processes. Any
+  // thread may ask; all ranks of a run must ask for the same number of ranks. Throws RunFailed
+  // where a CUDA call fails, and needs a device (cuda_facts).
+  [[nodiscard]] Seat seat(int rank, int ranks, RanksAre are = RanksAre::threads);
 
  private:
   void divide(int groups, int devices);

@@ -4,15 +4,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
+
+#include "exec/training/rotary_tables.hpp"
 
 namespace weir {
 namespace {
 
 std::vector<float> frequencies(const RotaryAngles& angles) {
   std::vector<float> result(3);
-  cpu::rotary_frequencies(angles, 6, result);
+  rotary_frequencies(angles, 6, result);
   return result;
 }
 
@@ -38,11 +41,13 @@ TEST(Rotary, FrequenciesAreTheoryFiveFive) {
 // A head of 4 at position 2 turns its pairs (0, 2) and (1, 3) by 2 and by 2 / 100; back again, it
 // is what it was. What stands behind the heads stays.
 TEST(Rotary, TurnsHalvesAgainstEachOtherAndBack) {
-  cpu::RotaryTables tables;
+  RotaryTables tables;
   tables.prepare({}, 4, 3);
   std::vector<float> memory(static_cast<std::size_t>(tables.bytes()) / 4);
   ASSERT_EQ(memory.size(), 12U);
-  tables.use(memory.data());
+  tables.use(memory.data(), [](float* to, const std::vector<float>& table) {
+    std::copy(table.begin(), table.end(), to);
+  });
   std::vector<float> x(15, 0.0F);
   for (std::size_t i = 10; i < 15; ++i) x[i] = static_cast<float>(i - 9);  // 1 2 3 4, 5 behind
   const std::vector<float> before = x;

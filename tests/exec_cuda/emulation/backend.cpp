@@ -31,15 +31,7 @@ class EmulatedBackend : public Backend {
 
   void prepare(std::span<const Layer> layers, std::int64_t batch,
                std::int64_t seq_length) override {
-    for (const Layer& layer : layers) {
-      needs_.cover(visit_kernels(layer, [&](const auto& shape) {
-        return cuda::prepare(shape, batch, seq_length, matmul_);
-      }));
-      const auto* block = std::get_if<TransformerShape>(&layer.shape);
-      if (block == nullptr || block->attention == AttentionKind::unfused) continue;
-      attention_.prepare(cuda::attention_shape(*block, batch, seq_length, matmul_.element()),
-                         nullptr);
-    }
+    for (const Layer& layer : layers) needs_.cover(cuda::prepare(layer, batch, seq_length, on_));
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
   void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }

@@ -92,7 +92,11 @@ struct Bound {
 };
 
 struct Sizes {
-  std::int64_t b, h, s, d;
+  std::int64_t b, h, kv, s, d;
+  std::int64_t window;  // keys that a query sees, itself the last
+  [[nodiscard]] std::int64_t first_key(std::int64_t query) const {
+    return query < window ? 0 : query - window + 1;
+  }
 };
 
 void run_forward(const std::vector<Bound>& t, Sizes z, double scale) {
@@ -100,19 +104,20 @@ void run_forward(const std::vector<Bound>& t, Sizes z, double scale) {
   std::vector<double> p(static_cast<std::size_t>(z.s)), row(static_cast<std::size_t>(z.d));
   for (std::int64_t b = 0; b < z.b; ++b) {
     for (std::int64_t h = 0; h < z.h; ++h) {
+      const std::int64_t of = h * z.kv / z.h;  // the head of keys and values
       for (std::int64_t i = 0; i < z.s; ++i) {
         double total = 0;
         std::fill(row.begin(), row.end(), 0);
-        for (std::int64_t j = 0; j <= i; ++j) {
+        for (std::int64_t j = z.first_key(i); j <= i; ++j) {
           double score = 0;
-          for (std::int64_t e = 0; e < z.d; ++e) score += q.get(b, h, i, e) * k.get(b, h, e, j);
+          for (std::int64_t e = 0; e < z.d; ++e) score += q.get(b, h, i, e) * k.get(b, of, e, j);
           p[static_cast<std::size_t>(j)] = std::exp(score * scale);
           total += p[static_cast<std::size_t>(j)];
         }
-        for (std::int64_t j = 0; j <= i; ++j) {
+        for (std::int64_t j = z.first_key(i); j <= i; ++j) {
           for (std::int64_t e = 0; e < z.d; ++e)
             row[static_cast<std::size_t>(e)] +=
-                p[static_cast<std::size_t>(j)] / total * v.get(b, h, j, e);
+                p[static_cast<std::size_t>(j)] / total * v.get(b, of, j, e);
         }
         for (std::int64_t e = 0; e < z.d; ++e)
           context.set(b, h, i, e, row[static_cast<std::size_t>(e)]);
@@ -129,24 +134,30 @@ void run_backward(const std::vector<Bound>& t, Sizes z, double scale) {
   const auto place = [&](std::int64_t i, std::int64_t e) {
     return static_cast<std::size_t>(i * z.d + e);
   };
+  std::vector<double> k_sum, v_sum;  // of the heads of queries that share them
   for (std::int64_t b = 0; b < z.b; ++b) {
     for (std::int64_t h = 0; h < z.h; ++h) {
-      std::vector<double> q_sum(count), k_sum(count), v_sum(count);
+      const std::int64_t of = h * z.kv / z.h, group = z.h / z.kv;
+      std::vector<double> q_sum(count);
+      if (h % group == 0) {
+        k_sum.assign(count, 0);
+        v_sum.assign(count, 0);
+      }
       for (std::int64_t i = 0; i < z.s; ++i) {
         double sum = 0;
         for (std::int64_t e = 0; e < z.d; ++e)
           sum += context.get(b, h, i, e) * d_context.get(b, h, i, e);
         row_sums.set(b, h, i, 0, sum);
-        for (std::int64_t j = 0; j <= i; ++j) {
+        for (std::int64_t j = z.first_key(i); j <= i; ++j) {
           double score = 0, dp = 0;
           for (std::int64_t e = 0; e < z.d; ++e) {
-            score += q.get(b, h, i, e) * k.get(b, h, e, j);
-            dp += d_context.get(b, h, i, e) * v.get(b, h, e, j);
+            score += q.get(b, h, i, e) * k.get(b, of, e, j);
+            dp += d_context.get(b, h, i, e) * v.get(b, of, e, j);
           }
           const double p = std::exp(score * scale - statistics.get(b, h, i, 0));
           const double ds = p * (dp - sum) * scale;
           for (std::int64_t e = 0; e < z.d; ++e) {
-            q_sum[place(i, e)] += ds * k.get(b, h, e, j);
+            q_sum[place(i, e)] += ds * k.get(b, of, e, j);
             k_sum[place(j, e)] += ds * q.get(b, h, i, e);
             v_sum[place(j, e)] += p * d_context.get(b, h, i, e);
           }
@@ -155,8 +166,9 @@ void run_backward(const std::vector<Bound>& t, Sizes z, double scale) {
       for (std::int64_t i = 0; i < z.s; ++i) {
         for (std::int64_t e = 0; e < z.d; ++e) {
           dq.set(b, h, i, e, q_sum[place(i, e)]);
-          dk.set(b, h, i, e, k_sum[place(i, e)]);
-          dv.set(b, h, i, e, v_sum[place(i, e)]);
+          if (h % group != group - 1) continue;
+          dk.set(b, of, i, e, k_sum[place(i, e)]);
+          dv.set(b, of, i, e, v_sum[place(i, e)]);
         }
       }
     }
@@ -298,11 +310,15 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
       machine().violation("a tensor of cuDNN is not aligned to 16 bytes");
   }
   const std::vector<std::int64_t>& q = in_order.at(0).dims;
-  const Sizes z{q[0], q[1], q[2], q[3]};
+  const bool backward = in_order.size() >= 13;
+  // A window's number is the last to be made, where there is one.
+  std::int32_t window = static_cast<std::int32_t>(q[2]);
+  if (in_order.size() == (backward ? 14 : 8))
+    std::memcpy(&window, in_order.back().data, sizeof(window));
+  const Sizes z{q[0], q[1], in_order.at(1).dims[1], q[2], q[3], window};
   float scale = 0;  // lies in the host's memory, and is read now
   std::memcpy(&scale, in_order.at(3).data, sizeof(scale));
   const auto workspace = of(pack)->all<std::byte*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE).at(0);
-  const bool backward = in_order.size() == 13;
   put(*stream, {.what = backward ? "cuDNN's backward" : "cuDNN's forward",
                 .work = [in_order, z, scale, workspace, backward] {
                   machine().writes(workspace, 4096);

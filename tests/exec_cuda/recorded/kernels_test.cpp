@@ -86,5 +86,27 @@ TEST_F(RecordedKernels, LaunchesOfFusedAttentionAreThoseOfTheList) {
   }
 }
 
+// Llama's family: two heads of queries to one of keys, no biases or all, norms of heads, a gated
+// MLP; heads of 6, whose pairs are turned one by one.
+TEST_F(RecordedKernels, LaunchesOfLlamasFamilyAreThoseOfTheList) {
+  const std::pair<const char*, const char*> families[] = {
+      {"llama", R"(,"attention_dropout":0.1)"},
+      {"llama", R"(,"attention_bias":true,"mlp_bias":true)"},
+      {"qwen2", R"(,"tie_word_embeddings":true)"},
+      {"qwen3", ""}};
+  for (const auto& [family, more] : families) {
+    const TinyModel model(tiny_llama(family, more, 2, 32, 4));
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+      for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused}) {
+        SCOPED_TRACE(std::string(family) + more + " " + std::string(to_string(dtype)));
+        Plan plan = model.plan({}, 1, "gpipe");
+        plan.dtype = dtype;
+        plan.attention = attention;
+        expect_launches_of_the_list(model.load(plan));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir::recorded

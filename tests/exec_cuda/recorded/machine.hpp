@@ -125,6 +125,7 @@ struct Faults {
   // The driver makes no group of more multiprocessors, as on a device with uneven clusters.
   unsigned largest_group = 0;
   bool absent_libraries = false;  // there is no cuDNN and no NCCL
+  int nccl = 22809;               // its version; from 23000 on ranks may share a device
   // What is refused of a capture: its begin, a product or a kernel in it, its end, or the graph.
   enum class Capture : std::uint8_t { none, begin, product, launch, end, instantiate };
   Capture capture = Capture::none;

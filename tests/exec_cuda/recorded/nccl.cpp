@@ -5,9 +5,11 @@
 #include <nccl.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "exec/nccl/nccl_library.hpp"
 #include "plan/words/error.hpp"
@@ -32,6 +34,7 @@ struct Part {
 struct Members {
   int count = 0, joined = 0;
   bool aborted = false;
+  std::set<int> devices;
   std::map<std::array<int, 2>, std::map<std::uint64_t, Part>> messages;  // by from, to
   std::map<std::array<int, 2>, std::uint64_t> sends, receives;
   std::vector<std::uint64_t> sums;  // begun by each member
@@ -223,7 +226,7 @@ void require_nccl() {
 
 extern "C" {
 ncclResult_t ncclGetVersion(int* version) {
-  *version = 22809;
+  *version = machine().faults.nccl;
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t) { return "an error of the recorded NCCL"; }
@@ -247,6 +250,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int count, ncclUniqueId id
   members->count = count;
   members->sums.resize(static_cast<std::size_t>(count));
   ++members->joined;
+  const bool alone = members->devices.insert(current().device).second;
+  if (!alone && (machine().faults.nccl < 23000 || getenv("NCCL_MULTI_RANK_GPU_ENABLE") == nullptr))
+    return ncclInvalidUsage;
   *made = reinterpret_cast<ncclComm_t>(new std::shared_ptr<Communicator>(
       std::make_shared<Communicator>(Communicator{members, own, current().device})));
   return ncclInProgress;

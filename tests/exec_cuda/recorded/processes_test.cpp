@@ -4,7 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/driver/stream_handle.hpp"
 #include "exec/nccl/nccl_check.hpp"
+#include "exec/nccl/nccl_facts.hpp"
 #include "exec/nccl/nccl_transport.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/thread_processes.hpp"
 #include "tests/exec_cuda/device.hpp"
 #include "tests/exec_cuda/recorded/communicators.hpp"
@@ -15,15 +17,16 @@ namespace {
 
 using RecordedProcesses = Recorded;
 
-ThreadsResult over_nccl(const ResolvedPlan& loaded, int steps) {
+ThreadsResult over_nccl(const ResolvedPlan& loaded, int steps,
+                        GpuSharing sharing = GpuSharing::no) {
   return run_as_threads(
       loaded, steps_on_cuda(steps),
       [](int) -> Backends {
         return {{BackendKind::cuda, cuda_backends()}};
       },
-      [](Processes& processes) -> ProcessLinks {
-        return StreamTransportFactory([&processes](const StreamTransportRequest& request) {
-          return std::make_unique<NcclTransport>(request, processes);
+      [sharing](Processes& processes) -> ProcessLinks {
+        return StreamTransportFactory([&processes, sharing](const StreamTransportRequest& request) {
+          return std::make_unique<NcclTransport>(request, processes, sharing);
         });
       });
 }
@@ -38,6 +41,34 @@ TEST_F(RecordedProcesses, TwoStages) {
   EXPECT_EQ(found.endings, Endings{});
   EXPECT_EQ(aborted_communicators(), aborted) << "a normal end cuts nothing short";
   EXPECT_EQ(found.leaders.parameters_sha256, expected);
+  EXPECT_FALSE(found.leaders.oversubscribed);
+}
+
+// Two processes of one device: refused where it was not asked for and by an NCCL that cannot, and
+// otherwise the parameters are the same and the result is marked.
+TEST_F(RecordedProcesses, ShareADeviceWhereThatIsAskedFor) {
+  const TinyModel model(true, 0.1, 32, 1, 4);
+  const ResolvedPlan loaded = model.load(model.plan({2}, 3, "1f1b"));
+  const std::string expected = train(loaded, steps_on_cuda(2)).parameters_sha256;
+  machine().reset(1);
+  EXPECT_EQ(over_nccl(loaded, 2).endings,
+            (Endings{{EndKind::usage,
+                      "over NCCL each process has a GPU of its own unless they are told to share; "
+                      "up to 2 would share one here"}}));
+  machine().reset(1);
+  EXPECT_THAT(let_ranks_share_gpus,
+              ::testing::ThrowsMessage<MissingComponent>(
+                  "NCCL 2.28.9 puts no two processes on one GPU; 2.30 or later "
+                  "does"));
+  machine().faults.nccl = 23007;
+  let_ranks_share_gpus();
+  const ThreadsResult found = over_nccl(loaded, 2, GpuSharing::yes);
+  EXPECT_EQ(found.endings, Endings{});
+  EXPECT_EQ(found.leaders.parameters_sha256, expected);
+  EXPECT_TRUE(found.leaders.oversubscribed);
+  EXPECT_EQ(found.leaders.devices.front().sharing, "2 processes in turn on one GPU");
+  EXPECT_EQ(found.leaders.devices.front().multiprocessors, 132);
+  EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
 }
 
 // Each process ends, and all with the same line.

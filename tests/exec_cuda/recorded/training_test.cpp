@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <set>
+#include <variant>
 
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
@@ -162,6 +163,62 @@ TEST_F(RecordedTraining, CudnnRunsInEveryGroup) {
     EXPECT_EQ(found.devices.front().attention, "cuDNN");  // the rank that has the block
     EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
   }
+}
+
+// Llama's family on shares of a device and as a graph, with cuDNN's attention where it suits (heads
+// of 8 in bf16) and our own: no violation, the CPU's losses, and the bits of the launched step;
+// with products that were timed the losses too.
+TEST_F(RecordedTraining, LlamasFamilyTrains) {
+  for (const char* family : {"llama", "qwen2", "qwen3"}) {
+    SCOPED_TRACE(family);
+    TinyConfig config = tiny_llama(family, kLlama3Scaling, 1, 32, 4);
+    config.text.replace(config.text.find(R"("head_dim":6)"), 12, R"("head_dim":8)");
+    const TinyModel model(config);
+    Plan plan = plan_of(model, {"1f1b", 1, {2}}, 2);
+    const RunResult expected = on_cpu(model.load(plan), 2);
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+      plan.dtype = dtype;
+      plan.attention = AttentionKind::fused;
+      std::string parameters;
+      for (const Graphs graphs : {Graphs::never, Graphs::always}) {
+        machine().reset(1);
+        const RunResult found = train(model.load(plan), steps_on_cuda(2, graphs));
+        expect_losses(found, expected, dtype == Dtype::fp32 ? kTolerance : 2e-2);
+        EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+        if (parameters.empty()) parameters = found.parameters_sha256;
+        EXPECT_EQ(found.parameters_sha256, parameters);
+#ifdef WEIR_HAS_CUDNN
+        EXPECT_EQ(found.devices.front().attention == "cuDNN", dtype == Dtype::bf16);
+#endif
+      }
+    }
+    machine().reset(1);
+    RunOptions timed = steps_on_cuda(2);
+    timed.fastest = true;
+    expect_losses(train(model.load(plan), timed), expected, 2e-2);
+    EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+  }
+}
+
+// A window is cuDNN's too, with the losses of our own kernels.
+TEST_F(RecordedTraining, CudnnKeepsToAWindow) {
+  TinyConfig config = tiny_llama("llama", "", 1, 32, 4);
+  config.text.replace(config.text.find(R"("head_dim":6)"), 12, R"("head_dim":8)");
+  const TinyModel model(config);
+  Plan plan = plan_of(model, {"gpipe", 1, {}}, 2);
+  plan.dtype = Dtype::bf16;
+  plan.attention = AttentionKind::fused;
+  ResolvedPlan loaded = model.load(plan);
+  std::get<TransformerShape>(loaded.model.layers[1].shape).window = 2;
+  const RunResult by_cudnn = train(loaded, steps_on_cuda(2));
+  machine().reset(1);
+  machine().faults.absent_libraries = true;
+  const RunResult own = train(loaded, steps_on_cuda(2));
+  EXPECT_TRUE(own.devices.front().attention.starts_with("own ("));
+#ifdef WEIR_HAS_CUDNN
+  EXPECT_EQ(by_cudnn.devices.front().attention, "cuDNN");
+#endif
+  expect_losses(by_cudnn, own, 2e-2);
 }
 
 // A machine with the toolkit alone: attention is our own kernels', and the run says why.

@@ -14,6 +14,7 @@
 #include "exec/processes/mpi/mpi_transport.hpp"
 #endif
 #ifdef WEIR_HAS_NCCL
+#include "exec/nccl/nccl_facts.hpp"
 #include "exec/nccl/nccl_library.hpp"
 #include "exec/nccl/nccl_transport.hpp"
 #endif
@@ -25,6 +26,8 @@ Fields fields(SessionOptions& o) {
            "threads of one process; mpi: one process a rank, as mpirun or srun started them "
            "(default where they started several); nccl: the same, and messages go from GPU to "
            "GPU"},
+          {"--share-gpus", &o.share_gpus,
+           "nccl: processes may share a GPU (NCCL 2.30 or later); the result is oversubscribed"},
           {"--patience",
            &o.patience_s,
            "Seconds without a sign of life after which a process counts as gone",
@@ -32,6 +35,8 @@ Fields fields(SessionOptions& o) {
 }
 
 TransportKind choose_transport(const SessionOptions& options) {
+  if (options.share_gpus && options.transport != "nccl")
+    throw UsageError("--share-gpus is for --transport nccl");
   const std::string& name = options.transport;
   if (name == "threads") return TransportKind::threads;
   // Each of the launcher's processes would run alone and write the same files.
@@ -57,6 +62,7 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options,
   // waits would hold up kernels behind it (the default is 8; read when the device is first used).
   if (kind == TransportKind::nccl) {
     require_nccl();
+    if (options.share_gpus) let_ranks_share_gpus();
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   }
 #else
@@ -84,9 +90,10 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options,
   ProcessGroup& group = *processes;
 #ifdef WEIR_HAS_NCCL
   if (kind == TransportKind::nccl) {
+    const GpuSharing sharing = options.share_gpus ? GpuSharing::yes : GpuSharing::no;
     return {std::move(processes),
-            StreamTransportFactory([&group](const StreamTransportRequest& request) {
-              return std::make_unique<NcclTransport>(request, group);
+            StreamTransportFactory([&group, sharing](const StreamTransportRequest& request) {
+              return std::make_unique<NcclTransport>(request, group, sharing);
             })};
   }
 #endif

@@ -17,8 +17,9 @@ namespace weir::app {
 enum class TransportKind : std::uint8_t { threads, mpi, nccl };
 
 struct SessionOptions {
-  std::string transport;   // "threads", "mpi", "nccl", or "": as the launcher started this process
-  double patience_s = 10;  // a process without a sign of life for longer is gone
+  std::string transport;    // "threads", "mpi", "nccl", or "": as the launcher started this process
+  bool share_gpus = false;  // nccl: processes may stand on one GPU
+  double patience_s = 10;   // a process without a sign of life for longer is gone
 };
 [[nodiscard]] Fields fields(SessionOptions& options);
 

@@ -67,7 +67,9 @@ RunResult run_with_others(const RunRequest& r, const Session& session, Transport
         run_as_process(loaded, options, available_backends(), processes, joined.links);
     if (leads && result.oversubscribed) {
       session.note(
-          "fewer cores than processes: the result is oversubscribed and compares with nothing");
+          fmt::format("fewer {} than processes: the result is oversubscribed and "
+                      "compares with nothing",
+                      options.backend == BackendKind::cuda ? "GPUs" : "cores"));
     }
     return result;
   };

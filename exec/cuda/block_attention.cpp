@@ -1,0 +1,226 @@
+// Attention of a block by its tensors' names. Queries and keys are turned by their positions where
+// these are rotary, after norms of each head's where there are such. Fused, the attention keeps the
+// log-sum-exp of each row of scores in the place of p (exec/cuda/attention). Unfused it is a batch
+// of gemms a sample, over its heads, on strided views of qkv.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cuda/block_attention.hpp"
+
+#include <cmath>
+
+#include "exec/cuda/kernels/dropout.hpp"
+#include "exec/cuda/kernels/heads.hpp"
+#include "exec/cuda/kernels/softmax.hpp"
+
+namespace weir::cuda {
+namespace {
+
+using block_places::Carried;
+using block_places::Saved;
+
+// One head of queries of every group of one sample, on views of qkv and of the context: the batch
+// goes over the heads of keys. Gradients of keys and values are sums over the group: its first
+// heads overwrite them, the others add. What a softmax reads, or its gradient, is not rounded.
+struct HeadsGemms {
+  Gemm scores, mix, d_probabilities, d_value, d_query, d_key;
+  explicit HeadsGemms(const BlockSize& z, bool adds = false) {
+    const std::int64_t s = z.s, d = z.d, q = z.qkv(), c = z.q(), ss = z.s * z.s;
+    scores = {.m = s, .n = s, .k = d, .a_row = q, .b_row = 1, .b_column = q, .c_row = s};  // q k'
+    mix = {.m = s, .n = d, .k = s, .a_row = s, .b_row = q, .c_row = c};                    // p v
+    d_probabilities = {
+        .m = s, .n = s, .k = d, .a_row = c, .b_row = 1, .b_column = q, .c_row = s};         // dc v'
+    d_value = {.m = s, .n = d, .k = s, .a_row = 1, .a_column = s, .b_row = c, .c_row = q};  // p' dc
+    d_query = {.m = s, .n = d, .k = s, .a_row = s, .b_row = q, .c_row = q};                 // ds k
+    d_key = {.m = s, .n = d, .k = s, .a_row = 1, .a_column = s, .b_row = q, .c_row = q};    // ds' q
+    const std::int64_t group = z.group(), matrix = group * ss, query = group * d, key = d;
+    const auto steps = [&z](Gemm& p, std::int64_t of_a, std::int64_t of_b, std::int64_t of_c) {
+      p.batch = z.kv_heads;
+      p.a_step = of_a;
+      p.b_step = of_b;
+      p.c_step = of_c;
+      if (z.group() > 1) p.begins = z.d;
+    };
+    steps(scores, query, key, matrix);
+    steps(mix, matrix, key, query);
+    steps(d_probabilities, query, key, matrix);
+    steps(d_value, matrix, query, key);
+    steps(d_query, matrix, key, query);
+    steps(d_key, matrix, query, key);
+    scores.fp32_result = d_probabilities.fp32_result = true;
+    d_value.accumulate = d_key.accumulate = adds;
+  }
+};
+
+float score_scale(const BlockSize& z) {
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(z.d)));
+}
+
+Matrices matrices_of(const BlockSize& z, std::int64_t sample) {
+  return {z.heads, z.s, sample * z.matrices(), z.window};
+}
+
+template <class E>
+StepMask attention_mask(const BlockCall<E>& block) {
+  return block.mask(block.shape.attention_dropout, DropoutSite::attention);
+}
+AttentionMask fused_mask(const StepMask& mask) {
+  return {mask.mask, mask.numbers == nullptr ? nullptr : &mask.numbers->step};
+}
+
+template <class E>
+AttentionShape fused_shape(const BlockCall<E>& block) {
+  return attention_shape(block.shape, block.size.batch, block.size.s, block.on.matmul->element());
+}
+
+template <class E>
+Heads heads_of(const BlockCall<E>& block) {
+  const BlockSize& z = block.size;
+  const RotaryTables& tables = block.on.rotary;
+  return {z.rows,  z.s,
+          z.heads, z.kv_heads,
+          z.d,     block.shape.rotary ? tables.table(block.shape.angles, z.d, z.s) : nullptr};
+}
+
+template <class E>
+HeadNorms<E> norms_of(const BlockCall<E>& block) {
+  return {block.weight(block.at.query_gain), block.weight(block.at.key_gain),
+          static_cast<float>(block.shape.norm_epsilon), block.saved(Saved::query_key),
+          block.call.saved[Saved::query_key_statistics].floats()};
+}
+
+template <class E>
+void place_heads(const BlockCall<E>& block) {
+  E* qkv = block.saved(Saved::qkv);
+  if (block.shape.qk_norm) {
+    norm_heads<E>(heads_of(block), norms_of(block), qkv, block.on.stream);
+  } else if (block.shape.rotary) {
+    turn_heads<E>(heads_of(block), Turn::forth, qkv, block.on.stream);
+  }
+}
+
+template <class E>
+void place_heads_gradient(const BlockCall<E>& block) {
+  E* d_qkv = block.carried(Carried::qkv_gradient);
+  if (block.shape.qk_norm) {
+    float* gains = block.call.carried[Carried::query_key_norm_gradients].floats();
+    norm_heads_gradient<E>(heads_of(block),
+                           {norms_of(block), gains, gains + block.size.d, block.on.partials}, d_qkv,
+                           block.on.stream);
+  } else if (block.shape.rotary) {
+    turn_heads<E>(heads_of(block), Turn::back, d_qkv, block.on.stream);
+  }
+}
+
+template <class E>
+void attend_unfused(const BlockCall<E>& block) {
+  const BlockSize& z = block.size;
+  const Workbench& on = block.on;
+  const HeadsGemms gemms(z);
+  const StepMask mask = attention_mask(block);
+  const std::int64_t ss = z.s * z.s, group = z.group();
+  E* masked = mask.mask.active() ? static_cast<E*>(on.masked) : nullptr;
+  for (std::int64_t b = 0; b < z.batch; ++b) {
+    const E* q = block.saved(Saved::qkv) + b * z.s * z.qkv();
+    const E* k = q + z.q();
+    const E* v = k + z.kv_heads * z.d;
+    E* p = block.saved(Saved::probabilities) + b * z.matrices();
+    E* c = block.saved(Saved::context) + b * z.s * z.q();
+    for (std::int64_t r = 0; r < group; ++r)
+      on.multiply(gemms.scores, {q + r * z.d, k, on.scores + r * ss});
+    causal_softmax<E>(score_scale(z), on.scores, matrices_of(z, b), mask, p, masked, on.stream);
+    const E* mixed = masked != nullptr ? masked : p;
+    for (std::int64_t r = 0; r < group; ++r)
+      on.multiply(gemms.mix, {mixed + r * ss, v, c + r * z.d});
+  }
+}
+
+template <class E>
+void unfused_gradient(const BlockCall<E>& block, const E* d_context) {
+  const BlockSize& z = block.size;
+  const Workbench& on = block.on;
+  const HeadsGemms first(z), others(z, true);
+  const StepMask mask = attention_mask(block);
+  const std::int64_t ss = z.s * z.s, group = z.group();
+  E* scratch = static_cast<E*>(
+      on.masked);  // the masked probabilities, and when they are used up the scores' gradient
+  for (std::int64_t b = 0; b < z.batch; ++b) {
+    const std::int64_t at = b * z.s * z.qkv(), keys = z.q(), values = keys + z.kv_heads * z.d;
+    const E* q = block.saved(Saved::qkv) + at;
+    E* dq = block.carried(Carried::qkv_gradient) + at;
+    const E* dc = d_context + b * z.s * z.q();
+    const E* p = block.saved(Saved::probabilities) + b * z.matrices();
+    const E* mixed = p;
+    if (mask.mask.active()) {
+      dropout<E>(mask, static_cast<std::uint64_t>(b * z.matrices()), p, z.matrices(), scratch,
+                 on.stream);
+      mixed = scratch;
+    }
+    for (std::int64_t r = 0; r < group; ++r) {
+      const HeadsGemms& gemms = r == 0 ? first : others;
+      on.multiply(gemms.d_value, {mixed + r * ss, dc + r * z.d, dq + values});
+      on.multiply(gemms.d_probabilities, {dc + r * z.d, q + values, on.scores + r * ss});
+    }
+    softmax_gradient<E>(score_scale(z), p, on.scores, matrices_of(z, b), mask, scratch, on.stream);
+    for (std::int64_t r = 0; r < group; ++r) {
+      const HeadsGemms& gemms = r == 0 ? first : others;
+      on.multiply(gemms.d_query, {scratch + r * ss, q + keys, dq + r * z.d});
+      on.multiply(gemms.d_key, {scratch + r * ss, q + r * z.d, dq + keys});
+    }
+  }
+}
+
+}  // namespace
+
+AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch,
+                               std::int64_t seq_length, Element element) {
+  const BlockSize z(shape, batch, seq_length);
+  const Dtype dtype = element == Element::bf16 ? Dtype::bf16 : Dtype::fp32;
+  return {z.batch, z.s, z.heads, z.d, dtype, shape.attention_dropout > 0, z.kv_heads, z.window};
+}
+
+ScratchNeeds prepare_attention(const TransformerShape& shape, const BlockSize& size,
+                               Matmul& matmul) {
+  const std::int64_t partials = shape.qk_norm ? 2 * size.d * partials_of(size.rows) : 0;
+  if (shape.attention == AttentionKind::fused) return {.partials = partials};
+  for (const bool adds : {false, true}) {
+    if (adds && size.group() == 1) continue;
+    const HeadsGemms p(size, adds);
+    for (const Gemm& gemm : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key})
+      matmul.prepare(gemm);
+  }
+  return {.partials = partials,
+          .scores = size.matrices(),
+          .masked_bytes = size.matrices() * bytes_of(matmul.element())};
+}
+
+template <class E>
+void attend(const BlockCall<E>& block) {
+  place_heads<E>(block);
+  if (block.shape.attention == AttentionKind::unfused) return attend_unfused<E>(block);
+  block.on.fused->forward(
+      fused_shape(block),
+      {block.saved(Saved::qkv), fused_mask(attention_mask(block)), block.saved(Saved::context),
+       block.call.saved[Saved::probabilities].floats()},
+      block.on.fused_scratch, block.on.stream);
+}
+template void attend(const BlockCall<float>&);
+template void attend(const BlockCall<Bf16>&);
+
+template <class E>
+void attend_gradient(const BlockCall<E>& block, const E* d_context) {
+  if (block.shape.attention == AttentionKind::unfused) {
+    unfused_gradient<E>(block, d_context);
+  } else {
+    auto* row_sums = reinterpret_cast<float*>(block.workspace() + block.size.third());
+    block.on.fused->backward(
+        fused_shape(block),
+        {block.saved(Saved::qkv), block.saved(Saved::context),
+         block.call.saved[Saved::probabilities].floats(), d_context,
+         fused_mask(attention_mask(block)), block.carried(Carried::qkv_gradient), row_sums},
+        block.on.fused_scratch, block.on.stream);
+  }
+  place_heads_gradient<E>(block);
+}
+template void attend_gradient(const BlockCall<float>&, const float*);
+template void attend_gradient(const BlockCall<Bf16>&, const Bf16*);
+
+}  // namespace weir::cuda
