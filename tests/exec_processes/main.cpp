@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   weir::ProcessGroup::Options options;
   options.speak = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  options.late = [] { std::_Exit(6); };
+  options.late = options.stuck = [] { std::_Exit(6); };
   options.code_of = [](weir::EndKind) { return 6; };
   weir::opened = std::make_unique<weir::ProcessGroup>(std::move(options));
   if (weir::opened->index() != 0) {

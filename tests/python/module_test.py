@@ -284,7 +284,7 @@ class Engines(Case):
 
     def test_a_run_and_its_forecast_compare(self):
         plan = weir.plan("tiny.json", pp=2, microbatches=4)
-        result, measured = weir.run(plan, steps=3, warmup=1)
+        result, measured = weir.run(plan, steps=4, warmup=1)
         self.assertEqual(
             (result["schema"], len(result["steps"]), measured.origin), ("weir.run/1", 4, "measured")
         )

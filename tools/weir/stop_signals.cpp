@@ -22,7 +22,7 @@ volatile std::sig_atomic_t stop_asked = 0;
 std::array<struct sigaction, kStopping.size()> former{};
 
 extern "C" void remember_stop(int signal) {
-  stop_asked = 1;
+  if (stop_asked == 0) stop_asked = signal;
   for (std::size_t i = 0; i < kStopping.size(); ++i) {
     if (kStopping[i] == signal) ::sigaction(signal, &former[i], nullptr);
   }
@@ -46,12 +46,14 @@ void end_at_once(const std::string& line) {
   std::_Exit(exit_code(EndKind::failed));
 }
 
-std::function<bool()> stop_on_signals() {
+int heard_signal() { return stop_asked; }
+
+std::function<int()> stop_on_signals() {
   return [] {
     // Once, whoever asks first, and whichever copy of this: a second time would find itself.
     static std::once_flag listening;
     std::call_once(listening, listen);
-    return stop_asked != 0;
+    return heard_signal();
   };
 }
 

@@ -24,6 +24,9 @@ constexpr int kLastBarrier =
 // only where the receiver is busy anyway; who waits for one polls himself.
 constexpr auto kProgressRest = 2ms;
 
+// Besides patience: MPI's own end, where all have come to it, takes a busy machine seconds.
+constexpr auto kWithinMpi = 5s;
+
 std::int64_t now() { return std::chrono::steady_clock::now().time_since_epoch() / 1ns; }
 
 }  // namespace
@@ -49,7 +52,7 @@ ProcessGroup::~ProcessGroup() {
     }
     const std::scoped_lock lock(mutex_);  // the progress thread must not call MPI after its end
     left_ = true;
-    ByteTransport::leave();
+    ByteTransport::leave({options_.patience + kWithinMpi, options_.stuck});
   }
   closing_ = true;
   progress_thread_.join();
@@ -281,18 +284,18 @@ Ending ProcessGroup::conclude(const std::optional<Ending>& own) {
   try {
     concluded_ = agree(own);
     if (all_stop()) {
-      ByteTransport::leave();
+      ByteTransport::leave({options_.patience + kWithinMpi, options_.stuck});
     } else {
       // Who spoke ends them all; the others wait for that, and end them where it does not come.
       if (!spoke_) std::this_thread::sleep_for(options_.patience);
-      ByteTransport::abandon(options_.code_of(concluded_->kind));
+      ByteTransport::abandon(options_.code_of(concluded_->kind), options_.patience + kWithinMpi);
     }
   } catch (const std::exception& error) {
     if (!concluded_) {
       concluded_ = Ending{EndKind::failed, error.what()};
       speak(concluded_->line);
     }
-    ByteTransport::abandon(options_.code_of(concluded_->kind));
+    ByteTransport::abandon(options_.code_of(concluded_->kind), options_.patience + kWithinMpi);
   }
   left_ = true;
   return *concluded_;

@@ -24,7 +24,8 @@ class ProcessGroup : public Processes {
  public:
   struct Options {
     std::chrono::nanoseconds patience = std::chrono::seconds(10);  // silent for longer: gone
-    std::function<void()> late;           // not all have come within it: ends this process
+    // Not all have come within it, or left: each ends this process.
+    std::function<void()> late, stuck;
     std::function<int(EndKind)> code_of;  // with which MPI ends processes that do not stop
     std::function<void(const std::string& line)>
         speak;  // how the run ended; called on one process, once

@@ -80,6 +80,12 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options,
                patience.count());
     std::_Exit(exit_code(EndKind::failed));
   };
+  group_options.stuck = [patience] {
+    fmt::print(stderr,
+               "weir: the processes did not all come to their end within {:.1f} s (--patience)\n",
+               patience.count());
+    std::_Exit(exit_code(EndKind::failed));
+  };
   auto processes = std::make_unique<ProcessGroup>(std::move(group_options));
   ProcessGroup& group = *processes;
 #ifdef WEIR_HAS_NCCL
