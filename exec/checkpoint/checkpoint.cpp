@@ -181,8 +181,8 @@ Checkpoint newest(const ResolvedPlan& loaded, const std::filesystem::path& outpu
   throw InputError(output.string(), "", line);
 }
 
-// The SHA-256 of what was written. All that others send is taken, whatever becomes of the file: they
-// wait for nothing that happens here.
+// The SHA-256 of what was written. All that others send is taken, whatever becomes of the file:
+// they wait for nothing that happens here.
 std::string write_tensors(const ResolvedPlan& loaded, const std::filesystem::path& file,
                           const FetchParameter& fetch) {
   const auto parts = parts_of(loaded.plan.optimizer);
@@ -196,7 +196,9 @@ std::string write_tensors(const ResolvedPlan& loaded, const std::filesystem::pat
   }
   FirstFailure failure;
   std::optional<SafetensorsWriter> writer;
-  failure.guard([&] { writer.emplace(file, std::move(shapes), WeightMetadata{{"format", "weir"}}); });
+  failure.guard([&] {
+    writer.emplace(file, std::move(shapes), WeightMetadata{{"format", "weir"}});
+  });
   for (const auto& [part, prefix] : parts) {
     gather_weights(loaded, part, fetch,
                    [&](ParameterId, const ParameterTensor&, std::span<const float> values) {

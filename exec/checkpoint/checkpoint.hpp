@@ -26,9 +26,10 @@ namespace weir {
 
 struct Checkpoint {
   std::filesystem::path folder;
-  std::int64_t step = 0;                    // how many have been trained
-  Json trained = {};                        // what_is_trained() of the run that wrote it
-  std::optional<std::string> state_sha256 = {};  // none: it has no seal, as before weir.checkpoint/2
+  std::int64_t step = 0;  // how many have been trained
+  Json trained = {};      // what_is_trained() of the run that wrote it
+  std::optional<std::string> state_sha256 =
+      {};  // none: it has no seal, as before weir.checkpoint/2
   // Newer ones that are damaged: "step-000006 is damaged (WHY): step-000004 is used".
   std::vector<std::string> passed_over = {};
 };

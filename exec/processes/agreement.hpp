@@ -15,8 +15,8 @@ namespace weir {
 // or the hash of what is long.
 using WhatIsRun = std::vector<std::pair<std::string, std::string>>;
 
-// Collective. Process 0 throws UsageError, naming the first process that differs from it and in what;
-// the others Transport::Stopped then, as they do once a process has failed.
+// Collective. Process 0 throws UsageError, naming the first process that differs from it and in
+// what; the others Transport::Stopped then, as they do once a process has failed.
 void require_agreement(Processes& processes, const WhatIsRun& own);
 
 }  // namespace weir

@@ -414,8 +414,8 @@ class ProcessRun {
   Beginning from_;
   std::unique_ptr<Training> training_;
   std::optional<ProcessParameters> parameters_;  // where there is training
-  int stopped_by_ = 0;    // a signal; 0: it goes on
-  CheckpointsKept kept_;  // the leader's
+  int stopped_by_ = 0;                           // a signal; 0: it goes on
+  CheckpointsKept kept_;                         // the leader's
   const Stages none_;
   std::unique_ptr<ProcessRank> own_rank_;
   std::vector<double> launching_s_;           // by measured step

@@ -101,8 +101,8 @@ std::int64_t checkpoints_of(std::int64_t first, std::int64_t steps, std::int64_t
 
 void require_space(const ResolvedPlan& loaded, const RunOptions& options, std::int64_t first_step) {
   if (!options.output || options.checkpoint_every == 0) return;
-  const std::int64_t due = checkpoints_of(first_step, options.warmup_steps + options.steps,
-                                          options.checkpoint_every);
+  const std::int64_t due =
+      checkpoints_of(first_step, options.warmup_steps + options.steps, options.checkpoint_every);
   std::error_code unknown;
   const auto space =
       std::filesystem::space(first_there(std::filesystem::absolute(*options.output)), unknown);
@@ -125,8 +125,7 @@ Beginning begin_run(const ResolvedPlan& loaded, const RunOptions& options) {
   Beginning from;
   const bool keeps = options.output && options.checkpoint_every > 0;
   // Read the data's hash only where it is asked for: the data may be long.
-  if (options.resume || keeps)
-    from.trained = what_is_trained(loaded, options.data, options.init);
+  if (options.resume || keeps) from.trained = what_is_trained(loaded, options.data, options.init);
   if (options.resume) {
     const Checkpoint checkpoint = find_checkpoint(loaded, *options.resume, from.trained);
     for (const std::string& line : checkpoint.passed_over) options.note(line);
@@ -150,8 +149,8 @@ Beginning begin_run(const ResolvedPlan& loaded, const RunOptions& options) {
 void clear_checkpoints(const RunOptions& options) {
   if (!options.restart || !options.output || !holds_checkpoints(*options.output)) return;
   remove_checkpoints(*options.output);
-  options.note(fmt::format("checkpoints of another run in {} are removed",
-                           options.output->string()));
+  options.note(
+      fmt::format("checkpoints of another run in {} are removed", options.output->string()));
 }
 
 void write_down_actions(const Program& program, Rank rank, int replica, const RunOptions& options,
@@ -188,8 +187,7 @@ void save_checkpoint(const ResolvedPlan& loaded, const RunOptions& options, cons
     if (!kept.failed) kept.failed = line;
     return;
   }
-  if (end.leads)
-    kept.written.push_back({trained, folder, Seconds(Nanoseconds(now_ns() - began))});
+  if (end.leads) kept.written.push_back({trained, folder, Seconds(Nanoseconds(now_ns() - began))});
 }
 
 void require_consistent(const RunOptions& options) {

@@ -51,7 +51,7 @@ struct RunOptions {
   // (0: never), the last one and the one after which a run is stopped.
   std::optional<std::filesystem::path> output;
   int checkpoint_every = 0;
-  std::optional<std::filesystem::path> resume;     // a checkpoint, or a run's folder: its newest
+  std::optional<std::filesystem::path> resume;  // a checkpoint, or a run's folder: its newest
   bool restart = false;  // checkpoints that another run has left in `output` are removed first
   std::function<void(const StepReport&)> on_step;  // called after each step
   // Told of an action that takes longer than `longest_action`, by a thread of its own; ends the

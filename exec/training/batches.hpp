@@ -15,8 +15,8 @@
 
 namespace weir {
 
-// The whole file, which may be read again and by several processes: a pipe's bytes come once. Throws
-// InputError for a pipe, and as read_bytes (plan/text/bytes_file).
+// The whole file, which may be read again and by several processes: a pipe's bytes come once.
+// Throws InputError for a pipe, and as read_bytes (plan/text/bytes_file).
 [[nodiscard]] std::string read_data(const std::filesystem::path& file);
 
 struct BatchRequest {

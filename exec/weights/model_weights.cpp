@@ -106,8 +106,9 @@ void write_weights(const ResolvedPlan& loaded, const WeightsFile& to, const Fetc
   FirstFailure failure;
   std::optional<SafetensorsWriter> writer;
   // `format`: transformers loads no file without it.
-  failure.guard(
-      [&] { writer.emplace(to.file, shapes, WeightMetadata{{"format", "pt"}}, Seal::own); });
+  failure.guard([&] {
+    writer.emplace(to.file, shapes, WeightMetadata{{"format", "pt"}}, Seal::own);
+  });
   gather_weights(
       loaded, to.part, fetch,
       [&](ParameterId weight, const ParameterTensor& parameter, std::span<const float> values) {

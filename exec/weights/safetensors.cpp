@@ -276,8 +276,8 @@ void SafetensorsFile::check_seal(const std::string& file) const {
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& file,
-                                     std::vector<TensorShape> tensors,
-                                     WeightMetadata metadata, Seal seal)
+                                     std::vector<TensorShape> tensors, WeightMetadata metadata,
+                                     Seal seal)
     : file_(file), tensors_(std::move(tensors)) {
   const bool sealed = seal == Seal::own && !file_.is_stream();
   metadata.erase(kSealName);  // what was read elsewhere is another file's

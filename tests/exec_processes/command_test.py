@@ -180,11 +180,11 @@ with tempfile.TemporaryDirectory() as name:
     subprocess.run([weir, "plan", "model.json", "-K", "2", "-M", "2", "--clip-grad", "0.05",
                     "--schedule", "gpipe", "-o", "gpipe.json"], cwd=folder, check=True,
                    capture_output=True)
-    for other, differs in (("seven.json --steps 1", "seed: 7, process 0 has 1"),
-                           ("gpipe.json --steps 1", "plan: "),
-                           ("k2.json --steps 2", "steps: 2, process 0 has 1"),
-                           ("k2.json --steps 1 --init w.safetensors", "weights to begin with: ")):
-        ended = by_mpi.start(folder, 2, "-q run k2.json --steps 1",
+    for other, differs in (("seven.json --steps 2", "seed: 7, process 0 has 1"),
+                           ("gpipe.json --steps 2", "plan: "),
+                           ("k2.json --steps 3", "steps: 3, process 0 has 2"),
+                           ("k2.json --steps 2 --init w.safetensors", "weights to begin with: ")):
+        ended = by_mpi.start(folder, 2, "-q run k2.json --steps 2",
                              f'exec "{weir}" -q run {other}')
         expect(f"{other} beside another is refused: {ended}",
                all_exit(ended, 2) and len(ended.lines) == 1 and "process 1 on" in ended.err

@@ -1,7 +1,8 @@
-// Loaded before MPI (LD_PRELOAD) into a process that is to stand still in the midst of a collective:
-// by MPI's own profiling interface, it stops itself (SIGSTOP) where it calls MPI as it was told. The
-// environment says where: STOP_RANK=1, and STOP_AT=MPI_Finalize, or MPI_Isend:CHANNEL:TAG:NUMBER, the
-// channel by the order in which communicators were made (exec/processes/mpi/byte_transport.hpp).
+// Loaded before MPI (LD_PRELOAD) into a process that is to stand still in the midst of a
+// collective: by MPI's own profiling interface, it stops itself (SIGSTOP) where it calls MPI as it
+// was told. The environment says where: STOP_RANK=1, and STOP_AT=MPI_Finalize, or
+// MPI_Isend:CHANNEL:TAG:NUMBER, the channel by the order in which communicators were made
+// (exec/processes/mpi/byte_transport.hpp).
 // SPDX-License-Identifier: Apache-2.0
 #include <mpi.h>
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""However a command ends, it is by 0, 2 to 6 or 128 and a signal's number, with one line where it is
-not 0: signals, closed pipes, too little memory, too few threads and descriptors, outputs that cannot be written, programs
-that do not end. What was there before is still there, and nothing else is left.
+"""However a command ends, it is by 0, 2 to 6 or 128 and a signal's number, with one line where it
+is not 0: signals, closed pipes, too little memory, too few threads and descriptors, outputs that
+cannot be written, programs that do not end. What was there before is still there, and nothing else
+is left.
 Usage: endings_test.py SOURCE_DIR WEIR"""
 # SPDX-License-Identifier: Apache-2.0
 import json
@@ -226,7 +227,8 @@ def programs():
     time.sleep(0.7)
     long.send_signal(signal.SIGTERM)
     _, error = long.communicate(timeout=30)
-    check("a program's end", long.returncode == 143 and one_line(error), f"{long.returncode} {error}")
+    check("a program's end", long.returncode == 143 and one_line(error),
+          f"{long.returncode} {error}")
     time.sleep(3.5)
     check("a program's end", not mark.exists(), "it went on after us")
     done = run("schedule exec:./endless.sh")

@@ -29,8 +29,8 @@
 #include "tools/app/shared/provenance.hpp"
 #include "tools/app/shared/version.hpp"
 #include "tools/weir/examples.hpp"
+#include "tools/weir/heard_signal.hpp"
 #include "tools/weir/progress.hpp"
-#include "tools/weir/stop_signals.hpp"
 
 namespace weir {
 namespace {

@@ -10,19 +10,19 @@
 
 #include "tools/app/shared/exit_code.hpp"
 #include "tools/weir/command_line.hpp"
+#include "tools/weir/heard_signal.hpp"
 
 namespace weir {
 namespace {
 
 constexpr std::array kStopping{SIGINT, SIGTERM};
 
-// A handler has no argument of ours: what it reads and sets can only be global. Its signals' former
+// A handler has no argument of ours: what it reads can only be global. Its signals' former
 // dispositions are there before it is.
-volatile std::sig_atomic_t stop_asked = 0;
 std::array<struct sigaction, kStopping.size()> former{};
 
 extern "C" void remember_stop(int signal) {
-  if (stop_asked == 0) stop_asked = signal;
+  hear_signal(signal);
   for (std::size_t i = 0; i < kStopping.size(); ++i) {
     if (kStopping[i] == signal) ::sigaction(signal, &former[i], nullptr);
   }
@@ -45,8 +45,6 @@ void end_at_once(const std::string& line) {
   note(line);
   std::_Exit(exit_code(EndKind::failed));
 }
-
-int heard_signal() { return stop_asked; }
 
 std::function<int()> stop_on_signals() {
   return [] {

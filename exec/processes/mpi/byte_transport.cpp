@@ -3,7 +3,6 @@
 #include "exec/processes/mpi/byte_transport.hpp"
 
 #include <condition_variable>
-#include <cstdlib>
 #include <mutex>
 #include <thread>
 
@@ -154,8 +153,8 @@ void ByteTransport::leave(const Patience& patience) {
   MPI_Finalize();
 }
 
-void ByteTransport::abandon(int code, std::chrono::nanoseconds limit) {
-  const PatienceWatch watch({limit, [code] { std::_Exit(code); }});
+void ByteTransport::abandon(int code, const Patience& patience) {
+  const PatienceWatch watch(patience);
   MPI_Abort(MPI_COMM_WORLD, code);
 }
 

@@ -31,7 +31,8 @@ class ByteTransport {
     int tag = 0;
     std::size_t bytes = 0;
   };
-  // For what waits within MPI until all processes are there: MPI does not let itself be interrupted.
+  // For what waits within MPI until all processes are there: MPI does not let itself be
+  // interrupted.
   struct Patience {
     std::chrono::nanoseconds limit = std::chrono::seconds(10);
     std::function<void()> late;  // called by a thread of its own then: ends the process
@@ -62,7 +63,7 @@ class ByteTransport {
   // does not stop, another abandons it: that ends all processes, with this code, and does not
   // return.
   static void leave(const Patience& patience);
-  static void abandon(int code, std::chrono::nanoseconds limit);
+  static void abandon(int code, const Patience& patience);
 
  private:
   [[nodiscard]] Request open();

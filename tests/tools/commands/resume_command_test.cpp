@@ -137,21 +137,21 @@ TEST_F(Resume, AnothersCheckpointsAreNotMixedWithOnesOwn) {
   EXPECT_EQ(anew.code, 0);
   EXPECT_THAT(anew.out, HasSubstr("weir: checkpoints of another run in out are removed\n"));
   EXPECT_EQ(result("k2.json --steps 0 --resume out").at("first_step"), 3);
-  EXPECT_EQ(result("k2.json --steps 1 --resume out/checkpoints/step-000003 -o out").at("first_step"),
-            3);
+  EXPECT_EQ(
+      result("k2.json --steps 1 --resume out/checkpoints/step-000003 -o out").at("first_step"), 3);
 }
 
 // The lock is the first's for as long as it lives, and its process is named.
 TEST_F(Resume, TwoRunsDoNotWriteIntoOneFolder) {
-  const CommandResult both = shell(
-      "(" WEIR_COMMAND " -q run k2.json --steps 1000000 -o out > first 2>&1 & echo $! > pid; "
-      "while [ ! -s out/last-actions/rank-0.txt ]; do sleep 0.05; done; " WEIR_COMMAND
-      " -q run k1.json --steps 1 --warmup 0 -o out; echo code $?; kill -TERM $(cat pid); "
-      "wait $(cat pid); echo code $?)");
+  const CommandResult both =
+      shell("(" WEIR_COMMAND
+            " -q run k2.json --steps 1000000 -o out > first 2>&1 & echo $! > pid; "
+            "while [ ! -s out/last-actions/rank-0.txt ]; do sleep 0.05; done; " WEIR_COMMAND
+            " -q run k1.json --steps 1 --warmup 0 -o out; echo code $?; kill -TERM $(cat pid); "
+            "wait $(cat pid); echo code $?)");
   std::string pid = read("pid");
   pid.pop_back();
-  EXPECT_EQ(both.out,
-            "weir: out is being written by process " + pid + "\ncode 6\ncode 143\n");
+  EXPECT_EQ(both.out, "weir: out is being written by process " + pid + "\ncode 6\ncode 143\n");
   EXPECT_EQ(weir("run k1.json --steps 1 --warmup 0 -o out -q").code, 0);
 }
 
@@ -161,8 +161,8 @@ TEST_F(Resume, WhatIsNoFileIsSaidAndNotWaitedFor) {
                   "mkfifo out/checkpoints/step-000002/state.safetensors")
                 .code,
             0);
-  for (const std::string option : {"--data pipe", "--init pipe", "--evaluate pipe",
-                                   "--resume out", "--resume out/checkpoints/step-000002"}) {
+  for (const std::string option : {"--data pipe", "--init pipe", "--evaluate pipe", "--resume out",
+                                   "--resume out/checkpoints/step-000002"}) {
     const CommandResult refused = weir("run k2.json -q " + option);
     EXPECT_EQ(refused.code, 3) << option;
     EXPECT_EQ(std::count(refused.out.begin(), refused.out.end(), '\n'), 1) << refused.out;

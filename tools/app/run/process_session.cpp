@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "exec/processes/started_by.hpp"
@@ -80,7 +81,8 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options,
                patience.count());
     std::_Exit(exit_code(EndKind::failed));
   };
-  group_options.stuck = [patience] {
+  group_options.stuck = [patience](const std::optional<Ending>& said) {
+    if (said) std::_Exit(exit_code(said->kind));
     fmt::print(stderr,
                "weir: the processes did not all come to their end within {:.1f} s (--patience)\n",
                patience.count());

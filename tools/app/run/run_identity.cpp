@@ -40,21 +40,21 @@ WhatIsRun what_is_run(const ResolvedPlan& loaded, const RunOptions& options) {
   std::vector<std::filesystem::path> evaluated;
   if (options.evaluate) evaluated.push_back(*options.evaluate);
   const bool keeps = options.output && options.checkpoint_every > 0;
-  return {{"plan", hash_of_plan(loaded.plan)},
-          {"seed", std::to_string(loaded.plan.seed)},
-          {"steps", std::to_string(options.warmup_steps + options.steps)},
-          {"warm-up steps", std::to_string(options.warmup_steps)},
-          {"backend", to_string(options.backend)},
-          {"steps between checkpoints", std::to_string(keeps ? options.checkpoint_every : 0)},
-          {"data", hash_of_files(options.data)},
-          {"weights to begin with",
-           options.init ? WeightFiles(*options.init).sha256() : "by the seed"},
-          {"a checkpoint to go on from", given(options.resume.has_value())},
-          {"data to evaluate", hash_of_files(evaluated)},
-          {"a file for the weights", given(options.save.has_value())},
-          {"a file for gradients and logits", given(options.dump.has_value())},
-          {"fastest products", given(options.fastest)},
-          {"build", version_line()}};
+  return {
+      {"plan", hash_of_plan(loaded.plan)},
+      {"seed", std::to_string(loaded.plan.seed)},
+      {"steps", std::to_string(options.warmup_steps + options.steps)},
+      {"warm-up steps", std::to_string(options.warmup_steps)},
+      {"backend", to_string(options.backend)},
+      {"steps between checkpoints", std::to_string(keeps ? options.checkpoint_every : 0)},
+      {"data", hash_of_files(options.data)},
+      {"weights to begin with", options.init ? WeightFiles(*options.init).sha256() : "by the seed"},
+      {"a checkpoint to go on from", given(options.resume.has_value())},
+      {"data to evaluate", hash_of_files(evaluated)},
+      {"a file for the weights", given(options.save.has_value())},
+      {"a file for gradients and logits", given(options.dump.has_value())},
+      {"fastest products", given(options.fastest)},
+      {"build", version_line()}};
 }
 
 }  // namespace weir::app

@@ -9,8 +9,8 @@
 namespace weir::app {
 
 // Plan, seed, steps, options, data, the weights to begin with and the build, long ones as hashes.
-// Where the model's file lies, and where results go, may differ from host to host. Throws InputError
-// for files that cannot be read.
+// Where the model's file lies, and where results go, may differ from host to host. Throws
+// InputError for files that cannot be read.
 [[nodiscard]] WhatIsRun what_is_run(const ResolvedPlan& loaded, const RunOptions& options);
 
 }  // namespace weir::app

@@ -85,8 +85,8 @@ void check(const RunRequest& r, const RunOptions& options, const Session& sessio
 void announce(const ResolvedPlan& loaded, const RunOptions& options, const Session& session) {
   say_need_of_run(loaded, options.steps, options.backend == BackendKind::cpu, session);
   if (options.steps == 0 && options.warmup_steps > 0) {
-    session.note(fmt::format("no step is measured: all {} are warm-up (--warmup)",
-                             options.warmup_steps));
+    session.note(
+        fmt::format("no step is measured: all {} are warm-up (--warmup)", options.warmup_steps));
   }
   const Plan& plan = loaded.plan;
   if (plan.placement.empty() && plan.rank_order == RankOrder::tp_cp_dp_pp) return;

@@ -43,9 +43,9 @@ struct GridProof {
 
 struct GridRequest {
   ScheduleChoice choice = "";
-  ScheduleSource shape;            // but for its K and M
-  std::string grid;                // "K=2..16,M=1..64", either part a list or a range
-  int slots = 2;                   // receive slots an edge; 0: unlimited
+  ScheduleSource shape;           // but for its K and M
+  std::string grid;               // "K=2..16,M=1..64", either part a list or a range
+  int slots = 2;                  // receive slots an edge; 0: unlimited
   std::function<int()> stopping;  // asked before each (K, M); none: nobody stops it
 };
 

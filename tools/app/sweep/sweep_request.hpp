@@ -48,9 +48,9 @@ struct SweepRequest {
   bool resume = false;  // from what an unfinished search left beside `output`
   SessionOptions processes;
   std::uint64_t seed = 1;
-  // Asked between candidates and between runs: a signal, and what was found so far is the result; or
-  // 0. No field:
-  // whoever calls has signals, or none. Several threads ask, after a first call by one.
+  // Asked between candidates and between runs: a signal, and what was found so far is the result;
+  // or 0. No field: whoever calls has signals, or none. Several threads ask, after a first call by
+  // one.
   std::function<int()> stopping;
 };
 
