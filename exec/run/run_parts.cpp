@@ -183,8 +183,9 @@ void save_checkpoint(const ResolvedPlan& loaded, const RunOptions& options, cons
     // Hours of training are worth more than this: there may be room for the next one.
     const std::string line =
         fmt::format("the checkpoint of step {} could not be written ({})", trained, why.what());
+    if (kept.failed) return;  // said once: the disk is full for the next ones, too
     options.note(line + ": training goes on");
-    if (!kept.failed) kept.failed = line;
+    kept.failed = line;
     return;
   }
   if (end.leads) kept.written.push_back({trained, folder, Seconds(Nanoseconds(now_ns() - began))});
@@ -249,7 +250,7 @@ void write_files(const ResolvedPlan& loaded, const RunOptions& options, const Ru
       write_weights(loaded, {.file = file, .part = part, .leads = end.leads}, end.fetch, more);
     } catch (const std::runtime_error& why) {
       if (!end.leads) throw;  // as in save_checkpoint
-      if (!not_kept) not_kept = why.what();
+      not_kept = (not_kept ? *not_kept + "; " : "") + why.what();
     }
   };
   if (options.save) keep(*options.save, ParameterPart::values, {});

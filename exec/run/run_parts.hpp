@@ -68,8 +68,7 @@ struct RunEnd {
   std::vector<float> logits;
   std::vector<std::int32_t> tokens;
 };
-// What cannot be written is told in `not_kept`, unless something is there already: the rest is
-// kept.
+// What cannot be written is told in `not_kept`, behind what is there already: the rest is kept.
 void write_files(const ResolvedPlan& loaded, const RunOptions& options, const RunEnd& end,
                  std::optional<std::string>& not_kept);
 

@@ -99,7 +99,7 @@ struct RunResult {
   std::optional<std::filesystem::path> resumed;  // the checkpoint that it began with
   std::vector<CheckpointWritten> checkpoints;
   int stopped_by = 0;  // the signal that ended it before all its steps; 0: none did
-  std::optional<std::string> not_kept;  // the first file of it that could not be written, and why
+  std::optional<std::string> not_kept;  // what of it could not be written, and why
   std::optional<Evaluation> evaluation;
   Seconds step_time{0};            // median of the measured steps
   std::string parameters_sha256;   // empty for synthetic

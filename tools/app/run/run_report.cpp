@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "plan/job/summary.hpp"
@@ -85,12 +86,16 @@ void report(RunResult& result, const RunRequest& r, Disturbance disturbance,
   label(result);
   // What a full disk does not take is said at the end: the training that it is of is over.
   const auto kept = [&](const auto& write) {
+    std::optional<std::string>& not_kept = result.run.not_kept;
+    const auto add = [&](const std::string& why) {
+      not_kept = (not_kept ? *not_kept + "; " : "") + why;
+    };
     try {
       write();
     } catch (const RunFailed& why) {
-      if (!result.run.not_kept) result.run.not_kept = why.what();
+      add(why.what());
     } catch (const InputError& why) {
-      if (!result.run.not_kept) result.run.not_kept = why.what();
+      add(why.what());
     }
   };
   if (r.picture) {  // before the folder that this run goes on from may be its own
