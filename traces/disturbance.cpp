@@ -1,4 +1,4 @@
-// Thresholds of a disturbed machine, and its JSON.
+// Thresholds of a disturbed machine.
 // SPDX-License-Identifier: Apache-2.0
 #include "traces/disturbance.hpp"
 
@@ -22,12 +22,6 @@ constexpr const char* kKey = "disturbance";  // of a trace's info
 
 std::optional<double> larger(const std::optional<double>& a, const std::optional<double>& b) {
   return a && b ? std::max(a, b) : a ? a : b;
-}
-
-std::optional<double> parse_share(JsonObject& object, const char* key) {
-  if (!object.is_null(key)) return object.number(key, 0, 1e9);
-  static_cast<void>(object.at(key));
-  return std::nullopt;
 }
 
 std::optional<double> spread_of_steps(const Trace& trace) {
@@ -79,26 +73,6 @@ std::string doubt(const Disturbance& d) {
   if (d.spread && *d.spread > kMostSpread && d.watched >= kLeastWatched)
     wrong.push_back(fmt::format("repeated times spread by {:.0f}%", *d.spread * 100));
   return fmt::format("{}", fmt::join(wrong, ", "));
-}
-
-nlohmann::ordered_json to_json(const Disturbance& d) {
-  return {{"watched_s", d.watched.count()}, {"worked_s", d.worked.count()},
-          {"stolen", or_null(d.stolen)},    {"preemptions_per_s", d.preemptions_per_s},
-          {"spread", or_null(d.spread)},    {"disturbed", !doubt(d).empty()}};
-}
-
-Disturbance parse_disturbance(const nlohmann::ordered_json& json, const std::string& file,
-                              const std::string& key) {
-  JsonObject object(json, file, key);
-  Disturbance d;
-  d.watched = Seconds(object.number("watched_s", 0, 1e12));
-  d.worked = Seconds(object.number("worked_s", 0, 1e12));
-  d.stolen = parse_share(object, "stolen");
-  d.preemptions_per_s = object.number("preemptions_per_s", 0, 1e12);
-  d.spread = parse_share(object, "spread");
-  static_cast<void>(object.boolean("disturbed"));  // follows from the others
-  object.finish();
-  return d;
 }
 
 }  // namespace weir

@@ -22,7 +22,7 @@
 #include "exec/weights/safetensors.hpp"
 #include "exec/weights/weight_files.hpp"
 #include "exec/weights/weight_names.hpp"
-#include "plan/job/optimizer_json.hpp"
+#include "plan/job/formats.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"

@@ -1,4 +1,4 @@
-// Reads and writes weir.cluster/1.
+// Reads and writes weir.cluster/1, key by key.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job/cluster.hpp"
 
@@ -8,293 +8,266 @@
 #include <cmath>
 #include <utility>
 
-#include "plan/text/strict_json.hpp"
+#include "plan/format/keys.hpp"
+#include "plan/job/formats.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "plan/words/names.hpp"
 
 namespace weir {
+namespace format {
 namespace {
 
-Bytes bytes_of(JsonObject& object, std::string_view key) {
-  const auto value = parse_bytes(object.text(key));
-  if (!value) object.fail(key, "expected an amount with its unit, as \"80 GiB\"");
-  return *value;
-}
+constexpr Range kShareOfPeak{0, 2}, kWork{0, 1e5};
+constexpr const char* kLatency = "expected a duration with its unit, as \"5 us\"";
 
-constexpr std::string_view kClusterSchema = "weir.cluster/1";
-
-constexpr std::string_view kUnlimited =
-    "unlimited";  // of a regime whose times do not grow with the size
-
-Seconds latency_of(JsonObject& object) {
-  const auto latency = parse_duration(object.text("latency"));
-  if (!latency) object.fail("latency", "expected a duration with its unit, as \"5 us\"");
-  return *latency;
-}
-
-BytesPerSecond bandwidth_of(JsonObject& object) {
-  const auto bandwidth = parse_rate(object.text("bandwidth"));
-  if (!bandwidth || bandwidth->count() <= 0)
-    object.fail("bandwidth", "expected a rate with its unit, as \"300 GB/s\"");
-  return *bandwidth;
-}
-
-// A share of something, above 0.
-double share_of(JsonObject& object, std::string_view key, double high = 1) {
-  const double value = object.number(key, 0, high);
-  if (value == 0) object.fail(key, "expected a share above 0");
-  return value;
-}
-
-Seconds duration_of(JsonObject& object, std::string_view key) {
-  const auto value = parse_duration(object.text(key));
-  if (!value) object.fail(key, "expected a duration with its unit, as \"4 us\"");
-  return *value;
-}
-
-SwitchReduction switch_reduction_of(JsonObject object) {
-  SwitchReduction reduction;
-  reduction.members = static_cast<int>(object.integer("members", 2, 4096));
-  reduction.latency = latency_of(object);
-  reduction.bandwidth = bandwidth_of(object);
-  object.finish();
-  return reduction;
-}
-
-Link link_of(JsonObject object) {
-  Link link{.latency = latency_of(object), .bandwidth = bandwidth_of(object)};
-  if (object.has("efficiency")) {
-    link.efficiency = share_of(object, "efficiency");
-    link.bandwidth = BytesPerSecond(link.bandwidth.count() * link.efficiency);
+constexpr Key<SwitchReduction> kReduction[] = {
+    key<&SwitchReduction::members>("members", "devices | always | the fewest it is used for",
+                                   {2, 4096}),
+    key<&SwitchReduction::latency, WithUnit>("latency", "s | always |").expect(kLatency),
+    key<&SwitchReduction::bandwidth, WithUnit>(
+        "bandwidth", "bytes/s | always | as nccl-tests counts it (busbw)"),
+};
+constexpr Key<LinkRegime> kMessages[] = {
+    key<&LinkRegime::up_to, WithUnit>("up_to", "bytes | always | the largest message it holds for"),
+    key<&LinkRegime::latency, WithUnit>("latency", "s | always |").expect(kLatency),
+    key<&LinkRegime::bandwidth, RateOrNone>(
+        "bandwidth", "bytes/s | always | `unlimited`: the time does not grow with the size"),
+};
+constexpr auto kLarger = [](JsonObject& regime, const std::vector<LinkRegime>& before) {
+  const auto up_to = parse_bytes(regime.text("up_to"));
+  if (up_to && !before.empty() && *up_to <= before.back().up_to)
+    regime.fail("up_to", "expected ascending sizes");
+};
+constexpr Key<Link> kConnection[] = {
+    key<&Link::latency, WithUnit>("latency", "s | always |").expect(kLatency),
+    key<&Link::bandwidth, WithUnit>(
+        "bandwidth",
+        "bytes/s | always | one direction; what collectives reach, and messages larger than all "
+        "`regimes`"),
+    maybe<&Link::efficiency, Portion>(
+        "efficiency",
+        "share | may be left out: 1 | of `bandwidth` that large messages and rings reach", {0, 1}),
+    maybe<&Link::tree, WithUnit>(
+        "tree",
+        "s | between nodes, where it was measured | of a level of NCCL's trees, which are then "
+        "taken where they are faster than rings"),
+    maybe<&Link::switch_reduction, Object<kReduction>>(
+        "switch_reduction", "| where the switch adds up all-reduces | NVLink SHARP"),
+    maybe<&Link::regimes, Objects<kMessages, kUnchecked, kLarger>>(
+        "regimes",
+        "| where messages were measured apart | ascending; collectives do not take them"),
+};
+// The file has the wire's rate, of which a link has what large messages reach.
+struct OfWire {
+  static constexpr const char* kType = "object";
+  static void read(const Spec& key, JsonObject& object, Link& link) {
+    Object<kConnection>::read(key, object, link);
+    link.bandwidth = link.bandwidth * link.efficiency;
   }
-  if (object.has("tree")) link.tree = duration_of(object, "tree");
-  if (object.has("switch_reduction"))
-    link.switch_reduction = switch_reduction_of(object.object("switch_reduction"));
-  if (object.has("regimes")) {
-    for (JsonObject& regime : object.objects("regimes")) {
-      const Bytes up_to = bytes_of(regime, "up_to");
-      if (!link.regimes.empty() && up_to <= link.regimes.back().up_to)
-        regime.fail("up_to", "expected ascending sizes");
-      const bool unlimited = regime.text("bandwidth") == kUnlimited;
-      link.regimes.push_back(
-          {up_to, latency_of(regime), unlimited ? BytesPerSecond(0) : bandwidth_of(regime)});
-      regime.finish();
-    }
+  static Json write(const Spec&, Link link) {
+    link.bandwidth = BytesPerSecond(link.bandwidth.count() / link.efficiency);
+    return written(link, kConnection);
   }
-  object.finish();
-  return link;
-}
+};
 
-ProductRates products_of(JsonObject& object) {
-  ProductRates rates;
-  rates.efficiency = share_of(object, "matrix_efficiency");
-  if (object.has("half_tile_efficiency"))
-    rates.half_tile = share_of(object, "half_tile_efficiency", 2);
-  rates.exposed_output = object.number_or("exposed_output", 0, 0, 4);
-  if (object.has("unaligned_efficiency"))
-    rates.unaligned = share_of(object, "unaligned_efficiency");
-  return rates;
-}
-
-AttentionRates attention_of(JsonObject object) {
-  AttentionRates rates;
-  rates.forward = share_of(object, "forward", 2);
-  rates.backward = share_of(object, "backward", 2);
-  rates.keys = object.number("keys", 0, 1e5);
-  rates.head = object.number("head", 0, 1e5);
-  object.finish();
-  return rates;
-}
-
-KernelModel kernels_of(JsonObject object) {
-  KernelModel kernels;
-  const auto tile = object.integers("tile", 1, 4096);
-  if (tile.size() != 2) object.fail("tile", "expected rows and columns, as [128, 256]");
-  kernels.tile_rows = static_cast<int>(tile[0]);
-  kernels.tile_columns = static_cast<int>(tile[1]);
-  kernels.products = products_of(object);
-  if (object.has("fp8")) {
-    JsonObject fp8 = object.object("fp8");
-    kernels.fp8 = products_of(fp8);
-    fp8.finish();
-  }
-  if (object.has("attention")) {
-    JsonObject libraries = object.object("attention");
+constexpr Key<ProductRates> kProducts[] = {
+    key<&ProductRates::efficiency, Portion>(
+        "matrix_efficiency",
+        "share of the peak | always | of products, all multiprocessors at work", {0, 1}),
+    maybe<&ProductRates::half_tile, Portion>(
+        "half_tile_efficiency",
+        "share of `matrix_efficiency` | may be left out: there are none | with tiles of half the "
+        "columns",
+        kShareOfPeak),
+    or_null<&ProductRates::exposed_output>(
+        "exposed_output",
+        "share | may be left out: 0 | of the time to write a product, what its own work does not "
+        "hide",
+        {0, 4}),
+    maybe<&ProductRates::unaligned, Portion>(
+        "unaligned_efficiency",
+        "share of `matrix_efficiency` | may be left out: 1 | of heads whose rows do not fill words "
+        "of 16 bytes",
+        {0, 1}),
+};
+constexpr Key<AttentionRates> kAttention[] = {
+    key<&AttentionRates::forward, Portion>("forward", "share of the peak | always |", kShareOfPeak),
+    key<&AttentionRates::backward, Portion>("backward", "share of the peak | always |",
+                                            kShareOfPeak),
+    key<&AttentionRates::keys>("keys", "keys | always | what a tile of rows takes to start and end",
+                               kWork),
+    key<&AttentionRates::head>("head", "numbers | always | what the softmax takes", kWork),
+};
+struct ByLibrary {
+  static constexpr const char* kType = "object";
+  using Rates = std::map<AttentionLibrary, AttentionRates>;
+  static void read(const Spec& key, JsonObject& object, Rates& rates) {
+    JsonObject libraries = object.object(key.name);
     for (const auto& [library, name] : kAttentionLibraryNames) {
-      if (libraries.has(name)) kernels.attention[library] = attention_of(libraries.object(name));
+      if (libraries.has(name)) Object<kAttention>::read({name.data()}, libraries, rates[library]);
     }
     libraries.finish();
   }
-  kernels.bandwidth_efficiency = share_of(object, "bandwidth_efficiency");
-  if (object.has("start")) kernels.start = duration_of(object, "start");
-  kernels.floor = duration_of(object, "floor");
-  kernels.launch = duration_of(object, "launch");
-  object.finish();
-  return kernels;
-}
-
-Device device_of(JsonObject object) {
-  Device device;
-  device.name = object.text("name");
-  device.memory = bytes_of(object, "memory");
-  device.peak_fp32 = FlopsPerSecond(object.number_or("peak_fp32_tflops", 0) * 1e12);
-  device.peak_tf32 = FlopsPerSecond(object.number_or("peak_tf32_tflops", 0) * 1e12);
-  device.peak_bf16 = FlopsPerSecond(object.number_or("peak_bf16_tflops", 0) * 1e12);
-  device.peak_fp16 = FlopsPerSecond(object.number_or("peak_fp16_tflops", 0) * 1e12);
-  device.peak_fp8 = FlopsPerSecond(object.number_or("peak_fp8_tflops", 0) * 1e12);
-  const auto bandwidth = parse_rate(object.text("memory_bandwidth"));
-  if (!bandwidth || bandwidth->count() <= 0)
-    object.fail("memory_bandwidth", "expected a rate, as \"3.35 TB/s\"");
-  device.memory_bandwidth = *bandwidth;
-  device.multiprocessors = static_cast<int>(object.integer_or("multiprocessors", 0, 0, 100'000));
-  if (object.has("kernels")) {
-    if (device.multiprocessors == 0) object.fail("kernels", "needs multiprocessors beside it");
-    device.kernels = kernels_of(object.object("kernels"));
+  static Json write(const Spec&, const Rates& all) {
+    Json json;
+    for (const auto& [library, rates] : all)
+      json[std::string(name_of(kAttentionLibraryNames, library))] = written(rates, kAttention);
+    return json;
   }
-  if (object.has("allocator")) {
-    const std::string allocator = object.text("allocator");
-    if (allocator != "arena" && allocator != "pytorch")
-      object.fail("allocator", "expected arena or pytorch");
-    device.allocator = allocator == "pytorch" ? Allocator::pytorch : Allocator::arena;
+  static void describe(const std::string& path, Rows& rows) {
+    rows.push_back({path + ".*", "object",
+                    "| | rates over d numbers a head and n keys a row sees: efficiency x d / (d + "
+                    "`head`) x n / (n + `keys`)"});
+    format::describe(kAttention, path + ".*.", rows);
   }
-  if (object.has("process_overhead"))
-    device.process_overhead = bytes_of(object, "process_overhead");
-  object.finish();
-  return device;
-}
+};
+constexpr Key<KernelModel> kKernels[] = {
+    key<kWhole, Pair<&KernelModel::tile_rows, &KernelModel::tile_columns>>(
+        "tile", "rows and columns of a product that a multiprocessor computes at a time", {1, 4096})
+        .expect("expected rows and columns, as [128, 256]"),
+    inlined<&KernelModel::products, kProducts>,
+    maybe<&KernelModel::fp8, Object<kProducts>>(
+        "fp8", "| may be left out: as the others | the rates above of products of 8-bit factors"),
+    maybe<&KernelModel::attention, ByLibrary>(
+        "attention",
+        "| may be left out: as products | fused attention by library: `flash1`, `flash2`, "
+        "`flash3`, `cudnn`"),
+    key<&KernelModel::bandwidth_efficiency, Portion>(
+        "bandwidth_efficiency", "share | always | of the memory's bandwidth", {0, 1}),
+    maybe<&KernelModel::start, WithUnit>(
+        "start", "s | may be left out: 0 | of a kernel that streams, before its bytes flow"),
+    key<&KernelModel::floor, WithUnit>("floor", "s | always | the shortest kernel"),
+    key<&KernelModel::launch, WithUnit>("launch", "s | always | host time to launch one kernel"),
+};
 
-// The largest unit that leaves whole numbers: what was "80 GB" is so again.
-std::string bytes_text(Bytes value) {
-  constexpr std::pair<const char*, std::int64_t> kUnits[] = {
-      {"GB", 1'000'000'000}, {"GiB", std::int64_t{1} << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}};
-  for (const auto& [name, unit] : kUnits) {
-    if (value.count() % unit == 0) return fmt::format("{} {}", value.count() / unit, name);
+struct Tflops {
+  static constexpr const char* kType = "number";
+  static void read(const Spec& key, JsonObject& object, FlopsPerSecond& rate) {
+    rate = FlopsPerSecond(object.number(key.name) * 1e12);
   }
-  return fmt::format("{} B", value.count());
-}
-
-std::string rate_text(BytesPerSecond rate) {
-  return rate.count() > 0 ? fmt::format("{:.6g} GB/s", rate.count() / 1e9)
-                          : std::string(kUnlimited);
-}
-
-std::string latency_text(Seconds latency) {
-  return fmt::format("{:.6g} us", latency.count() * 1e6);
-}
-
-Json link_json(const Link& link) {
-  const BytesPerSecond wire(link.bandwidth.count() / link.efficiency);
-  Json json{{"latency", latency_text(link.latency)}, {"bandwidth", rate_text(wire)}};
-  if (link.efficiency != 1) json["efficiency"] = link.efficiency;
-  if (link.tree.count() > 0) json["tree"] = latency_text(link.tree);
-  if (const auto& reduction = link.switch_reduction) {
-    json["switch_reduction"] = {{"members", reduction->members},
-                                {"latency", latency_text(reduction->latency)},
-                                {"bandwidth", rate_text(reduction->bandwidth)}};
+  static Json write(const Spec&, FlopsPerSecond rate) {
+    return std::round(rate.count() / 1e6) / 1e6;
   }
-  for (const LinkRegime& regime : link.regimes) {
-    json["regimes"].push_back({{"up_to", bytes_text(regime.up_to)},
-                               {"latency", latency_text(regime.latency)},
-                               {"bandwidth", rate_text(regime.bandwidth)}});
+};
+constexpr const char* kPeak = "TFLOP/s | where the device has such a unit | dense peak";
+constexpr Names<Allocator, 2> kAllocators{
+    {{Allocator::arena, "arena"}, {Allocator::pytorch, "pytorch"}}};
+constexpr Key<Device> kDevice[] = {
+    key<&Device::name>("name"),
+    key<&Device::memory, WithUnit>("memory", "bytes | always | what one rank may use"),
+    or_null<&Device::peak_fp32, Tflops>("peak_fp32_tflops", kPeak),
+    or_null<&Device::peak_tf32, Tflops>("peak_tf32_tflops", kPeak),
+    or_null<&Device::peak_bf16, Tflops>("peak_bf16_tflops", kPeak),
+    or_null<&Device::peak_fp16, Tflops>("peak_fp16_tflops",
+                                        "TFLOP/s | where it is not that of bf16 | dense peak"),
+    or_null<&Device::peak_fp8, Tflops>(
+        "peak_fp8_tflops",
+        "TFLOP/s | where the device has such a unit | dense peak of products of 8-bit factors"),
+    key<&Device::memory_bandwidth, WithUnit>("memory_bandwidth", "bytes/s | always |")
+        .expect("expected a rate, as \"3.35 TB/s\""),
+    or_null<&Device::multiprocessors>("multiprocessors",
+                                      "| GPUs | for waves of tiles ([theory.md](theory.md) 5.3)",
+                                      {0, 100'000}),
+    maybe<&Device::kernels, Object<kKernels>>(
+        "kernels", "| where built-in costs go kernel by kernel; needs `multiprocessors` |"),
+    maybe<&Device::allocator, Named<kAllocators>>(
+        "allocator",
+        "| may be left out: `arena` | `arena` or `pytorch`: in what steps memory is handed out")
+        .expect("expected arena or pytorch"),
+    maybe<&Device::process_overhead, WithUnit>(
+        "process_overhead",
+        "bytes | may be left out: 0 | taken on the device before the first tensor"),
+};
+constexpr auto kHasMultiprocessors = [](JsonObject& object, const Device& device) {
+  if (device.kernels && device.multiprocessors == 0)
+    object.fail("kernels", "needs multiprocessors beside it");
+};
+
+// Nodes of one kind: a file, or a pool of one.
+constexpr Key<Cluster> kNodes[] = {
+    key<kWhole, Schema>("schema").expect("weir.cluster/1"),
+    key<&Cluster::name>("name"),
+    key<&Cluster::device, Object<kDevice, kHasMultiprocessors>>("device", "| without `pools` |"),
+    key<&Cluster::devices_per_node>("devices_per_node", "| without `pools` |", {1, 4096}),
+    key<&Cluster::nodes>("nodes", "| without `pools` |", {1, 100'000}),
+    maybe<&Cluster::slowdown>(
+        "slowdown",
+        "ratio | where it is not 1 | how many times longer its devices compute than these "
+        "constants say: nodes of another speed",
+        {0.01, 100})
+        .refuse("expected other than 1 (left out where it is)"),
+    key<&Cluster::intra, OfWire>("intra",
+                                 "| without `pools` | between two devices of a node, one direction")
+        .in("cluster link"),
+    maybe<&Cluster::inter, OfWire>(
+        "inter", "| where there are several nodes | between nodes, a device's share")
+        .kept()
+        .in("cluster link"),
+    maybe<&Cluster::node_bandwidth, WithUnit>(
+        "node_bandwidth",
+        "bytes/s | where a node's cards limit all its ranks together | each direction")
+        .expect("expected a rate with its unit, as \"50 GB/s\""),
+    // Where constants come from: each by its key, or as files before 0.2 said it, in lines.
+    maybe<&Cluster::origin>(
+        "origin",
+        "| may be left out | where constants come from; a file without it and without `origins` is "
+        "its user's, which is what is then said"),
+    maybe<&Cluster::origins, ByPath>(
+        "origins",
+        "| may be left out where there is `origin` | by the constant's path "
+        "(`device.kernels.floor`) or that of an object around it; then every constant has one"),
+};
+constexpr auto kSettled = [](JsonObject& top, Cluster& cluster) {
+  if (!top.has("inter")) {
+    if (cluster.nodes > 1) static_cast<void>(top.at("inter"));  // is missing
+    cluster.inter = cluster.intra;
   }
-  return json;
-}
-
-void products_json(const ProductRates& rates, Json& json) {
-  json["matrix_efficiency"] = rates.efficiency;
-  if (rates.half_tile > 0) json["half_tile_efficiency"] = rates.half_tile;
-  if (rates.exposed_output > 0) json["exposed_output"] = rates.exposed_output;
-  if (rates.unaligned < 1) json["unaligned_efficiency"] = rates.unaligned;
-}
-
-Json kernels_json(const KernelModel& kernels) {
-  Json json{{"tile", {kernels.tile_rows, kernels.tile_columns}}};
-  products_json(kernels.products, json);
-  if (kernels.fp8) products_json(*kernels.fp8, json["fp8"]);
-  for (const auto& [library, rates] : kernels.attention) {
-    json["attention"][std::string(name_of(kAttentionLibraryNames, library))] = {
-        {"forward", rates.forward},
-        {"backward", rates.backward},
-        {"keys", rates.keys},
-        {"head", rates.head}};
-  }
-  json["bandwidth_efficiency"] = kernels.bandwidth_efficiency;
-  if (kernels.start.count() > 0) json["start"] = latency_text(kernels.start);
-  json["floor"] = latency_text(kernels.floor);
-  json["launch"] = latency_text(kernels.launch);
-  return json;
-}
-
-Json device_json(const Device& d) {
-  Json device{{"name", d.name}, {"memory", bytes_text(d.memory)}};
-  const auto peak = [&device](const char* key, FlopsPerSecond rate) {
-    if (rate.count() > 0) device[key] = std::round(rate.count() / 1e6) / 1e6;
-  };
-  peak("peak_fp32_tflops", d.peak_fp32);
-  peak("peak_tf32_tflops", d.peak_tf32);
-  peak("peak_bf16_tflops", d.peak_bf16);
-  peak("peak_fp16_tflops", d.peak_fp16);
-  peak("peak_fp8_tflops", d.peak_fp8);
-  device["memory_bandwidth"] = rate_text(d.memory_bandwidth);
-  if (d.multiprocessors > 0) device["multiprocessors"] = d.multiprocessors;
-  if (d.kernels) device["kernels"] = kernels_json(*d.kernels);
-  if (d.allocator == Allocator::pytorch) device["allocator"] = "pytorch";
-  if (d.process_overhead.count() > 0) device["process_overhead"] = bytes_text(d.process_overhead);
-  return device;
-}
-
-// Of nodes of one kind: a file, or a pool of one.
-Json nodes_json(const Cluster& cluster) {
-  Json json{
-      {"schema", kClusterSchema}, {"name", cluster.name}, {"device", device_json(cluster.device)}};
-  json["devices_per_node"] = cluster.devices_per_node;
-  json["nodes"] = cluster.nodes;
-  if (cluster.slowdown != 1) json["slowdown"] = cluster.slowdown;
-  json["intra"] = link_json(cluster.intra);
-  json["inter"] = link_json(cluster.inter);
-  if (cluster.node_bandwidth.count() > 0)
-    json["node_bandwidth"] = rate_text(cluster.node_bandwidth);
-  if (!cluster.origin.empty() || cluster.origins.empty()) json["origin"] = cluster.origin;
-  if (!cluster.origins.empty()) json["origins"] = to_json(cluster.origins);
-  return json;
-}
-
-// `json`: the object's own.
-Cluster nodes_of(JsonObject& top, const Json& json, const std::string& file) {
-  top.expect_schema(kClusterSchema);
-  Cluster cluster;
-  cluster.name = top.text("name");
-  cluster.device = device_of(top.object("device"));
-  cluster.devices_per_node = static_cast<int>(top.integer("devices_per_node", 1, 4096));
-  cluster.nodes = static_cast<int>(top.integer("nodes", 1, 100'000));
-  if (top.has("slowdown")) {
-    cluster.slowdown = top.number("slowdown", 0.01, 100);
-    if (cluster.slowdown == 1) top.fail("slowdown", "expected other than 1 (left out where it is)");
-  }
-  cluster.intra = link_of(top.object("intra"));
-  cluster.inter =
-      cluster.nodes > 1 || top.has("inter") ? link_of(top.object("inter")) : cluster.intra;
-  if (top.has("node_bandwidth")) {
-    const auto rate = parse_rate(top.text("node_bandwidth"));
-    if (!rate || rate->count() <= 0)
-      top.fail("node_bandwidth", "expected a rate with its unit, as \"50 GB/s\"");
-    cluster.node_bandwidth = *rate;
-  }
-  // Where constants come from: each by its key, or as files before 0.2 said it, in lines.
-  if (top.has("origins")) cluster.origins = read_origins(top.object("origins"));
-  if (top.has("origin")) cluster.origin = top.texts("origin");
   // A user's own file need not say so.
   if (!top.has("origin") && !top.has("origins")) cluster.origin = {"all: the user's"};
-  top.finish();
-  if (!cluster.origins.empty()) {
-    check_origins(json, cluster.origins, file);
-    // The one node's links stand for those to others too, from where they come.
-    if (!json.contains("inter"))
-      replace_origin(cluster.origins, "inter",
-                     origin_of(cluster.origins, "intra.bandwidth")->source);
+};
+
+Json nodes_json(const Cluster& cluster) {
+  Json json = written(cluster, kNodes);
+  if (cluster.origin.empty() && cluster.origins.empty()) json["origin"] = Json::array();
+  return json;
+}
+struct Pools {
+  static constexpr const char* kType = "list";
+  static void read(const Spec& key, JsonObject& object, std::vector<Cluster>& pools) {
+    for (JsonObject& pool : object.objects(key.name)) {
+      if (!pool.has("inter")) pool.fail("inter", "is missing: what leads to other pools");
+      pools.push_back(format::read(pool, kNodes, kSettled));
+    }
   }
-  return cluster;
+  static Json write(const Spec&, const std::vector<Cluster>& pools) {
+    Json json;
+    for (const Cluster& pool : pools) json.push_back(nodes_json(pool));
+    return json;
+  }
+};
+constexpr Key<Cluster> kPools[] = {
+    key<kWhole, Schema>("schema").expect("weir.cluster/1"),
+    key<&Cluster::name>("name"),
+    key<&Cluster::pools, Pools>(
+        "pools",
+        "| where nodes are of two to four kinds; then no key below stands here | each has a name "
+        "of its own and says `inter`, which leads to the others too; all devices have the same "
+        "`allocator`. Ranks fill nodes in the order of the pools, or as a plan's `placement` says")
+        .in("weir.cluster/1"),
+};
+
+}  // namespace
+}  // namespace format
+
+namespace {
+
+// `json`: the object that the nodes were read from.
+void hold_to_origins(Cluster& nodes, const Json& json, const std::string& file) {
+  if (nodes.origins.empty()) return;
+  check_origins(json, nodes.origins, file);
+  // The one node's links stand for those to others too, from where they come.
+  if (!json.contains("inter"))
+    replace_origin(nodes.origins, "inter", origin_of(nodes.origins, "intra.bandwidth")->source);
 }
 
 // `where`: the file, or the words that name the pools.
@@ -323,19 +296,6 @@ Cluster joined(std::string name, std::vector<Cluster> pools, const std::string& 
   return all;
 }
 
-Cluster pools_of(JsonObject& top, const Json& json, const std::string& file) {
-  top.expect_schema(kClusterSchema);
-  const std::string name = top.text("name");
-  std::vector<Cluster> pools;
-  std::vector<JsonObject> objects = top.objects("pools");
-  for (std::size_t i = 0; i < objects.size(); ++i) {
-    if (!objects[i].has("inter")) objects[i].fail("inter", "is missing: what leads to other pools");
-    pools.push_back(nodes_of(objects[i], json["pools"][i], file));
-  }
-  top.finish();
-  return joined(name, std::move(pools), file);
-}
-
 }  // namespace
 
 Cluster pooled(std::string name, std::vector<Cluster> pools) {
@@ -355,9 +315,8 @@ Link slower(const Link& a, const Link& b) {
 }
 
 std::string to_json(const Cluster& cluster) {
-  if (cluster.pools.empty()) return nodes_json(cluster).dump(2) + "\n";
-  Json json{{"schema", kClusterSchema}, {"name", cluster.name}};
-  for (const Cluster& pool : cluster.pools) json["pools"].push_back(nodes_json(pool));
+  const Json json = cluster.pools.empty() ? format::nodes_json(cluster)
+                                          : format::written(cluster, format::kPools);
   return json.dump(2) + "\n";
 }
 
@@ -368,7 +327,23 @@ Cluster load_cluster(const std::filesystem::path& file) {
 Cluster parse_cluster(const std::string& text, const std::string& file) {
   const Json json = parse_json(text, file);
   JsonObject top(json, file, "");
-  return top.has("pools") ? pools_of(top, json, file) : nodes_of(top, json, file);
+  if (!top.has("pools")) {
+    Cluster nodes = format::read(top, format::kNodes, format::kSettled);
+    hold_to_origins(nodes, json, file);
+    return nodes;
+  }
+  Cluster all = format::read(top, format::kPools);
+  for (std::size_t i = 0; i < all.pools.size(); ++i)
+    hold_to_origins(all.pools[i], json["pools"][i], file);
+  return joined(all.name, std::move(all.pools), file);
+}
+
+std::vector<format::Section> cluster_sections() {
+  format::Section cluster = format::described("weir.cluster/1", format::kPools);
+  // Schema and name are those of nodes, too.
+  const format::Section nodes = format::described("", format::kNodes);
+  cluster.rows.insert(cluster.rows.end(), nodes.rows.begin() + 2, nodes.rows.end());
+  return {cluster, format::described("cluster link", format::kConnection)};
 }
 
 }  // namespace weir

@@ -10,13 +10,52 @@
 #include <utility>
 #include <vector>
 
+#include "plan/format/keys.hpp"
+#include "plan/job/formats.hpp"
 #include "plan/job/left_out.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
+namespace format {
 namespace {
 
-constexpr int kFewestRows = 3;  // of a fit: one row, or two, fit any constant
+// Of a cross-validation, by without_source().
+struct WithoutSource {
+  static constexpr const char* kType = "object";
+  static void read(const Spec&, JsonObject& certificate, const Origin&) {
+    static_cast<void>(read_left_out(certificate));
+  }
+  static void describe(const std::string& path, Rows& rows) {
+    rows.push_back({path + ".*", "any", "| | null: as where the constant is left out"});
+  }
+};
+constexpr Key<Origin> kOrigin[] = {
+    key<&Origin::source>("source", "a datasheet, a file that was read, or the rows of a fit"),
+    // One row, or two, fit any constant.
+    maybe<&Origin::rows>("rows", "| of a fit | rows it was fitted to, at least three",
+                         {3, 1'000'000}),
+    or_null<&Origin::chosen_seeing>("chosen_seeing",
+                                    "| where errors were visible when it was chosen | which"),
+    maybe<kWhole, WithoutSource>(
+        "left_out",
+        "| may be left out, beside `chosen_seeing` | by source of measured runs (those of a "
+        "cross-validation) that were seen: the constant without them"),
+};
+
+}  // namespace
+
+void ByPath::read(const Spec& key, JsonObject& object, Origins& origins) {
+  origins = read_origins(object.object(key.name));
+}
+Json ByPath::write(const Spec&, const Origins& origins) { return to_json(origins); }
+void ByPath::describe(const std::string& path, Rows& rows) {
+  rows.push_back({path + ".*", "object", "| | "});
+  format::describe(kOrigin, path + ".*.", rows);
+}
+
+}  // namespace format
+
+namespace {
 
 // Keys of a file that hold no constant.
 constexpr std::array<std::string_view, 4> kNoConstants{"schema", "name", "origin", "origins"};
@@ -36,28 +75,16 @@ void collect(const Json& value, const std::string& path, const Origins& origins,
 
 Origins read_origins(JsonObject object) {
   Origins origins;
-  std::vector<std::string> paths = object.unread();
-  for (const std::string& path : paths) {
+  for (const std::string& path : object.unread()) {
     JsonObject entry = object.object(path);
-    Origin origin{entry.text("source"), std::nullopt};
-    if (entry.has("rows"))
-      origin.rows = static_cast<int>(entry.integer("rows", kFewestRows, 1'000'000));
-    origin.chosen_seeing = entry.text_or("chosen_seeing", "");
-    static_cast<void>(read_left_out(entry));  // of a cross-validation, by without_source()
-    entry.finish();
-    origins.emplace(path, std::move(origin));
+    origins.emplace(path, format::read(entry, format::kOrigin));
   }
   return origins;
 }
 
 Json to_json(const Origins& origins) {
   Json json = Json::object();
-  for (const auto& [path, origin] : origins) {
-    Json entry{{"source", origin.source}};
-    if (origin.rows) entry["rows"] = *origin.rows;
-    if (!origin.chosen_seeing.empty()) entry["chosen_seeing"] = origin.chosen_seeing;
-    json[path] = std::move(entry);
-  }
+  for (const auto& [path, origin] : origins) json[path] = format::written(origin, format::kOrigin);
   return json;
 }
 

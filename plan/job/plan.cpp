@@ -1,10 +1,47 @@
-// A plan's way to another folder and to a file.
+// Words of a plan's choices, what a model allows of them, and the plan's way to another folder and
+// to a file.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job/plan.hpp"
 
+#include <fmt/format.h>
+
 #include "plan/text/text_file.hpp"
+#include "plan/words/names.hpp"
 
 namespace weir {
+namespace {
+
+constexpr Names<RankOrder, 2> kRankOrders{
+    {{RankOrder::tp_cp_dp_pp, "tp-cp-dp-pp"}, {RankOrder::tp_cp_pp_dp, "tp-cp-pp-dp"}}};
+constexpr Names<SkipTransport, 2> kSkipTransports{
+    {{SkipTransport::relay, "relay"}, {SkipTransport::direct, "direct"}}};
+
+}  // namespace
+
+std::string_view to_string(RankOrder order) { return name_of(kRankOrders, order); }
+
+std::optional<RankOrder> parse_rank_order(std::string_view text) {
+  return named(kRankOrders, text);
+}
+
+std::string_view to_string(SkipTransport transport) { return name_of(kSkipTransports, transport); }
+
+std::optional<SkipTransport> parse_skip_transport(std::string_view text) {
+  return named(kSkipTransports, text);
+}
+
+std::optional<Misfit> cannot_share_experts(const Plan& plan) {
+  const int among = plan.tp / plan.expert_tp() * plan.replicas();
+  if (among % plan.ep == 0) return std::nullopt;
+  return Misfit{"ep", fmt::format("{} does not divide the {} devices of {}", plan.ep, among,
+                                  plan.etp > 0 ? "tp x cp x dp / etp" : "dp x cp")};
+}
+
+std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan) {
+  if (auto misfit = cannot_split(model, plan.seq_length, plan.split())) return misfit;
+  return cannot_share_experts(plan);
+}
+
 Plan rebased(Plan plan, const std::filesystem::path& from, const std::filesystem::path& to) {
   const auto seen_from_there = [&](const std::string& path) {
     return std::filesystem::proximate(std::filesystem::absolute(from / path),

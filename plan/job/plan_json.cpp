@@ -1,100 +1,253 @@
-// Plans as files, weir.plan/1.
+// Plans as files, weir.plan/1, key by key.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job/plan_json.hpp"
 
 #include <fmt/format.h>
 
-#include <string_view>
-
-#include "plan/job/optimizer_json.hpp"
-#include "plan/text/strict_json.hpp"
-#include "plan/words/names.hpp"
+#include "plan/format/keys.hpp"
+#include "plan/job/formats.hpp"
 
 namespace weir {
+namespace format {
 namespace {
 
-constexpr std::string_view kSchema = "weir.plan/1";
+constexpr Range kIterations{1, std::int64_t{1} << 40}, kLayer{0, 1 << 24}, kRate{0, 1e6};
+constexpr Range kShare{0, 1};
+constexpr Range kDegree{1, kMostRanks}, kAmount{1, kMostMicrobatches};
 
-std::string one_line(const Json& object) {
-  std::string text;
-  for (const auto& [key, value] : object.items())
-    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", Json(key).dump(), value.dump());
-  return "{" + text + "}";
-}
+constexpr Names<DecayStyle, 2> kDecays{
+    {{DecayStyle::linear, "linear"}, {DecayStyle::cosine, "cosine"}}};
+constexpr auto kDecaying = [](const RateSchedule& rate) {
+  return rate.style != DecayStyle::constant;
+};
+constexpr Key<RateSchedule> kRateSchedule[] = {
+    maybe<&RateSchedule::warmup_iters>("lr_warmup_iters",
+                                       "steps | where above 0 | the rate grows from 0 at the first",
+                                       kIterations),
+    maybe<&RateSchedule::style, Named<kDecays>>("lr_decay_style",
+                                                "| unless constant | `linear` or `cosine`")
+        .expect("expected linear or cosine (left out where it is constant)"),
+    key<&RateSchedule::decay_iters>(
+        "lr_decay_iters", "steps | with a decay | where it ends, warm-up included", kIterations)
+        .where<kDecaying>(),
+    key<&RateSchedule::min_lr>("min_lr", "| with a decay | where it ends", kRate)
+        .where<kDecaying>(),
+};
 
-// `recompute_placement` belongs to R, so to stage alone. Up to v0.1 it stood in every file and
-// stage was written full: full with a placement is an old file's stage, full without one is full.
-void parse_recompute(JsonObject& top, PlanFile& read) {
-  Recompute& recompute = read.plan.recompute;
-  const std::string word = top.text("recompute");
-  const auto known = parse_recompute_word(word);
-  if (!known || recompute_word(*known) != word)
-    top.fail("recompute",
-             "expected none, selective, full, stage, full:N or ascending layers as 0-11,40");
-  recompute = *known;
-  if (recompute.mode != RecomputeMode::full || top.has("recompute_placement")) {
-    const std::string placement = top.text("recompute_placement");
-    if (placement != "early" && placement != "fused")
-      top.fail("recompute_placement", "expected early or fused");
-    if (placement == "fused") recompute.placement = RecomputePlacement::fused;
-  }
-  if (!recompute.layers.empty() && top.has("recompute_placement"))
-    top.fail("recompute_placement", "expected with stage only: layers are rebuilt in the backward");
-  if (recompute.mode == RecomputeMode::full && top.has("recompute_placement")) {
-    recompute.mode = RecomputeMode::stage;
-    read.remarks.emplace_back(
-        "recompute: full with a recompute_placement is what v0.1 wrote for stage, and is read as "
-        "stage; full as it is now has no placement");
-  }
-  const std::string which = top.text("recompute_microbatches");
-  if (which != "all" && which != "except-last")
-    top.fail("recompute_microbatches", "expected all or except-last");
-  recompute.except_last = which == "except-last";
-  if (recompute.except_last && recompute.mode == RecomputeMode::selective) {
-    top.fail("recompute_microbatches", "expected all where recompute is selective");
-  }
-}
+template <OptimizerKind... kKinds>
+constexpr auto kOf = [](const Optimizer& o) { return ((o.kind == kKinds) || ...); };
+constexpr auto kAdam = kOf<OptimizerKind::adam, OptimizerKind::adamw>;
+constexpr auto kNotSgd = kOf<OptimizerKind::rmsprop, OptimizerKind::adam, OptimizerKind::adamw>;
+constexpr Key<Optimizer> kOptimizer[] = {
+    key<&Optimizer::kind, Word<parse_optimizer_kind>>(
+        "kind",
+        "`sgd`, `rmsprop`, `adam` (decay added to the gradient) or `adamw`, as in "
+        "`torch.optim`")
+        .expect("expected sgd, rmsprop, adam or adamw"),
+    key<&Optimizer::learning_rate>("learning_rate", "", kRate),
+    key<&Optimizer::alpha>("alpha", "| `rmsprop` | of the mean of squares", kShare)
+        .where<kOf<OptimizerKind::rmsprop>>(),
+    key<&Optimizer::momentum>("momentum", "| `sgd`, `rmsprop` |", kShare)
+        .where<kOf<OptimizerKind::sgd, OptimizerKind::rmsprop>>(),
+    maybe<&Optimizer::nesterov>("nesterov", "| where true | `sgd` with momentum")
+        .where<kOf<OptimizerKind::sgd>>(),
+    key<&Optimizer::beta1>("beta1", "| `adam`, `adamw` |", kShare).where<kAdam>(),
+    key<&Optimizer::beta2>("beta2", "| `adam`, `adamw` |", kShare).where<kAdam>(),
+    key<&Optimizer::epsilon>("epsilon", "| but for `sgd` |", kShare).where<kNotSgd>(),
+    key<&Optimizer::weight_decay>("weight_decay", "", {0, 1e3}),
+    maybe<&Optimizer::clip_norm>(
+        "clip_norm", "| where above 0 | largest norm of all gradients together, ties once",
+        {0, 1e9})
+        .refuse("expected above 0 (left out where it is 0)"),
+    inlined<&Optimizer::rate, kRateSchedule>,
+};
+constexpr auto kAgrees = [](JsonObject& object, const Optimizer& optimizer) {
+  if (const auto fault = fault_of(optimizer)) object.fail(fault->key, fault->expected);
+};
 
 // Keys that came after weir.plan/1 stand in a file only where they say something, so that older
 // files keep their bytes: a value that is the default is refused.
-AttentionKind parse_attention(JsonObject& top) {
-  if (!top.has("attention")) return AttentionKind::unfused;
-  if (top.text("attention") != to_string(AttentionKind::fused)) {
-    top.fail("attention", "expected fused (left out where it is unfused)");
-  }
-  return AttentionKind::fused;
+constexpr Names<AttentionKind, 1> kFused{{{AttentionKind::fused, "fused"}}};
+constexpr Names<SkipTransport, 1> kDirect{{{SkipTransport::direct, "direct"}}};
+constexpr Names<RankOrder, 1> kReplicasApart{{{RankOrder::tp_cp_pp_dp, "tp-cp-pp-dp"}}};
+template <auto kMember>
+constexpr auto flag(const char* name, const char* cells) {
+  return maybe<kMember>(name, cells).refuse("expected true (left out where it is false)");
 }
 
+struct RecomputeWord {
+  static constexpr const char* kType = "text";
+  static void read(const Spec& key, JsonObject& object, Recompute& recompute) {
+    const std::string word = object.text(key.name);
+    const auto known = parse_recompute_word(word);
+    if (!known || recompute_word(*known) != word) object.fail(key.name, key.expected);
+    recompute = *known;
+  }
+  static Json write(const Spec&, const Recompute& recompute) { return recompute_word(recompute); }
+};
+constexpr Names<bool, 2> kWhich{{{false, "all"}, {true, "except-last"}}};
+constexpr Names<RecomputePlacement, 2> kPlacements{
+    {{RecomputePlacement::early, "early"}, {RecomputePlacement::fused, "fused"}}};
+constexpr Key<Recompute> kRecompute[] = {
+    key<kWhole, RecomputeWord>(
+        "recompute",
+        "`none`, `selective` (attention cores), `full` (every block, one at a time), `full:N`"
+        " (N blocks of a stage at a time, N > 1), `stage` (a stage at once, by R), or the "
+        "layers that `full` rebuilds, ascending: `0-11,40`")
+        .expect("expected none, selective, full, stage, full:N or ascending layers as 0-11,40"),
+    key<&Recompute::except_last, Named<kWhich>>("recompute_microbatches", "`all` or `except-last`")
+        .expect("expected all or except-last"),
+    maybe<&Recompute::placement, Named<kPlacements>>(
+        "recompute_placement",
+        "| but for `full`, `full:N` and layers | `early` or `fused`: of `stage`'s R "
+        "([design.md](design.md) 5). Beside `full` it tells a file of v0.1, whose `full` is "
+        "read as `stage`")
+        .kept()
+        .expect("expected early or fused"),
+};
+// `recompute_placement` belongs to R, so to stage alone.
+constexpr auto kRebuilds = [](JsonObject& top, const Recompute& recompute) {
+  if (recompute.mode != RecomputeMode::full) static_cast<void>(top.at("recompute_placement"));
+  if (!recompute.layers.empty() && top.has("recompute_placement"))
+    top.fail("recompute_placement", "expected with stage only: layers are rebuilt in the backward");
+  if (recompute.except_last && recompute.mode == RecomputeMode::selective)
+    top.fail("recompute_microbatches", "expected all where recompute is selective");
+};
+
+constexpr Key<PlacedRanks> kPlaced[] = {
+    key<&PlacedRanks::pool>("pool", "name of one of the cluster's `pools`"),
+    key<&PlacedRanks::ranks>(
+        "ranks",
+        "the next so many ranks; together K. Devices of a pool are taken in the order of the "
+        "ranks",
+        kDegree),
+};
+constexpr Key<SourceJob> kJob[] = {
+    key<&SourceJob::tool>("tool", "as an import names it"),
+    key<&SourceJob::devices>("devices", "devices | always | that it ran on, or was read for",
+                             {1, 1 << 30}),
+    key<&SourceJob::left_out>("left_out",
+                              "what the job says and the plan does not, by the tool's names"),
+    key<&SourceJob::lines>(
+        "lines",
+        "the job: a script's arguments, one a line, or the file's lines; none where no "
+        "exporter takes it up"),
+};
+constexpr auto kNamesTool = [](JsonObject& object, const SourceJob& job) {
+  if (job.tool.empty()) object.fail("tool", "expected the tool whose job it is");
+};
+
+constexpr Key<Plan> kPlan[] = {
+    key<kWhole, Schema>("schema").expect("weir.plan/1"),
+    key<&Plan::model_path>("model", "path, relative to the plan's folder"),
+    key<&Plan::model_sha256>("model_sha256", "of the model file's bytes"),
+    key<&Plan::seq_length>("seq_length", "tokens | always | of a sample", kLayer),
+    key<&Plan::dtype, Word<parse_dtype>>("dtype", "`fp32`, `tf32`, `bf16` or `fp16`")
+        .expect("expected fp32, tf32, bf16 or fp16"),
+    maybe<&Plan::attention, Named<kFused>>("attention", "| where it is fused | `fused`")
+        .expect("expected fused (left out where it is unfused)"),
+    key<&Plan::pp>("pp", "ranks, K", kDegree),
+    key<&Plan::vpp>("vpp", "stages a rank, v", {1, 1024}),
+    key<&Plan::microbatches>("microbatches", "a replica's, M", kAmount),
+    key<&Plan::micro_batch_size>("micro_batch_size", "samples | always | b", kAmount),
+    maybe<&Plan::samples>(
+        "global_batch_size",
+        "samples | where M D does not divide it | G: the first micro-batches, over all "
+        "replicas, have b samples, the others b - 1",
+        {1, 1 << 30}),
+    key<&Plan::tp>("tp", "tensor-parallel devices of a stage", kDegree),
+    key<&Plan::cp>("cp", "context-parallel devices", kDegree),
+    key<&Plan::dp>("dp", "replicas, D; G = b M D", kDegree),
+    maybe<&Plan::ep>(
+        "ep",
+        "| where above 1 | devices of the tp x cp x dp of a stage that share a layer's "
+        "experts",
+        {2, kMostRanks}),
+    maybe<&Plan::etp>(
+        "etp",
+        "| where below `tp` | devices that divide each expert, a divisor of `tp` (Megatron's "
+        "expert tensor parallelism); `sequence_parallel` goes with it",
+        kDegree),
+    maybe<&Plan::expert_load>(
+        "expert_load",
+        "ratio | where above 1 | tokens of the fullest of them over the mean: how uneven "
+        "dropless routing is, or the capacity factor that each is padded to",
+        {1, kMostExpertLoad})
+        .refuse("expected more than 1 (left out where experts are even)"),
+    flag<&Plan::sequence_parallel>("sequence_parallel",
+                                   "| where true | tp also divides what it leaves whole"),
+    flag<&Plan::overlap_tensor_parallel>(
+        "overlap_tensor_parallel",
+        "| where true, with `sequence_parallel` | what is gathered and scattered "
+        "for it travels in pieces beside the products (Megatron's `tp-comm-overlap`), where the "
+        "stack can"),
+    maybe<&Plan::zero>(
+        "zero", "| where above 0 | ZeRO stage over the cp x dp devices that hold the same weights",
+        {1, 3}),
+    flag<&Plan::overlap_grad_reduce>("overlap_grad_reduce",
+                                     "| where true | gradients travel beside the last backward"),
+    flag<&Plan::overlap_param_gather>(
+        "overlap_param_gather",
+        "| where true | updated weights of ZeRO 1 and 2 are gathered beside "
+        "the next forward, where the stack can"),
+    maybe<&Plan::rank_order, Named<kReplicasApart>>(
+        "rank_order",
+        "| where it is `tp-cp-pp-dp` | how devices are numbered: the ranks of a replica "
+        "before the next replica (Megatron's `use-tp-pp-dp-mapping`); else `tp-cp-dp-pp`, "
+        "the replicas of a rank side by side")
+        .expect("expected tp-cp-pp-dp (left out where it is tp-cp-dp-pp)"),
+    maybe<&Plan::placement, Objects<kPlaced>>(
+        "placement",
+        "| on a cluster of several kinds of nodes; left out: nodes are filled in their order "
+        "| where ranks stand, in their order"),
+    key<&Plan::boundaries>(
+        "boundaries",
+        "first layers of stages 1, 2, ..., ascending; equal neighbours, 0 or the number of "
+        "layers: an empty stage, where the stack has such",
+        kLayer),
+    maybe<&Plan::skips, Named<kDirect>>(
+        "skips",
+        "| where it is `direct` | skips go from the stage that makes them to the one that "
+        "takes them, as messages of their own ([design.md](design.md) 5): of a `unet` of "
+        "`blocks`, with one stage a rank, each with a layer; else each stage between hands "
+        "them on")
+        .expect("expected direct (left out where they are relayed)"),
+    key<&Plan::schedule>("schedule",
+                         "a name, or the path of a CSV file relative to the plan's folder"),
+    maybe<&Plan::slices>(
+        "slices",
+        "| where above 1 | of each sequence, one after the other: as many as the schedule "
+        "has; blocks are causal, `cp` is 1",
+        {2, kMostSlices}),
+    flag<&Plan::allow_reordered>(
+        "allow_reordered",
+        "| where true | gradients of the schedule may come out of micro-batch order"),
+    inlined<&Plan::recompute, kRecompute, kRebuilds>,
+    key<&Plan::optimizer, Object<kOptimizer, kAgrees>>("optimizer"),
+    key<&Plan::slots>("slots", "receive slots an edge; 0: unlimited", {0, 1 << 20}),
+    key<&Plan::seed>("seed", "of weights, data and dropout", {0, std::int64_t{1} << 53}),
+    key<&Plan::note>("note", "free"),
+    maybe<&Plan::job, Object<kJob, kNamesTool>>(
+        "job", "| where read from a job | another tool's, which goes out again by `weir export`"),
+};
+
 // A mini-batch that M D does not divide: all micro-batches have b samples or b - 1, and some b - 1.
-void parse_samples(JsonObject& top, Plan& plan) {
+void check_samples(JsonObject& top, const Plan& plan) {
   if (!top.has("global_batch_size")) return;
   const std::int64_t all = std::int64_t{plan.microbatches} * plan.dp;
   const std::int64_t most = all * plan.micro_batch_size, least = most - all;
-  const std::int64_t samples = top.integer("global_batch_size", 1, std::int64_t{1} << 30);
-  if (samples <= least || samples >= most) {
-    top.fail("global_batch_size",
-             fmt::format(
-                 "{}: expected {} to {}, micro-batches of {} and {} samples (left out where "
-                 "all have as many)",
-                 samples, least + 1, most - 1, plan.micro_batch_size, plan.micro_batch_size - 1));
-  }
-  plan.samples = static_cast<int>(samples);
+  if (plan.samples > least && plan.samples < most) return;
+  top.fail("global_batch_size",
+           fmt::format("{}: expected {} to {}, micro-batches of {} and {} samples (left out where "
+                       "all have as many)",
+                       plan.samples, least + 1, most - 1, plan.micro_batch_size,
+                       plan.micro_batch_size - 1));
 }
 
-bool only_true(JsonObject& top, std::string_view key) {
-  if (!top.has(key)) return false;
-  if (!top.boolean(key)) top.fail(key, "expected true (left out where it is false)");
-  return true;
-}
-
-void parse_placement(JsonObject& top, Plan& plan) {
+void check_placement(JsonObject& top, const Plan& plan) {
+  if (!top.has("placement")) return;
   std::int64_t ranks = 0;
-  for (JsonObject& placed : top.objects("placement")) {
-    plan.placement.push_back(
-        {placed.text("pool"), static_cast<int>(placed.integer("ranks", 1, kMostRanks))});
-    ranks += plan.placement.back().ranks;
-    placed.finish();
-  }
+  for (const PlacedRanks& placed : plan.placement) ranks += placed.ranks;
   if (ranks != plan.pp)
     top.fail("placement", fmt::format("places {} ranks; expected all {}", ranks, plan.pp));
   if (plan.rank_order != RankOrder::tp_cp_dp_pp) {
@@ -103,38 +256,18 @@ void parse_placement(JsonObject& top, Plan& plan) {
   }
 }
 
-void parse_parallel(JsonObject& top, Plan& plan) {
-  if (top.has("ep")) plan.ep = static_cast<int>(top.integer("ep", 2, kMostRanks));
-  if (top.has("etp")) plan.etp = static_cast<int>(top.integer("etp", 1, kMostRanks));
-  if (top.has("expert_load")) {
-    plan.expert_load = top.number("expert_load", 1, kMostExpertLoad);
-    if (plan.expert_load == 1)
-      top.fail("expert_load", "expected more than 1 (left out where experts are even)");
-  }
-  plan.sequence_parallel = only_true(top, "sequence_parallel");
-  plan.overlap_tensor_parallel = only_true(top, "overlap_tensor_parallel");
+constexpr auto kFits = [](JsonObject& top, const Plan& plan) {
+  check_samples(top, plan);
   if (plan.overlap_tensor_parallel && !plan.sequence_parallel)
     top.fail("overlap_tensor_parallel", "expected beside sequence_parallel only");
-  if (top.has("zero")) plan.zero = static_cast<int>(top.integer("zero", 1, 3));
-  plan.overlap_grad_reduce = only_true(top, "overlap_grad_reduce");
-  plan.overlap_param_gather = only_true(top, "overlap_param_gather");
-  if (top.has("rank_order")) {
-    const auto order = parse_rank_order(top.text("rank_order"));
-    if (order != RankOrder::tp_cp_pp_dp)
-      top.fail("rank_order", "expected tp-cp-pp-dp (left out where it is tp-cp-dp-pp)");
-    plan.rank_order = *order;
-  }
-  if (top.has("placement")) parse_placement(top, plan);
-}
+  check_placement(top, plan);
+};
 
-SourceJob parse_job(JsonObject top) {
-  SourceJob job{.tool = top.text("tool"),
-                .devices = static_cast<int>(top.integer("devices", 1, 1 << 30)),
-                .left_out = top.texts("left_out"),
-                .lines = top.texts("lines")};
-  if (job.tool.empty()) top.fail("tool", "expected the tool whose job it is");
-  top.finish();
-  return job;
+std::string one_line(const Json& object) {
+  std::string text;
+  for (const auto& [key, value] : object.items())
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", Json(key).dump(), value.dump());
+  return "{" + text + "}";
 }
 
 // Objects of lists: one line a text.
@@ -153,92 +286,18 @@ std::string of_lists(const Json& object) {
   return "{" + text + "\n  }";
 }
 
-int small(JsonObject& top, std::string_view key, std::int64_t high) {
-  return static_cast<int>(top.integer(key, 1, high));
-}
-
 }  // namespace
+}  // namespace format
 
-Json plan_json(const Plan& p) {
-  Json json{{"schema", kSchema},
-            {"model", p.model_path},
-            {"model_sha256", p.model_sha256},
-            {"seq_length", p.seq_length},
-            {"dtype", to_string(p.dtype)}};
-  if (p.attention != AttentionKind::unfused) json["attention"] = to_string(p.attention);
-  json["pp"] = p.pp;
-  json["vpp"] = p.vpp;
-  json["microbatches"] = p.microbatches;
-  json["micro_batch_size"] = p.micro_batch_size;
-  if (p.samples > 0) json["global_batch_size"] = p.samples;
-  json["tp"] = p.tp;
-  json["cp"] = p.cp;
-  json["dp"] = p.dp;
-  if (p.ep > 1) json["ep"] = p.ep;
-  if (p.etp > 0) json["etp"] = p.etp;
-  if (p.expert_load > 1) json["expert_load"] = p.expert_load;
-  if (p.sequence_parallel) json["sequence_parallel"] = true;
-  if (p.overlap_tensor_parallel) json["overlap_tensor_parallel"] = true;
-  if (p.zero > 0) json["zero"] = p.zero;
-  if (p.overlap_grad_reduce) json["overlap_grad_reduce"] = true;
-  if (p.overlap_param_gather) json["overlap_param_gather"] = true;
-  if (p.rank_order != RankOrder::tp_cp_dp_pp) json["rank_order"] = to_string(p.rank_order);
-  for (const PlacedRanks& placed : p.placement)
-    json["placement"].push_back({{"pool", placed.pool}, {"ranks", placed.ranks}});
-  json["boundaries"] = p.boundaries;
-  if (p.skips != SkipTransport::relay) json["skips"] = to_string(p.skips);
-  json["schedule"] = p.schedule;
-  if (p.slices > 1) json["slices"] = p.slices;
-  if (p.allow_reordered) json["allow_reordered"] = true;
-  json["recompute"] = recompute_word(p.recompute);
-  json["recompute_microbatches"] = p.recompute.except_last ? "except-last" : "all";
-  if (p.recompute.mode != RecomputeMode::full) {
-    json["recompute_placement"] =
-        p.recompute.placement == RecomputePlacement::fused ? "fused" : "early";
-  }
-  json["optimizer"] = optimizer_json(p.optimizer);
-  json["slots"] = p.slots;
-  json["seed"] = p.seed;
-  json["note"] = p.note;
-  if (!p.job.tool.empty())
-    json["job"] = {{"tool", p.job.tool},
-                   {"devices", p.job.devices},
-                   {"left_out", p.job.left_out},
-                   {"lines", p.job.lines}};
+Json plan_json(const Plan& plan) {
+  Json json = format::written(plan, format::kPlan);
+  // Of R, which full has not.
+  if (plan.recompute.mode == RecomputeMode::full) json.erase("recompute_placement");
   return json;
 }
 
-namespace {
-
-constexpr Names<RankOrder, 2> kRankOrders{
-    {{RankOrder::tp_cp_dp_pp, "tp-cp-dp-pp"}, {RankOrder::tp_cp_pp_dp, "tp-cp-pp-dp"}}};
-constexpr Names<SkipTransport, 2> kSkipTransports{
-    {{SkipTransport::relay, "relay"}, {SkipTransport::direct, "direct"}}};
-
-}  // namespace
-
-std::string_view to_string(RankOrder order) { return name_of(kRankOrders, order); }
-
-std::optional<RankOrder> parse_rank_order(std::string_view text) {
-  return named(kRankOrders, text);
-}
-
-std::string_view to_string(SkipTransport transport) { return name_of(kSkipTransports, transport); }
-
-std::optional<SkipTransport> parse_skip_transport(std::string_view text) {
-  return named(kSkipTransports, text);
-}
-
-std::optional<Misfit> cannot_share_experts(const Plan& plan) {
-  const int among = plan.tp / plan.expert_tp() * plan.replicas();
-  if (among % plan.ep == 0) return std::nullopt;
-  return Misfit{"ep", fmt::format("{} does not divide the {} devices of {}", plan.ep, among,
-                                  plan.etp > 0 ? "tp x cp x dp / etp" : "dp x cp")};
-}
-
-std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan) {
-  if (auto misfit = cannot_split(model, plan.seq_length, plan.split())) return misfit;
-  return cannot_share_experts(plan);
+Json optimizer_json(const Optimizer& optimizer) {
+  return format::written(optimizer, format::kOptimizer);
 }
 
 // One key a line, one boundary a line, the optimizer on one, a line of a job on one: what differs
@@ -248,7 +307,8 @@ std::string to_json(const Plan& plan) {
   const Json json = plan_json(plan);
   for (const auto& [key, value] : json.items()) {
     std::string written = value.dump();
-    if (value.is_object()) written = key == "job" ? of_lists(value) : one_line(value);
+    if (value.is_object())
+      written = key == "job" ? format::of_lists(value) : format::one_line(value);
     if (value.is_array() && !value.empty()) {
       written.clear();
       for (const Json& item : value)
@@ -263,48 +323,25 @@ std::string to_json(const Plan& plan) {
 PlanFile read_plan(const std::string& text, const std::string& file) {
   const Json json = parse_json(text, file);
   JsonObject top(json, file, "");
-  top.expect_schema(kSchema);
-  PlanFile read;
-  Plan& plan = read.plan;
-  plan.model_path = top.text("model");
-  plan.model_sha256 = top.text("model_sha256");
-  plan.seq_length = top.integer("seq_length", 0, std::int64_t{1} << 24);
-  const auto dtype = parse_dtype(top.text("dtype"));
-  if (!dtype) top.fail("dtype", "expected fp32, tf32, bf16 or fp16");
-  plan.dtype = *dtype;
-  plan.attention = parse_attention(top);
-  plan.pp = small(top, "pp", kMostRanks);
-  plan.vpp = small(top, "vpp", 1024);
-  plan.microbatches = small(top, "microbatches", kMostMicrobatches);
-  plan.micro_batch_size = small(top, "micro_batch_size", kMostMicrobatches);
-  plan.tp = small(top, "tp", kMostRanks);
-  plan.cp = small(top, "cp", kMostRanks);
-  plan.dp = small(top, "dp", kMostRanks);
-  parse_samples(top, plan);
-  parse_parallel(top, plan);
-  for (const std::int64_t boundary : top.integers("boundaries", 0, 1 << 24)) {
-    plan.boundaries.push_back(static_cast<int>(boundary));
+  PlanFile read{format::read(top, format::kPlan, format::kFits), {}};
+  // Up to v0.1 a placement stood in every file and stage was written full: full with a placement is
+  // an old file's stage, full without one is full.
+  RecomputeMode& mode = read.plan.recompute.mode;
+  if (mode == RecomputeMode::full && top.has("recompute_placement")) {
+    mode = RecomputeMode::stage;
+    read.remarks.emplace_back(
+        "recompute: full with a recompute_placement is what v0.1 wrote for stage, and is read as "
+        "stage; full as it is now has no placement");
   }
-  if (top.has("skips")) {
-    if (top.text("skips") != to_string(SkipTransport::direct))
-      top.fail("skips", "expected direct (left out where they are relayed)");
-    plan.skips = SkipTransport::direct;
-  }
-  plan.schedule = top.text("schedule");
-  if (top.has("slices")) plan.slices = static_cast<int>(top.integer("slices", 2, kMostSlices));
-  plan.allow_reordered = only_true(top, "allow_reordered");
-  parse_recompute(top, read);
-  plan.optimizer = parse_optimizer(top.object("optimizer"));
-  plan.slots = static_cast<int>(top.integer("slots", 0, 1 << 20));
-  plan.seed = static_cast<std::uint64_t>(top.integer("seed", 0, (std::int64_t{1} << 53)));
-  plan.note = top.text("note");
-  if (top.has("job")) plan.job = parse_job(top.object("job"));
-  top.finish();
   return read;
 }
 
 Plan parse_plan(const std::string& text, const std::string& file) {
   return read_plan(text, file).plan;
+}
+
+std::vector<format::Section> plan_sections() {
+  return {format::described("weir.plan/1", format::kPlan)};
 }
 
 }  // namespace weir

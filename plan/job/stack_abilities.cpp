@@ -1,4 +1,4 @@
-// Reads a stack's abilities, and holds plans to them.
+// Holds plans to a stack's abilities.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job/stack_abilities.hpp"
 
@@ -6,38 +6,8 @@
 
 #include <algorithm>
 
-#include "plan/schedule/generators/generators.hpp"
-
 namespace weir {
 namespace {
-
-constexpr int kMostZero = 3;
-
-std::vector<int> stages_of_zero(JsonObject& object, std::string_view key) {
-  std::vector<int> stages;
-  if (!object.has(key)) return stages;
-  for (const std::int64_t stage : object.integers(key, 0, kMostZero))
-    stages.push_back(static_cast<int>(stage));
-  return stages;
-}
-
-// A list of words that `parse` knows.
-template <class Value, class Parse>
-std::vector<Value> words_of(JsonObject& object, std::string_view key, const Parse& parse) {
-  std::vector<Value> values;
-  if (!object.has(key)) return values;
-  for (const std::string& word : object.texts(key)) {
-    const auto value = parse(word);
-    if (!value) object.fail(key, fmt::format("{} is none of its words", word));
-    values.push_back(*value);
-  }
-  return values;
-}
-
-std::optional<RecomputeMode> mode_of(std::string_view word) {
-  const auto recompute = parse_recompute_word(word);
-  return recompute ? std::optional(recompute->mode) : std::nullopt;
-}
 
 template <class Value>
 bool has(const std::vector<Value>& all, const Value& one) {
@@ -45,28 +15,6 @@ bool has(const std::vector<Value>& all, const Value& one) {
 }
 
 }  // namespace
-
-StackAbilities read_abilities(JsonObject object) {
-  StackAbilities its;
-  its.pipeline = object.boolean_or("pipeline", its.pipeline);
-  its.schedules = words_of<std::string>(object, "schedules", [](const std::string& name) {
-    return find_generator(name) == nullptr ? std::nullopt : std::optional(name);
-  });
-  its.zero = stages_of_zero(object, "zero");
-  its.zero_without_pipeline = stages_of_zero(object, "zero_without_pipeline");
-  its.recompute = words_of<RecomputeMode>(object, "recompute", mode_of);
-  its.rank_orders = words_of<RankOrder>(object, "rank_orders", parse_rank_order);
-  its.overlap_grad_reduce = object.boolean_or("overlap_grad_reduce", its.overlap_grad_reduce);
-  its.whole_rounds = object.boolean_or("whole_rounds", its.whole_rounds);
-  object.finish();
-  return its;
-}
-
-StackAbilities parse_abilities(const std::string& text, const std::string& file) {
-  const Json json = parse_json(text, file);
-  JsonObject top(json, file, "");
-  return top.has("abilities") ? read_abilities(top.object("abilities")) : StackAbilities{};
-}
 
 std::optional<std::string> order_beyond(const StackAbilities& abilities, const Plan& plan) {
   if (plan.pp == 1) return std::nullopt;  // one rank has no order to choose

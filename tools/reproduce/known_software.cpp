@@ -8,6 +8,10 @@
 
 namespace weir {
 
+std::string whose_abilities(const std::string& stack) {
+  return stack == kDefaultStack ? "megatron-core" : stack;
+}
+
 std::vector<Stack> known_software(Dtype dtype, const std::string& without) {
   constexpr std::string_view kSchema = "weir.stack/1", kFp32 = "-fp32";
   std::vector<Stack> stacks;

@@ -11,8 +11,10 @@
 
 namespace weir {
 
-// What a call takes for GPUs where no software is named.
-inline constexpr std::string_view kDefaultStack = "megatron-core";
+// What a call takes for GPUs where no software is named: none, but the middle of what is known.
+inline constexpr std::string_view kDefaultStack = "typical";
+// Whose abilities a stack has: megatron-core's where it is the default, else its own.
+[[nodiscard]] std::string whose_abilities(const std::string& stack);
 
 // All but Weir's own, which runs on CPUs and in processes of its own, and for numbers of 16 bits
 // but what runs in fp32. `without`: constants that were chosen seeing runs of that source are what

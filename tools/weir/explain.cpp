@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "tools/app/shared/plan_fields.hpp"
+#include "tools/reproduce/known_software.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/print/changes_text.hpp"
 #include "tools/weir/print/printout.hpp"
@@ -108,7 +109,8 @@ void print(Printout& out, const app::ExplainRequest& request, const app::Explain
           to_string(result.forecast.basis));
   print_waterfall(out, result.waterfall);
   print_critical_path(out, result.critical_path, result.waterfall.step);
-  print_what_if(out, "what one change would bring", result.what_if, result.forecast.stack);
+  print_what_if(out, "what one change would bring", result.what_if,
+                whose_abilities(result.forecast.stack));
   if (result.gap) print_gap(out, result);
   for (const std::string& warning : result.forecast.warnings) note(warning);
   if (request.plans) out.say("{}\n", request.plans->string());

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "tools/reproduce/known_software.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/print/changes_text.hpp"
 #include "tools/weir/print/fit_text.hpp"
@@ -150,7 +151,7 @@ void print_faster(Printout& out, const app::SweepReply& reply) {
 
 void print_reasons(Printout& out, const app::SweepReply& reply) {
   const app::SweepReasons& reasons = *reply.reasons;
-  const std::string& stack = reply.cluster.stack.name;
+  const std::string stack = whose_abilities(reply.cluster.stack.name);
   print_critical_path(out, reasons.critical_path, reasons.step);
   print_what_if(out, "what one change would bring", reasons.what_if, stack);
   print_rejected(out, reasons.rejected);
@@ -166,8 +167,9 @@ void print(Printout& out, const app::SweepRequest& request, const app::SweepRepl
   if (!reply.leads) return;
   if (const auto remark = app::remark_on(request.stack, reply.cluster.stack.name)) {
     const bool limited = reply.software != StackAbilities{};
-    note(*remark +
-         (limited ? ": the search keeps to what it runs, --any-schedule opens more" : ""));
+    note(limited ? fmt::format("{}; the search keeps to what {} runs, --any-schedule opens more",
+                               *remark, whose_abilities(reply.cluster.stack.name))
+                 : *remark);
   }
   for (const std::string& remark : reply.remarks) note(remark);
   print_first_changes(out, reply);

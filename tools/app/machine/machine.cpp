@@ -67,20 +67,12 @@ std::optional<std::string> stack_of(const CostsSource& source) {
   return loaded.anchor ? std::optional(loaded.anchor->stack) : std::nullopt;
 }
 
-// Where nobody names the software, nothing runs beside other work that the plan does not ask for:
-// Megatron-Core's sums beside weights' gradients are its own, and many others wait for theirs.
-Stack unnamed_stack(const std::string& taken) {
-  Stack stack = load_stack_or_name(taken);
-  stack.time.tensor_beside_weights = false;
-  return stack;
-}
-
 Stack stack_for(const MachineChoice& choice, const Device& device) {
   if (choice.stack) return load_stack_or_name(*choice.stack);
-  if (const auto anchored = stack_of(choice.costs)) return unnamed_stack(*anchored);
+  if (const auto anchored = stack_of(choice.costs)) return load_stack_or_name(*anchored);
   if (!is_gpu(device)) return {};
   if (!choice.job_stack.empty()) return load_stack_or_name(choice.job_stack);
-  Stack assumed = unnamed_stack("megatron-core");
+  Stack assumed = load_stack_or_name(std::string(kDefaultStack));
   set_assumed(assumed);
   return assumed;
 }
@@ -90,7 +82,7 @@ Stack stack_for(const MachineChoice& choice, const Device& device) {
 Field stack_field(StackChoice& stack) {
   return {"--stack", &stack,
           "Software that runs it, a file or a name as nanotron "
-          "(default: megatron-core on GPUs, weir on CPUs)"};
+          "(default: typical on GPUs, weir on CPUs)"};
 }
 
 Field any_schedule_field(bool& any_schedule) {
@@ -234,7 +226,12 @@ StackAbilities abilities(const MachineChoice& choice, const Cluster& machine) {
 
 std::optional<std::string> remark_on(const StackChoice& choice, const std::string& taken) {
   if (choice || taken.empty() || taken == Stack{}.name) return std::nullopt;
-  return fmt::format("stack: {}, none being named with --stack", taken);
+  if (taken != kDefaultStack) return fmt::format("stack: {}, none being named with --stack", taken);
+  return fmt::format(
+      "stack: {}, half-way between the leanest software that is known and the plainest: --stack "
+      "says "
+      "which runs it, as megatron-core",
+      taken);
 }
 
 }  // namespace weir::app

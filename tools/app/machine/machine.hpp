@@ -29,7 +29,7 @@ using StackChoice = std::optional<std::filesystem::path>;
 // The device of such a cluster, or of the first compiled one, by name, whose device's first word it
 // is: "h100".
 [[nodiscard]] Device load_gpu(const std::string& name);
-// A file, or "megatron-core".
+// A file, or a name as "megatron-core".
 [[nodiscard]] Stack load_stack_or_name(const std::filesystem::path& stack);
 
 // Whether a tool's "NVIDIA H100 80GB HBM3" is of a cluster's "H100-SXM5-80GB": its first word is
@@ -67,8 +67,8 @@ struct MachineChoice {
                                                             const Session& session);
 // What the machine's stack has of what plans may choose; all, with --any-schedule.
 [[nodiscard]] StackAbilities abilities(const MachineChoice& choice, const Cluster& machine);
-// "stack: megatron-core, none being named with --stack"; nothing of one that was named, or of
-// Weir's own. For who reads no JSON, which has it.
+// What was taken and how to name another; nothing of one that was named, or of Weir's own. For who
+// reads no JSON, which has it.
 [[nodiscard]] std::optional<std::string> remark_on(const StackChoice& choice,
                                                    const std::string& taken);
 

@@ -27,6 +27,7 @@
 #include "tools/app/sweep/search_file.hpp"
 #include "tools/app/sweep/search_request.hpp"
 #include "tools/app/sweep/sweep_files.hpp"
+#include "tools/reproduce/known_software.hpp"
 #include "traces/metrics.hpp"
 #include "traces/stats.hpp"
 
@@ -131,7 +132,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   // A run is of every plan, as is a list of what was said; a report has five.
   if (!r.run && searches) search.keep = std::max(r.top, r.report ? 5 : 1);
   search.software = reply.software = abilities(choice, reply.cluster);
-  for (std::string& line : named_beyond(search, reply.cluster.stack.name))
+  for (std::string& line : named_beyond(search, whose_abilities(reply.cluster.stack.name)))
     reply.remarks.push_back(std::move(line));
   search.baseline = std::move(baseline);
   const auto differs =

@@ -22,13 +22,15 @@
 namespace weir {
 namespace {
 
+// Its recipes say whether graphs are captured and experts' exchanges overlapped.
+constexpr std::string_view kWhoseJobsSay = "megatron-core";
+
 std::string text_without(const std::string& name, const std::string& source) {
   const std::string file = name + ".json";
   return without_source(parse_json(compiled_tables().at(file), file), source).dump();
 }
 
-// All that is known but the run's own, unless that is what a call takes: what runs a plan may be
-// none of them.
+// All that is known but the run's own: what runs a plan may be none of them.
 class Software {
  public:
   using Known = std::shared_ptr<const std::vector<Stack>>;
@@ -37,8 +39,7 @@ class Software {
     Known& known = known_[{run.source, own, bytes_per_element(run.plan.dtype)}];
     if (known) return known;
     std::vector<Stack> stacks = known_software(run.plan.dtype, run.source);
-    if (own != kDefaultStack)
-      std::erase_if(stacks, [&](const Stack& stack) { return stack.name == own; });
+    std::erase_if(stacks, [&](const Stack& stack) { return stack.name == own; });
     known = std::make_shared<const std::vector<Stack>>(std::move(stacks));
     return known;
   }
@@ -60,7 +61,7 @@ MeasuredRun default_run(const MeasuredRun& run, Software& software) {
   const Stack& own = run.cluster.stack;
   stack.fp8 = own.fp8;
   stack.empty_stages = own.empty_stages;
-  if (own.name == kDefaultStack) {
+  if (own.name == kWhoseJobsSay) {
     stack.time.expert_overlap = own.time.expert_overlap;
     stack.time.launch = own.time.launch;
   }
