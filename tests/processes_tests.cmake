@@ -22,6 +22,7 @@ if(mpi_missing)
 endif()
 
 file(GLOB processes_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exec_processes/*.cpp)
+list(FILTER processes_sources EXCLUDE REGEX stop_at)  # a library of its own, below
 add_executable(exec_processes_tests ${processes_sources})
 weir_include_root(exec_processes_tests PRIVATE tests)
 target_link_libraries(exec_processes_tests PRIVATE
@@ -45,3 +46,19 @@ add_test(NAME mpi/command
     $<TARGET_FILE:weir> ${MPIEXEC_EXECUTABLE})
 set_tests_properties(mpi/command PROPERTIES
   RUN_SERIAL ON TIMEOUT 180 ENVIRONMENT "${mpi_environment}")
+
+if(WEIR_SANITIZE)  # a sanitizer's own library wants to be the first
+  return()
+endif()
+# A process that stands still in a collective of the test's choice: MPI's calls pass this library.
+add_library(stop_at MODULE ${processes_folder}/stop_at.cpp)
+target_link_libraries(stop_at PRIVATE MPI::MPI_CXX)
+add_test(NAME mpi/patience
+  COMMAND ${Python3_EXECUTABLE} ${processes_folder}/patience_test.py
+    $<TARGET_FILE:weir> ${MPIEXEC_EXECUTABLE} $<TARGET_FILE:stop_at> --some)
+add_test(NAME mpi/patience_all
+  COMMAND ${Python3_EXECUTABLE} ${processes_folder}/patience_test.py
+    $<TARGET_FILE:weir> ${MPIEXEC_EXECUTABLE} $<TARGET_FILE:stop_at>)
+set_tests_properties(mpi/patience mpi/patience_all PROPERTIES
+  RUN_SERIAL ON TIMEOUT 900 ENVIRONMENT "${mpi_environment}")
+set_tests_properties(mpi/patience_all PROPERTIES LABELS long)

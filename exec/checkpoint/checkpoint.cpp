@@ -8,18 +8,21 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
+#include "exec/checkpoint/checkpoint_facts.hpp"
+#include "exec/training/batches.hpp"
+#include "exec/weights/first_failure.hpp"
 #include "exec/weights/safetensors.hpp"
+#include "exec/weights/weight_files.hpp"
 #include "exec/weights/weight_names.hpp"
 #include "plan/job/formats.hpp"
-#include "plan/text/bytes_file.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
@@ -28,13 +31,9 @@
 namespace weir {
 namespace {
 
-constexpr std::string_view kSchema = "weir.checkpoint/1";
-constexpr const char* kFacts = "checkpoint.json";
-constexpr const char* kTensors = "state.safetensors";
 constexpr const char* kFolder = "checkpoints";
-constexpr std::string_view kStep = "step-";
+constexpr const char* kInitial = "init_sha256";  // of the weights that a run began with
 constexpr std::string_view kUnfinished = ".tmp";
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 32;
 
 // The parts of a weight's state that there are, with what stands before its name in the file.
 std::vector<std::pair<ParameterPart, std::string>> parts_of(const Optimizer& optimizer) {
@@ -44,62 +43,21 @@ std::vector<std::pair<ParameterPart, std::string>> parts_of(const Optimizer& opt
   return parts;
 }
 
-// The number in "step-000003"; nothing in another name.
-std::optional<std::int64_t> step_in(const std::string& name) {
-  if (!name.starts_with(kStep)) return std::nullopt;
+struct StepFolder {
+  std::filesystem::path folder;
   std::int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto read = std::from_chars(name.data() + kStep.size(), end, step);
-  return read.ec == std::errc() && read.ptr == end ? std::optional(step) : std::nullopt;
-}
-
-struct Facts {
-  std::int64_t step = 0;
-  Json trained;
 };
 
-Facts read_facts(const std::filesystem::path& folder) {
-  const std::string file = (folder / kFacts).string();
-  const Json json = parse_json(read_text_file(file), file);
-  JsonObject top(json, file, "");
-  top.expect_schema(kSchema);
-  Facts facts;
-  facts.step = top.integer("step", 0, kMostSteps);
-  facts.trained = top.at("trained");
-  if (!facts.trained.is_object()) top.fail("trained", "expected an object");
-  static_cast<void>(top.integer("samples"));  // follows from the step
-  top.finish();
-  return facts;
-}
-
 // The step folders of a run, newest first.
-std::vector<Checkpoint> all_of(const std::filesystem::path& output) {
-  std::vector<Checkpoint> found;
+std::vector<StepFolder> all_of(const std::filesystem::path& output) {
+  std::vector<StepFolder> found;
   std::error_code none;  // no folder, no checkpoints
   for (const auto& entry : std::filesystem::directory_iterator(output / kFolder, none)) {
     if (const auto step = step_in(entry.path().filename().string()))
       found.push_back({entry.path(), *step});
   }
-  std::ranges::sort(found, std::ranges::greater(), &Checkpoint::step);
+  std::ranges::sort(found, std::ranges::greater(), &StepFolder::step);
   return found;
-}
-
-bool is_whole(const std::filesystem::path& folder) {
-  try {
-    static_cast<void>(read_facts(folder));
-    static_cast<void>(SafetensorsFile(folder / kTensors));
-    return true;
-  } catch (const InputError&) {
-    return false;
-  }
-}
-
-std::filesystem::path newest(const std::filesystem::path& output) {
-  for (const Checkpoint& checkpoint : all_of(output)) {
-    if (is_whole(checkpoint.folder)) return checkpoint.folder;
-  }
-  throw InputError(output.string(), "",
-                   fmt::format("has neither {} nor a whole checkpoint under {}", kFacts, kFolder));
 }
 
 std::string shown(const Json& object, const std::string& key) {
@@ -122,10 +80,11 @@ void require_same(const std::filesystem::path& folder, const Json& there, const 
   for (const Json* keys : {&here, &there}) {
     for (const auto& [key, value] : keys->items()) {
       if (dealt_anew && (key == "microbatches" || key == "dp")) continue;
+      if (key == kInitial) continue;  // where that run began; this one begins here
       if (key == "model" && there.value("model_sha256", "") == here.value("model_sha256", ""))
         continue;  // the same under another name
       if (there.contains(key) && here.contains(key) && there.at(key) == here.at(key)) continue;
-      throw InputError((folder / kFacts).string(), key,
+      throw InputError((folder / kCheckpointFacts).string(), key,
                        fmt::format("the checkpoint has {}, this run has {}", shown(there, key),
                                    shown(here, key)));
     }
@@ -135,15 +94,25 @@ void require_same(const std::filesystem::path& folder, const Json& there, const 
 // Reads the state of one checkpoint.
 class StateFile {
  public:
-  StateFile(const ResolvedPlan& loaded, const Checkpoint& checkpoint)
+  StateFile(const ResolvedPlan& loaded, const std::filesystem::path& folder)
       : loaded_(loaded),
-        path_((checkpoint.folder / kTensors).string()),
-        file_(checkpoint.folder / kTensors) {
+        path_((folder / kCheckpointTensors).string()),
+        file_(folder / kCheckpointTensors) {
     for (const auto& [part, prefix] : parts_of(loaded.plan.optimizer)) {
       const std::string& of_part = prefix;
       each_weight(loaded, part, [&](ParameterId weight, const ParameterTensor& parameter) {
         static_cast<void>(tensor(of_part, weight, parameter));
       });
+    }
+  }
+
+  // Throws InputError where the file's bytes are others than those that were written.
+  void require_sha256(const std::string& expected) const {
+    Sha256 digest;
+    digest.update(file_.bytes());
+    if (digest.hex() != expected) {
+      throw InputError(path_, "",
+                       fmt::format("is not the state that {} was written with", kCheckpointFacts));
     }
   }
 
@@ -175,8 +144,47 @@ class StateFile {
   SafetensorsFile file_;
 };
 
-void write_tensors(const ResolvedPlan& loaded, const std::filesystem::path& file,
-                   const FetchParameter& fetch) {
+// Whole in every way that can be known; throws InputError else.
+void require_whole(const ResolvedPlan& loaded, const std::filesystem::path& folder,
+                   const CheckpointFacts& facts) {
+  const StateFile state(loaded, folder);
+  if (facts.state_sha256) state.require_sha256(*facts.state_sha256);
+}
+
+// The newest whole one, and why those after it were passed over. What another run has trained is no
+// damage: it is refused.
+Checkpoint newest(const ResolvedPlan& loaded, const std::filesystem::path& output,
+                  const Json& trained) {
+  std::vector<std::string> passed_over;
+  for (const StepFolder& step : all_of(output)) {
+    const std::string name = step.folder.filename().string();
+    std::optional<CheckpointFacts> facts;
+    try {
+      facts = read_checkpoint_facts(step.folder);
+    } catch (const InputError& why) {
+      passed_over.push_back(fmt::format("{} is damaged ({})", name, why.what()));
+      continue;
+    }
+    require_same(step.folder, facts->trained, trained);
+    try {
+      require_whole(loaded, step.folder, *facts);
+    } catch (const InputError& why) {
+      passed_over.push_back(fmt::format("{} is damaged ({})", name, why.what()));
+      continue;
+    }
+    for (std::string& line : passed_over) line += fmt::format(": {} is used", name);
+    return {step.folder, facts->step, facts->trained, facts->state_sha256, passed_over};
+  }
+  std::string line =
+      fmt::format("has neither {} nor a whole checkpoint under {}", kCheckpointFacts, kFolder);
+  if (!passed_over.empty()) line += ": " + passed_over.front();
+  throw InputError(output.string(), "", line);
+}
+
+// The SHA-256 of what was written. All that others send is taken, whatever becomes of the file:
+// they wait for nothing that happens here.
+std::string write_tensors(const ResolvedPlan& loaded, const std::filesystem::path& file,
+                          const FetchParameter& fetch) {
   const auto parts = parts_of(loaded.plan.optimizer);
   std::vector<TensorShape> shapes;
   for (const auto& [part, prefix] : parts) {
@@ -186,14 +194,20 @@ void write_tensors(const ResolvedPlan& loaded, const std::filesystem::path& file
           {of_part + own_name(loaded.model, weight.layer, parameter), parameter.shape});
     });
   }
-  SafetensorsWriter writer(file, std::move(shapes), {{"format", "weir"}});
+  FirstFailure failure;
+  std::optional<SafetensorsWriter> writer;
+  failure.guard([&] {
+    writer.emplace(file, std::move(shapes), WeightMetadata{{"format", "weir"}});
+  });
   for (const auto& [part, prefix] : parts) {
     gather_weights(loaded, part, fetch,
                    [&](ParameterId, const ParameterTensor&, std::span<const float> values) {
-                     writer.add(values);
+                     failure.guard([&] { writer->add(values); });
                    });
   }
-  writer.commit();
+  failure.guard([&] { writer->commit(); });
+  failure.rethrow();
+  return writer->sha256();
 }
 
 // What a run that was killed while it wrote has left behind.
@@ -214,7 +228,7 @@ void put_in_place(const std::filesystem::path& made, const std::filesystem::path
     std::error_code error;
     if (exchanges) std::filesystem::remove_all(folder, error);
     std::filesystem::rename(made, folder, error);
-    if (error) throw InputError(folder.string(), "", "cannot be written: " + error.message());
+    if (error) fail_to_write(folder, error.value());
     return;
   }
   std::error_code none;  // the next run removes what stays
@@ -223,10 +237,11 @@ void put_in_place(const std::filesystem::path& made, const std::filesystem::path
 
 }  // namespace
 
-Json what_is_trained(const ResolvedPlan& loaded, const std::vector<std::filesystem::path>& data) {
+Json what_is_trained(const ResolvedPlan& loaded, const std::vector<std::filesystem::path>& data,
+                     const std::optional<std::filesystem::path>& init) {
   const Plan& plan = loaded.plan;
   Json texts = Json::array();
-  for (const std::filesystem::path& file : data) texts.push_back(sha256_hex(read_bytes(file)));
+  for (const std::filesystem::path& file : data) texts.push_back(sha256_hex(read_data(file)));
   Json trained{{"model", loaded.model.name},
                {"model_sha256", plan.model_sha256},
                {"seq_length", plan.seq_length},
@@ -239,19 +254,42 @@ Json what_is_trained(const ResolvedPlan& loaded, const std::vector<std::filesyst
                {"seed", plan.seed},
                {"data_sha256", texts}};
   if (plan.samples > 0) trained["global_batch_size"] = plan.samples;
+  if (init) trained[kInitial] = WeightFiles(*init).sha256();
   return trained;
 }
 
-Checkpoint find_checkpoint(const std::filesystem::path& path, const Json& trained) {
-  const std::filesystem::path folder = std::filesystem::exists(path / kFacts) ? path : newest(path);
-  const Facts facts = read_facts(folder);
-  require_same(folder, facts.trained, trained);
-  return {folder, facts.step};
+Checkpoint find_checkpoint(const ResolvedPlan& loaded, const std::filesystem::path& path,
+                           const Json& trained) {
+  std::error_code none;  // what cannot be looked at has no checkpoint
+  if (!std::filesystem::exists(path / kCheckpointFacts, none)) return newest(loaded, path, trained);
+  const CheckpointFacts facts = read_checkpoint_facts(path);
+  require_same(path, facts.trained, trained);
+  require_whole(loaded, path, facts);
+  return {path, facts.step, facts.trained, facts.state_sha256, {}};
+}
+
+bool holds_checkpoints(const std::filesystem::path& output) { return !all_of(output).empty(); }
+
+void remove_checkpoints(const std::filesystem::path& output) {
+  std::error_code error;
+  std::filesystem::remove_all(output / kFolder, error);
+  if (error)
+    throw InputError((output / kFolder).string(), "", "cannot be removed: " + error.message());
+}
+
+std::int64_t checkpoint_bytes(const ResolvedPlan& loaded) {
+  std::int64_t numbers = 0;
+  for (const auto& [part, prefix] : parts_of(loaded.plan.optimizer)) {
+    each_weight(loaded, part, [&](ParameterId, const ParameterTensor& parameter) {
+      numbers += parameter.elements();
+    });
+  }
+  return numbers * static_cast<std::int64_t>(sizeof(float));
 }
 
 StateSource checkpoint_state(const ResolvedPlan& loaded, const Checkpoint& checkpoint) {
   // Shared: a StateSource can be copied, a mapped file cannot.
-  const auto file = std::make_shared<const StateFile>(loaded, checkpoint);
+  const auto file = std::make_shared<const StateFile>(loaded, checkpoint.folder);
   return [file](ParameterId weight, const ParameterTensor& parameter) {
     return file->state(weight, parameter);
   };
@@ -265,17 +303,23 @@ std::filesystem::path write_checkpoint(const ResolvedPlan& loaded, const NewChec
     return {};
   }
   const std::filesystem::path checkpoints = made.output / kFolder;
-  const std::string name = fmt::format("{}{:06}", kStep, made.step);
+  const std::string name = fmt::format("{}{:06}", kStepFolder, made.step);
   const std::filesystem::path unfinished =
       checkpoints / fmt::format(".{}.{}{}", name, ::getpid(), kUnfinished);
   remove_unfinished(checkpoints);
-  write_tensors(loaded, unfinished / kTensors, fetch);
-  const Json facts{{"schema", kSchema},
-                   {"step", made.step},
-                   {"samples", made.step * loaded.plan.global_batch_size()},
-                   {"trained", made.trained}};
-  write_file_atomically(unfinished / kFacts, facts.dump(2) + "\n");
-  sync_folder(unfinished);
+  try {
+    CheckpointFacts facts{.step = made.step,
+                          .samples = made.step * loaded.plan.global_batch_size(),
+                          .trained = made.trained,
+                          .state_sha256 = {}};
+    facts.state_sha256 = write_tensors(loaded, unfinished / kCheckpointTensors, fetch);
+    write_file_atomically(unfinished / kCheckpointFacts, checkpoint_facts_text(facts));
+    sync_folder(unfinished);
+  } catch (...) {
+    std::error_code none;  // what went wrong is told, not that its rest is there
+    std::filesystem::remove_all(unfinished, none);
+    throw;
+  }
   put_in_place(unfinished, checkpoints / name);
   sync_folder(checkpoints);
   return checkpoints / name;

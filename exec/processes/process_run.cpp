@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "exec/processes/agreement.hpp"
 #include "exec/processes/clock_offsets.hpp"
 #include "exec/processes/gather.hpp"
 #include "exec/processes/interpreted_rank.hpp"
@@ -78,12 +80,15 @@ class ProcessRun {
     const Bytes peak = device_ ? device_->arena().peak() : Bytes(0);
     const auto use = device_ ? device_->backend().device_use() : std::nullopt;
     record.finish(peak, Bytes(device_ ? device_->backend().scratch_bytes() : 0), use);
-    const std::string hash = training_ ? end_training() : "";
+    std::optional<std::string> not_kept = std::move(kept_.failed);
+    const std::string hash = training_ ? end_training(not_kept) : "";
     const std::optional<Evaluation> evaluation = evaluate_at_end();
     if (processes_.index() != 0) {
       give_record(processes_, record);
       processes_.barrier();
-      return {};
+      RunResult result;
+      result.stopped_by = stopped_by_;
+      return result;
     }
     RunResult result = gather(std::move(record), before, after);
     for (DeviceUse& each : result.devices) each.sharing = use->sharing;
@@ -91,8 +96,9 @@ class ProcessRun {
     result.evaluation = evaluation;
     result.first_step = from_.step;
     result.resumed = from_.resumed;
-    result.checkpoints = std::move(checkpoints_);
-    result.stopped = stopped_;
+    result.checkpoints = std::move(kept_.written);
+    result.not_kept = std::move(not_kept);
+    result.stopped_by = stopped_by_;
     processes_.barrier();  // nobody leaves before all have said what they had to say
     return result;
   }
@@ -148,6 +154,14 @@ class ProcessRun {
     if (options_.evaluate)
       evaluated_ = std::make_unique<Batches>(open_evaluation(loaded_, options_));
     from_ = begin_run(whole(), options_);
+    if (options_.resume) {  // a folder that one host sees older than another
+      require_agreement(processes_, {{"steps trained before", std::to_string(from_.step)},
+                                     {"state to go on from", from_.state_sha256}});
+    }
+    if (leads(processes_)) {
+      require_space(whole(), options_, from_.step);
+      clear_checkpoints(options_);
+    }
     if (undivided_) from_.state = shards_of(*undivided_, std::move(from_.state), place());
     training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
     training_->first_microbatch = replica_ * program_.shape().microbatches;
@@ -215,12 +229,12 @@ class ProcessRun {
 
   void train(ProcessRecord& record) {
     int done = 0;
-    while (done < shape_.steps && !stopped_) {
+    while (done < shape_.steps && stopped_by_ == 0) {
       begin_dump(done);
       const Seconds time = run_step(done++, record);
       finish_step(done, time);
     }
-    if (!stopped_) return;
+    if (stopped_by_ == 0) return;
     shape_.steps = done;
     record.end_after(done);
   }
@@ -232,28 +246,32 @@ class ProcessRun {
     norms_.push_back(own_rank_->gradient_norm());
     if (leads(processes_) && options_.on_step)
       options_.on_step({trained, done, shape_.steps, loss, time, norms_.back()});
-    stopped_ =
-        agree_to_stop(leads(processes_) && done < shape_.steps && options_.stop && options_.stop());
-    if (!training_ || !checkpoint_due(options_, trained, stopped_ || done == shape_.steps)) return;
-    const CheckpointWritten written =
-        save_checkpoint(whole(), options_, from_, trained,
-                        RunEnd{.fetch = parameters_->fetch(), .leads = leads(processes_)});
-    if (leads(processes_)) checkpoints_.push_back(written);
+    if (done < shape_.steps) stopped_by_ = agree_to_stop(options_.stop ? options_.stop() : 0);
+    if (!training_ || !checkpoint_due(options_, trained, stopped_by_ != 0 || done == shape_.steps))
+      return;
+    save_checkpoint(whole(), options_, from_, trained,
+                    RunEnd{.fetch = parameters_->fetch(), .leads = leads(processes_)}, kept_);
   }
 
-  // All do as the leader says.
-  [[nodiscard]] bool agree_to_stop(bool stop) {
-    auto word = static_cast<std::byte>(stop ? 1 : 0);
-    const std::span<std::byte> bytes(&word, 1);
+  // Any may be asked to end: a signal may reach one host alone. The leader hears of all, and all do
+  // as it says.
+  [[nodiscard]] int agree_to_stop(int signal) {
+    for (int process = 1; process < processes_.count(); ++process) {
+      if (!leads(processes_) && process != processes_.index()) continue;
+      int asked = signal;
+      collect(processes_, process, kStopTag, std::as_writable_bytes(std::span(&asked, 1)));
+      if (leads(processes_) && signal == 0) signal = asked;
+    }
+    const std::span<std::byte> word = std::as_writable_bytes(std::span(&signal, 1));
     if (!leads(processes_)) {
-      processes_.wait(processes_.start_receive(0, kStopTag, bytes));
-      return word != std::byte{0};
+      processes_.wait(processes_.start_receive(0, kStopTag, word));
+      return signal;
     }
     std::vector<Processes::Ticket> sends;
     for (int process = 1; process < processes_.count(); ++process)
-      sends.push_back(processes_.start_send(process, kStopTag, bytes));
+      sends.push_back(processes_.start_send(process, kStopTag, word));
     for (const Processes::Ticket send : sends) processes_.wait(send);
-    return stop;
+    return signal;
   }
 
   // Returns how long it took this process.
@@ -283,19 +301,19 @@ class ProcessRun {
   [[nodiscard]] TensorPlace place() const { return {tensor_, loaded_.plan.tp}; }
 
   // The hash, at the leader; files where they are asked for.
-  [[nodiscard]] std::string end_training() {
+  [[nodiscard]] std::string end_training(std::optional<std::string>& not_kept) {
     std::string hash;
     if (leads(processes_)) {
       hash = hash_weights(whole(), parameters_->fetch());
     } else {
       give_weights(whole(), ParameterPart::values, parameters_->fetch());
     }
-    RunEnd end{parameters_->fetch(), leads(processes_), !stopped_, {}, {}};
-    if (options_.dump && !stopped_) {
+    RunEnd end{parameters_->fetch(), leads(processes_), stopped_by_ == 0, {}, {}};
+    if (options_.dump && stopped_by_ == 0) {
       end.logits = gather_logits();
       end.tokens = tokens_of_step(loaded_, *batches_, from_.step + shape_.steps - 1);
     }
-    write_files(whole(), options_, end);
+    write_files(whole(), options_, end, not_kept);
     return hash;
   }
 
@@ -405,8 +423,8 @@ class ProcessRun {
   Beginning from_;
   std::unique_ptr<Training> training_;
   std::optional<ProcessParameters> parameters_;  // where there is training
-  bool stopped_ = false;
-  std::vector<CheckpointWritten> checkpoints_;  // the leader's
+  int stopped_by_ = 0;                           // a signal; 0: it goes on
+  CheckpointsKept kept_;                         // the leader's
   const Stages none_;
   std::unique_ptr<ProcessRank> own_rank_;
   std::vector<double> launching_s_;           // by measured step

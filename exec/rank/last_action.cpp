@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "plan/words/error.hpp"
+#include "plan/text/new_file.hpp"
 
 namespace weir {
 namespace {
@@ -31,12 +31,8 @@ LastAction::LastAction(const std::filesystem::path& output, const Program& progr
   file_ = output / kActionsFolder / (name + ".txt");
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
-  const auto fail = [&](int reason) -> InputError {
-    return {file_.string(), "",
-            fmt::format("cannot be written: {}", std::generic_category().message(reason))};
-  };
   const int descriptor = ::open(file_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor < 0) throw fail(errno);
+  if (descriptor < 0) fail_to_write(file_, errno);
   // All of the line is there before it is mapped: a full disk is an error here, not a signal later.
   const std::string first = fmt::format("{:<{}}\n", who_ + ": at no action yet", kLine - 1);
   void* mapped = MAP_FAILED;
@@ -44,7 +40,7 @@ LastAction::LastAction(const std::filesystem::path& output, const Program& progr
     mapped = ::mmap(nullptr, kLine, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   const int reason = errno;
   ::close(descriptor);
-  if (mapped == MAP_FAILED) throw fail(reason);
+  if (mapped == MAP_FAILED) fail_to_write(file_, reason);
   line_ = static_cast<char*>(mapped);
 }
 

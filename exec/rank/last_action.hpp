@@ -14,8 +14,8 @@ namespace weir {
 
 class LastAction {
  public:
-  // OUT/last-actions/rank-1.txt, "rank 1: at no action yet". Throws InputError where it cannot be
-  // written. `program` outlives it.
+  // OUT/last-actions/rank-1.txt, "rank 1: at no action yet". Throws as fail_to_write()
+  // (plan/text/new_file). `program` outlives it.
   LastAction(const std::filesystem::path& output, const Program& program, Rank rank, int replica);
   LastAction(const LastAction&) = delete;
   LastAction& operator=(const LastAction&) = delete;

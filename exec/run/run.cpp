@@ -107,10 +107,12 @@ class ThreadRun {
       result_.first_step = from_.step;
       result_.resumed = from_.resumed;
       result_.parameters_sha256 = hash_weights(loaded_, fetch());
-      RunEnd end{fetch(), true, !result_.stopped, std::move(dumped_), {}};
+      RunEnd end{fetch(), true, result_.stopped_by == 0, std::move(dumped_), {}};
       if (options_.dump)
         end.tokens = tokens_of_step(loaded_, *batches_, from_.step + all_steps() - 1);
-      write_files(loaded_, options_, end);
+      result_.checkpoints = std::move(kept_.written);
+      result_.not_kept = std::move(kept_.failed);
+      write_files(loaded_, options_, end, result_.not_kept);
     }
     for (const auto& device : devices_) {
       result_.peak_memory.push_back(device->arena().peak());
@@ -141,7 +143,7 @@ class ThreadRun {
     blocks_ = blocks_taken();
     KernelWatch* watch = devices_.front()->backend().kernel_watch();
     std::vector<double> launching;
-    for (int step = 0; step < all_steps() && !result_.stopped; ++step) {
+    for (int step = 0; step < all_steps() && result_.stopped_by == 0; ++step) {
       if (step == 1) repeat_from_here(launcher);
       if (watch != nullptr && step >= options_.warmup_steps)
         watch->begin_step(step - options_.warmup_steps);
@@ -189,7 +191,7 @@ class ThreadRun {
     // Whatever fails here, the ranks are told that the run ends: they wait at the barrier.
     guarded([&] {
       blocks_ = blocks_taken();
-      for (int step = 0; step < all_steps() && !failure_ && !result_.stopped; ++step) {
+      for (int step = 0; step < all_steps() && !failure_ && result_.stopped_by == 0; ++step) {
         begin_dump(step);
         const StepWindow window = thread_step(number(step));
         if (!failure_) end_step(step, window.start / 1ns, window.end / 1ns);
@@ -218,6 +220,8 @@ class ThreadRun {
     if (options_.evaluate)
       evaluated_ = std::make_unique<Batches>(open_evaluation(loaded_, options_));
     from_ = begin_run(loaded_, options_);
+    require_space(loaded_, options_, from_.step);
+    clear_checkpoints(options_);
     training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
   }
 
@@ -317,11 +321,10 @@ class ThreadRun {
     const std::int64_t trained = from_.step + done;
     if (options_.on_step)
       options_.on_step({trained, done, all_steps(), step.loss, step.time, step.gradient_norm});
-    result_.stopped = done < all_steps() && options_.stop && options_.stop();
-    if (training_ && checkpoint_due(options_, trained, result_.stopped || done == all_steps())) {
-      result_.checkpoints.push_back(
-          save_checkpoint(loaded_, options_, from_, trained, RunEnd{.fetch = fetch()}));
-    }
+    if (done < all_steps() && options_.stop) result_.stopped_by = options_.stop();
+    const bool ends = result_.stopped_by != 0 || done == all_steps();
+    if (training_ && checkpoint_due(options_, trained, ends))
+      save_checkpoint(loaded_, options_, from_, trained, RunEnd{.fetch = fetch()}, kept_);
   }
 
   [[nodiscard]] int all_steps() const { return options_.warmup_steps + options_.steps; }
@@ -364,6 +367,7 @@ class ThreadRun {
   std::vector<std::unique_ptr<RankDevice>> devices_;  // by rank; none for timed waits
   std::unique_ptr<Batches> batches_, evaluated_;
   Beginning from_;
+  CheckpointsKept kept_;
   std::unique_ptr<Training> training_;  // null for timed waits
   const Stages none_;
   std::unique_ptr<ThreadTransport> transport_;

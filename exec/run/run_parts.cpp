@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "exec/checkpoint/checkpoint.hpp"
@@ -77,19 +80,77 @@ Batches open_evaluation(const ResolvedPlan& loaded, const RunOptions& options) {
   return batches;
 }
 
+namespace {
+
+// The first missing folder of `output` is made later; its disk is that of what is there.
+std::filesystem::path first_there(std::filesystem::path folder) {
+  std::error_code none;  // what cannot be looked at is told where it is written
+  while (folder.has_relative_path() && !std::filesystem::exists(folder, none))
+    folder = folder.parent_path();
+  return folder;
+}
+
+// How many checkpoints steps `first + 1` to `first + steps` have.
+std::int64_t checkpoints_of(std::int64_t first, std::int64_t steps, std::int64_t every) {
+  if (steps == 0) return 0;
+  const std::int64_t last = first + steps;
+  return last / every - first / every + (last % every == 0 ? 0 : 1);
+}
+
+}  // namespace
+
+void require_space(const ResolvedPlan& loaded, const RunOptions& options, std::int64_t first_step) {
+  if (!options.output || options.checkpoint_every == 0) return;
+  const std::int64_t due =
+      checkpoints_of(first_step, options.warmup_steps + options.steps, options.checkpoint_every);
+  std::error_code unknown;
+  const auto space =
+      std::filesystem::space(first_there(std::filesystem::absolute(*options.output)), unknown);
+  if (unknown || due == 0) return;
+  const std::int64_t each = checkpoint_bytes(loaded);
+  const auto there = static_cast<std::int64_t>(
+      std::min<std::uintmax_t>(space.available, std::numeric_limits<std::int64_t>::max()));
+  if (there < each) {
+    throw RunFailed(fmt::format("before the first step: a checkpoint takes {}, and {} has {} left",
+                                format_bytes(Bytes(each)), options.output->string(),
+                                format_bytes(Bytes(there))));
+  }
+  if (there / each < due) {
+    options.note(fmt::format("{} checkpoints of {} are to be written, and {} has room for {}", due,
+                             format_bytes(Bytes(each)), options.output->string(), there / each));
+  }
+}
+
 Beginning begin_run(const ResolvedPlan& loaded, const RunOptions& options) {
   Beginning from;
+  const bool keeps = options.output && options.checkpoint_every > 0;
   // Read the data's hash only where it is asked for: the data may be long.
-  if (options.resume || options.output) from.trained = what_is_trained(loaded, options.data);
+  if (options.resume || keeps) from.trained = what_is_trained(loaded, options.data, options.init);
   if (options.resume) {
-    const Checkpoint checkpoint = find_checkpoint(*options.resume, from.trained);
+    const Checkpoint checkpoint = find_checkpoint(loaded, *options.resume, from.trained);
+    for (const std::string& line : checkpoint.passed_over) options.note(line);
+    if (!checkpoint.state_sha256) {
+      options.note(fmt::format("{} has no seal, as an earlier version wrote it: damage is not seen",
+                               checkpoint.folder.string()));
+    }
     from.state = checkpoint_state(loaded, checkpoint);
     from.step = checkpoint.step;
     from.resumed = checkpoint.folder;
+    from.state_sha256 = checkpoint.state_sha256.value_or("");
+    // Of the weights that the first of these runs began with, as it was written there.
+    if (checkpoint.trained.contains("init_sha256"))
+      from.trained["init_sha256"] = checkpoint.trained.at("init_sha256");
   } else {
     from.state = options.init ? weights_of(loaded, *options.init) : seeded_state(loaded);
   }
   return from;
+}
+
+void clear_checkpoints(const RunOptions& options) {
+  if (!options.restart || !options.output || !holds_checkpoints(*options.output)) return;
+  remove_checkpoints(*options.output);
+  options.note(
+      fmt::format("checkpoints of another run in {} are removed", options.output->string()));
 }
 
 void write_down_actions(const Program& program, Rank rank, int replica, const RunOptions& options,
@@ -110,12 +171,24 @@ bool checkpoint_due(const RunOptions& options, std::int64_t trained, bool ends) 
   return ends || trained % options.checkpoint_every == 0;
 }
 
-CheckpointWritten save_checkpoint(const ResolvedPlan& loaded, const RunOptions& options,
-                                  const Beginning& from, std::int64_t trained, const RunEnd& end) {
+void save_checkpoint(const ResolvedPlan& loaded, const RunOptions& options, const Beginning& from,
+                     std::int64_t trained, const RunEnd& end, CheckpointsKept& kept) {
   const std::int64_t began = now_ns();
-  const std::filesystem::path folder =
-      write_checkpoint(loaded, {*options.output, trained, from.trained}, end.fetch, end.leads);
-  return {trained, folder, Seconds(Nanoseconds(now_ns() - began))};
+  std::filesystem::path folder;
+  try {
+    folder =
+        write_checkpoint(loaded, {*options.output, trained, from.trained}, end.fetch, end.leads);
+  } catch (const std::runtime_error& why) {
+    if (!end.leads) throw;  // it writes nothing: this is of what it gives
+    // Hours of training are worth more than this: there may be room for the next one.
+    const std::string line =
+        fmt::format("the checkpoint of step {} could not be written ({})", trained, why.what());
+    if (kept.failed) return;  // said once: the disk is full for the next ones, too
+    options.note(line + ": training goes on");
+    kept.failed = line;
+    return;
+  }
+  if (end.leads) kept.written.push_back({trained, folder, Seconds(Nanoseconds(now_ns() - began))});
 }
 
 void require_consistent(const RunOptions& options) {
@@ -169,21 +242,28 @@ std::vector<std::int32_t> tokens_of_step(const ResolvedPlan& loaded, const Batch
   return tokens;
 }
 
-void write_files(const ResolvedPlan& loaded, const RunOptions& options, const RunEnd& end) {
-  if (options.save) write_weights(loaded, {.file = *options.save, .leads = end.leads}, end.fetch);
+void write_files(const ResolvedPlan& loaded, const RunOptions& options, const RunEnd& end,
+                 std::optional<std::string>& not_kept) {
+  const auto keep = [&](const std::filesystem::path& file, ParameterPart part,
+                        const std::vector<NamedValues>& more) {
+    try {
+      write_weights(loaded, {.file = file, .part = part, .leads = end.leads}, end.fetch, more);
+    } catch (const std::runtime_error& why) {
+      if (!end.leads) throw;  // as in save_checkpoint
+      not_kept = (not_kept ? *not_kept + "; " : "") + why.what();
+    }
+  };
+  if (options.save) keep(*options.save, ParameterPart::values, {});
   if (!options.dump || !end.dumps) return;
   const std::int64_t samples = loaded.plan.global_batch_size();
   const std::int64_t words = sample_words(loaded.model, loaded.plan.seq_length);
   // Of images all words are numbers, the label last.
   const bool images = images_of(loaded.model) != nullptr;
-  const std::vector<NamedValues> more{
-      {{"logits", {samples, targets_of(loaded), head_of(loaded).vocabulary}},
-       std::as_bytes(std::span(end.logits))},
-      {{images ? "images" : "tokens", {samples, words}, images ? "F32" : "I32"},
-       std::as_bytes(std::span(end.tokens))}};
-  write_weights(loaded,
-                {.file = *options.dump, .part = ParameterPart::gradient, .leads = end.leads},
-                end.fetch, more);
+  keep(*options.dump, ParameterPart::gradient,
+       {{{"logits", {samples, targets_of(loaded), head_of(loaded).vocabulary}},
+         std::as_bytes(std::span(end.logits))},
+        {{images ? "images" : "tokens", {samples, words}, images ? "F32" : "I32"},
+         std::as_bytes(std::span(end.tokens))}});
 }
 
 std::vector<Rank> loss_ranks(const Program& program) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "exec/device/backend.hpp"
@@ -34,9 +35,16 @@ struct Beginning {
   StateSource state;
   std::int64_t step = 0;                         // trained already
   std::optional<std::filesystem::path> resumed;  // the checkpoint
+  std::string state_sha256;                      // of its tensors, where it has a seal
   Json trained;                                  // what its own checkpoints say of it
 };
 [[nodiscard]] Beginning begin_run(const ResolvedPlan& loaded, const RunOptions& options);
+
+// The next two by the process that writes, before the first step. Throws RunFailed where there is
+// no room for one checkpoint, and notes where there is none for all of them.
+void require_space(const ResolvedPlan& loaded, const RunOptions& options, std::int64_t first_step);
+// Removes what another run has left, where that is asked for, and says so. Throws InputError.
+void clear_checkpoints(const RunOptions& options);
 
 // Throws UsageError for what contradicts: a dump without a step, graphs where a step is not like
 // the one before, two beginnings.
@@ -60,7 +68,9 @@ struct RunEnd {
   std::vector<float> logits;
   std::vector<std::int32_t> tokens;
 };
-void write_files(const ResolvedPlan& loaded, const RunOptions& options, const RunEnd& end);
+// What cannot be written is told in `not_kept`, behind what is there already: the rest is kept.
+void write_files(const ResolvedPlan& loaded, const RunOptions& options, const RunEnd& end,
+                 std::optional<std::string>& not_kept);
 
 // Each rank's actions are written down in the output folder, where there is one, until the run has
 // ended well. Throws InputError.
@@ -74,10 +84,9 @@ void write_down_actions(const Program& program, Rank rank, int replica, const Ru
 
 // Whether a checkpoint is written after this many steps of the run.
 [[nodiscard]] bool checkpoint_due(const RunOptions& options, std::int64_t trained, bool ends);
-// Writes one, timed. `end`: as in write_files.
-[[nodiscard]] CheckpointWritten save_checkpoint(const ResolvedPlan& loaded,
-                                                const RunOptions& options, const Beginning& from,
-                                                std::int64_t trained, const RunEnd& end);
+// Writes one, timed, and adds it to `kept`, or why there is none. `end`: as in write_files.
+void save_checkpoint(const ResolvedPlan& loaded, const RunOptions& options, const Beginning& from,
+                     std::int64_t trained, const RunEnd& end, CheckpointsKept& kept);
 
 // By micro-batch, the rank that computes its loss.
 [[nodiscard]] std::vector<Rank> loss_ranks(const Program& program);

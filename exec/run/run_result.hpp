@@ -34,8 +34,8 @@ enum class Graphs : std::uint8_t {
 
 struct RunOptions {
   BackendKind backend = BackendKind::cpu;
-  int steps = 3;
-  int warmup_steps = 1;                       // run and trained, but not in step_time or the trace
+  int steps = 3;                              // measured
+  int warmup_steps = 1;                       // before them: trained, not in step_time or the trace
   std::vector<std::filesystem::path> data;    // any files, as bytes; none: synthetic tokens
   std::optional<std::filesystem::path> init;  // weights to begin with; absent: by the plan's seed
   std::optional<std::filesystem::path> save;  // the file for the weights at the end
@@ -51,13 +51,18 @@ struct RunOptions {
   // (0: never), the last one and the one after which a run is stopped.
   std::optional<std::filesystem::path> output;
   int checkpoint_every = 0;
-  std::optional<std::filesystem::path> resume;     // a checkpoint, or a run's folder: its newest
+  std::optional<std::filesystem::path> resume;  // a checkpoint, or a run's folder: its newest
+  bool restart = false;  // checkpoints that another run has left in `output` are removed first
   std::function<void(const StepReport&)> on_step;  // called after each step
   // Told of an action that takes longer than `longest_action`, by a thread of its own; ends the
   // process, for what stands still cannot be ended otherwise. Empty: nobody watches.
   std::function<void(const std::string& line)> hangs;
   Seconds longest_action{600};
-  std::function<bool()> stop;  // asked after each step: true ends the run there
+  // Asked after each step; by processes each, of which any ends the run of all. The number of the
+  // signal that asks to end there, else 0.
+  std::function<int()> stop;
+  // What people must know, in one line; of processes the leader's.
+  std::function<void(const std::string& line)> note = [](const std::string&) {};
 };
 
 struct StepResult {
@@ -82,12 +87,19 @@ struct CheckpointWritten {
   Seconds time{0};  // that the run stood still for it
 };
 
+// Checkpoints of a run: a disk that is full for one may have room for the next.
+struct CheckpointsKept {
+  std::vector<CheckpointWritten> written;
+  std::optional<std::string> failed;  // the first that could not be written, and why
+};
+
 struct RunResult {
   std::vector<StepResult> steps;                 // warm-up steps first
   std::int64_t first_step = 0;                   // trained by the runs that this one goes on with
   std::optional<std::filesystem::path> resumed;  // the checkpoint that it began with
   std::vector<CheckpointWritten> checkpoints;
-  bool stopped = false;  // before all its steps, as it was asked to
+  int stopped_by = 0;  // the signal that ended it before all its steps; 0: none did
+  std::optional<std::string> not_kept;  // what of it could not be written, and why
   std::optional<Evaluation> evaluation;
   Seconds step_time{0};            // median of the measured steps
   std::string parameters_sha256;   // empty for synthetic

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <system_error>
 #include <utility>
 
 #include "exec/training/philox.hpp"
@@ -24,6 +25,16 @@ constexpr std::uint32_t kImageStream = 0x696d6167;
 constexpr std::uint32_t kMaskStream = 0x6d61736b;
 
 }  // namespace
+
+std::string read_data(const std::filesystem::path& file) {
+  std::error_code none;  // what cannot be looked at is told by who reads it
+  const auto status = std::filesystem::status(file, none);
+  if (std::filesystem::is_fifo(status) || std::filesystem::is_socket(status)) {
+    throw InputError(file.string(), "",
+                     "is a pipe, expected a file: data is read again when a run goes on");
+  }
+  return read_bytes(file);
+}
 
 // A Feistel network over the next even number of bits, four rounds (Luby and Rackoff, 1988), walked
 // until it lands among the `count`: at most some four times on average.
@@ -71,7 +82,7 @@ void Batches::add(const std::filesystem::path& file) {
                      fmt::format("bytes need a vocabulary of {}, the model's is {}", needed,
                                  request_.vocabulary));
   }
-  Text text{read_bytes(file), 0, {}};
+  Text text{read_data(file), 0, {}};
   const auto bytes = static_cast<std::int64_t>(text.bytes.size());
   if (bytes < request_.seq_length + 1) {
     throw InputError(file.string(), "",
@@ -84,7 +95,7 @@ void Batches::add(const std::filesystem::path& file) {
 }
 
 void Batches::add_images(const std::filesystem::path& file) {
-  Text text{read_bytes(file), 0, {}};
+  Text text{read_data(file), 0, {}};
   const auto bytes = static_cast<std::int64_t>(text.bytes.size());
   if (bytes == 0 || bytes % record_bytes() != 0) {
     throw InputError(

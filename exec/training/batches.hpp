@@ -15,6 +15,10 @@
 
 namespace weir {
 
+// The whole file, which may be read again and by several processes: a pipe's bytes come once.
+// Throws InputError for a pipe, and as read_bytes (plan/text/bytes_file).
+[[nodiscard]] std::string read_data(const std::filesystem::path& file);
+
 struct BatchRequest {
   std::vector<std::filesystem::path> files;  // any, as bytes; none: seeded synthetic tokens
   std::int64_t vocabulary = 0;

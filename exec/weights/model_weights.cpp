@@ -6,8 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <memory>
+#include <optional>
 #include <set>
 
+#include "exec/weights/first_failure.hpp"
 #include "exec/weights/weight_files.hpp"
 #include "exec/weights/weight_names.hpp"
 #include "plan/words/error.hpp"
@@ -100,17 +102,25 @@ void write_weights(const ResolvedPlan& loaded, const WeightsFile& to, const Fetc
     for (TensorShape& shape : file_shapes(rows, parameter)) shapes.push_back(std::move(shape));
   });
   for (const NamedValues& each : more) shapes.push_back(each.shape);
+  // What others send is taken, whatever becomes of the file.
+  FirstFailure failure;
+  std::optional<SafetensorsWriter> writer;
   // `format`: transformers loads no file without it.
-  SafetensorsWriter writer(to.file, shapes, {{"format", "pt"}});
+  failure.guard([&] {
+    writer.emplace(to.file, shapes, WeightMetadata{{"format", "pt"}}, Seal::own);
+  });
   gather_weights(
       loaded, to.part, fetch,
       [&](ParameterId weight, const ParameterTensor& parameter, std::span<const float> values) {
         const auto rows = named_rows(loaded.model, weight.layer, parameter);
         for (const TensorShape& tensor : file_shapes(rows, parameter))
-          writer.add(to_file(tensor, rows, parameter, values));
+          failure.guard([&] { writer->add(to_file(tensor, rows, parameter, values)); });
       });
-  for (const NamedValues& each : more) writer.add(each.bytes);
-  writer.commit();
+  failure.guard([&] {
+    for (const NamedValues& each : more) writer->add(each.bytes);
+    writer->commit();
+  });
+  failure.rethrow();
 }
 
 }  // namespace weir

@@ -22,6 +22,7 @@ namespace weir {
 
 // Writes them, or another part of them (gradients), as one file; `more` stands behind them. Called
 // by all processes of a run; where `leads` is false nothing is written, but what others need given.
+// With a seal (plan/text/seal). Throws as fail_to_write() does, when all have given what is theirs.
 struct WeightsFile {
   std::filesystem::path file;
   ParameterPart part = ParameterPart::values;

@@ -24,6 +24,7 @@
 #include <system_error>
 #include <utility>
 
+#include "plan/text/seal.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -38,6 +39,20 @@ constexpr std::uint64_t kLongestHeader = 100'000'000;  // the format's own limit
 constexpr int kDeepest = 3;                            // object, tensor, list
 constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 constexpr std::string_view kMetadata = "__metadata__";
+constexpr const char* kSealName = "weir.sha256";
+
+// Where the seal's digits begin: as JSON is written, no text within it can look like this.
+std::optional<std::size_t> seal_in(std::string_view header) {
+  const std::string before = fmt::format("\"{}\":\"", kSealName);
+  const std::size_t found = header.find(before);
+  if (found == header.npos || header.size() - found < before.size() + kSealDigits)
+    return std::nullopt;
+  return found + before.size();
+}
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 constexpr std::pair<std::string_view, std::int64_t> kBytesOf[] = {
     {"F64", 8},  {"F32", 4}, {"F16", 2},     {"BF16", 2},    {"I64", 8},    {"I32", 4},
@@ -48,7 +63,8 @@ std::span<const std::byte> map_file(const std::filesystem::path& file) {
   const auto cannot = [&](const std::string& why) {
     return InputError(file.string(), "", "cannot be read: " + why);
   };
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  // Not waiting: a pipe that nobody writes into is refused as one that somebody does.
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) throw cannot(std::generic_category().message(errno));
   struct stat status {};
   const bool known = ::fstat(descriptor, &status) == 0;
@@ -250,10 +266,22 @@ std::vector<float> to_floats(const StoredTensor& tensor, const std::string& wher
   return values;
 }
 
+void SafetensorsFile::check_seal(const std::string& file) const {
+  const auto named = metadata_.find(kSealName);
+  if (named == metadata_.end()) return;
+  const std::optional<std::size_t> at = seal_in(as_text(mapped_));
+  if (at && seal_of(as_text(mapped_), *at) == named->second) return;
+  throw InputError(file, std::string(kMetadata) + "." + kSealName,
+                   "the file is not as it was written: its weights are damaged or were changed");
+}
+
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& file,
-                                     std::vector<TensorShape> tensors,
-                                     const std::map<std::string, std::string>& metadata)
+                                     std::vector<TensorShape> tensors, WeightMetadata metadata,
+                                     Seal seal)
     : file_(file), tensors_(std::move(tensors)) {
+  const bool sealed = seal == Seal::own && !file_.is_stream();
+  metadata.erase(kSealName);  // what was read elsewhere is another file's
+  if (sealed) metadata[kSealName] = open_seal();
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[std::string(kMetadata)] = metadata;
   std::int64_t begin = 0;
@@ -266,8 +294,14 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& file,
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // tensors begin aligned, as other writers have it
   const std::uint64_t length = text.size();
-  file_.write({reinterpret_cast<const char*>(&length), kLengthBytes});
-  file_.write(text);
+  write({reinterpret_cast<const char*>(&length), kLengthBytes});
+  write(text);
+  if (sealed) seal_at_ = kLengthBytes + seal_in(text).value();
+}
+
+void SafetensorsWriter::write(std::string_view bytes) {
+  digest_.update(std::as_bytes(std::span(bytes)));
+  file_.write(bytes);
 }
 
 void SafetensorsWriter::add(std::span<const std::byte> values) {
@@ -275,11 +309,13 @@ void SafetensorsWriter::add(std::span<const std::byte> values) {
   assert(static_cast<std::int64_t>(values.size()) == product(tensors_[added_].shape) * 4 &&
          "a tensor of another size than the header says");
   ++added_;
-  file_.write({reinterpret_cast<const char*>(values.data()), values.size()});
+  write(as_text(values));
 }
 
 void SafetensorsWriter::commit() {
   assert(added_ == tensors_.size() && "fewer tensors than the header has");
+  sha256_ = digest_.hex();
+  if (seal_at_) file_.write_again(*seal_at_, sha256_);
   file_.commit();
 }
 

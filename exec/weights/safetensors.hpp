@@ -8,11 +8,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/text/new_file.hpp"
+#include "plan/text/sha256.hpp"
 
 namespace weir {
 
@@ -37,6 +40,10 @@ class SafetensorsFile {
 
   [[nodiscard]] const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return mapped_; }  // of the whole file
+  // Reads the whole file where it has a seal. Throws InputError, naming `file`, where it is not as
+  // it was sealed.
+  void check_seal(const std::string& file) const;
 
  private:
   std::span<const std::byte> mapped_;
@@ -55,21 +62,33 @@ struct TensorShape {
   std::string dtype = "F32";  // or "I32"
 };
 
+using WeightMetadata = std::map<std::string, std::string>;
+
+// Whether a file says by its metadata "weir.sha256" that it is as it was written (plan/text/seal).
+enum class Seal : std::uint8_t { none, own };
+
 // Writes a file tensor by tensor; it is there once `commit` returns, and not before.
 class SafetensorsWriter {
  public:
   // The header follows from the shapes, so that no tensor but the one in hand need be in memory.
-  // Throws InputError as NewFile does.
+  // A stream gets no seal. Throws as NewFile does.
   SafetensorsWriter(const std::filesystem::path& file, std::vector<TensorShape> tensors,
-                    const std::map<std::string, std::string>& metadata);
+                    WeightMetadata metadata, Seal seal = Seal::none);
   // The next tensor, in the order given. Precondition: it has that shape's numbers.
   void add(std::span<const float> values) { add(std::as_bytes(values)); }
   void add(std::span<const std::byte> values);
   // Precondition: all have been added.
   void commit();
+  // Of the file's bytes, a seal's digits as zeros; once it is committed.
+  [[nodiscard]] const std::string& sha256() const { return sha256_; }
 
  private:
+  void write(std::string_view bytes);
+
   NewFile file_;
+  Sha256 digest_;
+  std::string sha256_;
+  std::optional<std::size_t> seal_at_;
   std::vector<TensorShape> tensors_;
   std::size_t added_ = 0;
 };

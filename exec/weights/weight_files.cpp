@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <system_error>
 
+#include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -15,9 +17,15 @@ namespace {
 
 constexpr std::size_t kMostFiles = 4096;
 
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code none;  // as in `within`
+  return std::filesystem::is_directory(path, none);
+}
+
 std::filesystem::path within(const std::filesystem::path& folder) {
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
-    if (std::filesystem::exists(folder / name)) return folder / name;
+    std::error_code none;  // what cannot be looked at is told where it is opened
+    if (std::filesystem::exists(folder / name, none)) return folder / name;
   }
   throw InputError(folder.string(), "",
                    "has neither model.safetensors nor model.safetensors.index.json");
@@ -26,7 +34,7 @@ std::filesystem::path within(const std::filesystem::path& folder) {
 }  // namespace
 
 WeightFiles::WeightFiles(const std::filesystem::path& path)
-    : path_(std::filesystem::is_directory(path) ? within(path) : path) {
+    : path_(is_folder(path) ? within(path) : path) {
   if (path_.extension() == ".json") {
     open_index();
   } else {
@@ -41,7 +49,16 @@ WeightFiles::WeightFiles(const std::filesystem::path& path)
   }
 }
 
-void WeightFiles::add(const std::filesystem::path& file) { files_.emplace_back(file); }
+void WeightFiles::add(const std::filesystem::path& file) {
+  files_.emplace_back(file);
+  files_.back().check_seal(file.string());
+}
+
+std::string WeightFiles::sha256() const {
+  Sha256 digest;
+  for (const SafetensorsFile& file : files_) digest.update(file.bytes());
+  return digest.hex();
+}
 
 void WeightFiles::open_index() {
   const Json json = parse_json(read_text_file(path_), path_.string());

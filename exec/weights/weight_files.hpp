@@ -15,7 +15,7 @@ class WeightFiles {
  public:
   // A .safetensors file; an index (.json), whose files stand beside it; or a folder with
   // model.safetensors or model.safetensors.index.json. Throws InputError, also where the index
-  // names a tensor that its file has not.
+  // names a tensor that its file has not, and where a file with a seal is not as it was written.
   explicit WeightFiles(const std::filesystem::path& path);
 
   // Null: there is none.
@@ -23,6 +23,8 @@ class WeightFiles {
   [[nodiscard]] const std::map<std::string, const StoredTensor*>& tensors() const {
     return by_name_;
   }
+  // Of the bytes of all files, in the order of their names.
+  [[nodiscard]] std::string sha256() const;
   [[nodiscard]] std::string name() const { return path_.string(); }
 
  private:

@@ -2,12 +2,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/text/ending.hpp"
 
+#include <filesystem>
 #include <new>
 #include <system_error>
 
+#include "plan/text/new_file.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
+namespace {
+
+// A path that cannot even be looked at: a circle of links, a name too long, a folder that is closed
+// to us. The system's own text has a path last and says what it was doing with it.
+Ending of_a_path(const std::filesystem::filesystem_error& error) {
+  try {
+    fail_to_write(error.path1(), error.code().value());
+  } catch (const RunFailed& no_room) {
+    return {EndKind::failed, no_room.what()};
+  } catch (const InputError&) {
+    return {EndKind::bad_input,
+            error.path1().string() + ": cannot be read or written: " + error.code().message()};
+  }
+}
+
+}  // namespace
 
 Ending ending_of(const std::exception_ptr& thrown) {
   try {
@@ -26,6 +44,8 @@ Ending ending_of(const std::exception_ptr& thrown) {
     return {EndKind::bad_input, error.what()};
   } catch (const std::bad_alloc&) {
     return {EndKind::failed, "out of memory"};
+  } catch (const std::filesystem::filesystem_error& error) {
+    return of_a_path(error);
   } catch (const std::system_error& error) {  // no thread, no descriptor, no room
     return {EndKind::failed, error.what()};
   } catch (const std::exception& error) {

@@ -62,16 +62,24 @@ NewFile::~NewFile() {
   if (!beside_.empty() && named_) std::filesystem::remove(beside_, none);
 }
 
-void NewFile::fail(int reason) const {
-  throw InputError(file_.string(), "",
-                   fmt::format("cannot be written: {}", std::generic_category().message(reason)));
-}
+void NewFile::fail(int reason) const { fail_to_write(file_, reason); }
 
 void NewFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) fail(errno);
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void NewFile::write_again(std::uint64_t at, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written =
+        ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(at));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail(errno);
+    at += static_cast<std::uint64_t>(written);
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
 }
@@ -119,16 +127,21 @@ void NewFiles::commit() {
   files_.clear();
 }
 
+void fail_to_write(const std::filesystem::path& file, int reason) {
+  const std::string why = "cannot be written: " + std::generic_category().message(reason);
+  // A full disk, a quota, a limit of the file's size, a disk that fails.
+  for (const int room : {ENOSPC, EDQUOT, EFBIG, EIO}) {
+    if (reason == room) throw RunFailed(file.string() + ": " + why);
+  }
+  throw InputError(file.string(), "", why);
+}
+
 void sync_folder(const std::filesystem::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool done = descriptor >= 0 && synced(descriptor);
   const int reason = errno;
   if (descriptor >= 0) ::close(descriptor);
-  if (!done) {
-    throw InputError(
-        folder.string(), "",
-        fmt::format("cannot be made durable: {}", std::generic_category().message(reason)));
-  }
+  if (!done) fail_to_write(folder, reason);
 }
 
 }  // namespace weir

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string_view>
@@ -12,7 +13,7 @@ namespace weir {
 
 class NewFile {
  public:
-  // Creates missing folders. Throws InputError when it cannot be written, as all below.
+  // Creates missing folders. Throws as fail_to_write() where it cannot be written, as all below.
   explicit NewFile(std::filesystem::path file);
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -20,6 +21,10 @@ class NewFile {
   ~NewFile();
 
   void write(std::string_view bytes);
+  // Over what was written there. Precondition: no stream.
+  void write_again(std::uint64_t at, std::string_view bytes);
+  // A device or a pipe, which takes what comes and keeps no place.
+  [[nodiscard]] bool is_stream() const { return beside_.empty(); }
   // Durable, and in its place; once, and nothing is written afterwards.
   void commit();
 
@@ -43,7 +48,7 @@ class NewFile {
 // where the last of them is there, all are, and of the same result.
 class NewFiles {
  public:
-  // Each throws InputError, as NewFile does; nothing that was there before is touched then.
+  // Each throws as NewFile does; nothing that was there before is touched then.
   void add(const std::filesystem::path& file, std::string_view bytes);
   void commit();
 
@@ -51,7 +56,11 @@ class NewFiles {
   std::vector<std::unique_ptr<NewFile>> files_;
 };
 
-// Makes durable which files a folder holds. Throws InputError.
+// What cannot be written, by the system's reason (errno): RunFailed where there is no room for it,
+// which is nobody's mistake in what was asked, else InputError.
+[[noreturn]] void fail_to_write(const std::filesystem::path& file, int reason);
+
+// Makes durable which files a folder holds. Throws as fail_to_write().
 void sync_folder(const std::filesystem::path& folder);
 
 }  // namespace weir

@@ -21,7 +21,7 @@ from started import is_remark, run
 from work import (MPI, Broken, Evaluate, Processes, Run, Sweep, Tune, lay_out, require,
                   require_ended)
 
-CODES = {0, 2, 3, 4, 5, 6}
+CODES = {0, 2, 3, 4, 5, 6, 130, 143}
 
 
 class Case:
@@ -72,7 +72,8 @@ def check_files(case, before):
     # A sweep writes several files, one after the other, each whole.
     if changed and case.ended.code != 0 and case.work.name != "sweep" and not case.vanished:
         # All was written before the signal came, or before it could not be told.
-        done = case.sent or "standard output" in case.ended.err
+        done = (case.sent or "standard output" in case.ended.err
+                or "what else the run made is kept" in case.ended.err)
         require(done and case.work.result in changed, f"failed and changed {sorted(changed)}")
     if case.killed():
         return  # nobody is left to clear away: what is unfinished goes with the next run

@@ -57,10 +57,10 @@ with place.temporary_folder() as name:
     spans = sum(event["ph"] == "X" for event in
                 json.loads((root / "one" / "measured.json").read_text())["traceEvents"])
     timed = "run timed.json --backend synthetic"
-    growth(root, "synthetic", timed + " --warmup {} --steps 1", 20_000, RECORD)
+    growth(root, "synthetic", timed + " --warmup {0} --steps {0}", 20_000, RECORD)
     growth(root, "synthetic, traced", timed + " --warmup 0 --steps {}", 2_000,
            RECORD + SPAN * spans)
-    growth(root, "real", "run real.json --warmup {} --steps 1", 1_000, RECORD)
+    growth(root, "real", "run real.json --warmup {0} --steps {0}", 1_000, RECORD)
     growth(root, "real, traced", "run real.json --warmup 0 --steps {}", 1_000,
            RECORD + SPAN * spans)
 sys.exit(1 if faults else 0)

@@ -41,6 +41,7 @@ def is_remark(line):
     """On a busy machine, and on what is learnt there: of no ending."""
     return any(words in line for words in ("oversubscribed", "the machine was disturbed",
                                            "times what its costs forecast",
+                                           "training goes on", "has room for",
                                            "these runs teach"))
 
 

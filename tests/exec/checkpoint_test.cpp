@@ -6,6 +6,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
+#include "exec/training/each_weight.hpp"
+#include "exec/weights/safetensors.hpp"
+#include "plan/text/bytes_file.hpp"
+#include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
@@ -135,7 +141,15 @@ TEST_F(Checkpoints, TheNewestWholeOneIsTaken) {
   std::filesystem::remove(folder / "step-000003" / "checkpoint.json");
   EXPECT_EQ(trained(plan, going_on(0)).first_step, 2);
   std::filesystem::resize_file(folder / "step-000002" / "state.safetensors", 1000);
-  EXPECT_EQ(trained(plan, going_on(0)).first_step, 1);
+  RunOptions told = going_on(0);
+  std::vector<std::string> notes;
+  told.note = [&](const std::string& line) { notes.push_back(line); };
+  EXPECT_EQ(trained(plan, told).first_step, 1);
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_THAT(notes[0], testing::AllOf(testing::StartsWith("step-000003 is damaged ("),
+                                       HasSubstr("checkpoint.json: cannot be read"),
+                                       testing::EndsWith("): step-000001 is used")));
+  EXPECT_THAT(notes[1], HasSubstr("step-000002 is damaged ("));
   RunOptions named = going_on(0);
   named.resume = folder / "step-000002";
   EXPECT_THAT(complaint(plan, named), HasSubstr("state.safetensors"));
@@ -151,6 +165,95 @@ TEST_F(Checkpoints, TheNewestWholeOneIsTaken) {
   EXPECT_THAT(complaint(plan, going_on(0)), HasSubstr("nor a whole checkpoint"));
 }
 
+// As Weir 0.2 wrote it: without hashes. It is gone on from, and it is said that nothing is known of
+// its bytes; a step that is not its folder's is seen all the same.
+TEST_F(Checkpoints, OfTheFormatBeforeAreRead) {
+  const Plan plan = model_.plan({2}, 2);
+  stop_early(plan);
+  const std::filesystem::path facts = output() / "checkpoints" / "step-000002" / "checkpoint.json";
+  Json json = parse_json(read_text_file(facts), facts);
+  EXPECT_EQ(json.at("schema"), "weir.checkpoint/2");
+  EXPECT_EQ(json.at("state_sha256"),
+            sha256_hex(read_bytes(facts.parent_path() / "state.safetensors")));
+  json["schema"] = "weir.checkpoint/1";
+  json.erase("state_sha256");
+  json.erase("sha256");
+  write_file_atomically(facts, json.dump());
+  RunOptions options = going_on(0);
+  std::string note;
+  options.note = [&](const std::string& line) { note = line; };
+  EXPECT_EQ(trained(plan, options).first_step, 2);
+  EXPECT_THAT(note, HasSubstr("step-000002 has no seal"));
+  json["samples"] = 7;  // a step has 2 micro-batches of 2 samples
+  write_file_atomically(facts, json.dump());
+  EXPECT_THAT(complaint(plan, options), HasSubstr("samples: 7, but 2 steps have 8"));
+  json["samples"] = 12;
+  json["step"] = 3;
+  write_file_atomically(facts, json.dump());
+  EXPECT_THAT(complaint(plan, options), HasSubstr("step: 3, its folder is step-000002"));
+}
+
+// The weights that a run began with are part of what it is, and stay so over what goes on from it.
+TEST_F(Checkpoints, SayWhatTheyBeganWith) {
+  const Plan plan = model_.plan({2}, 2);
+  std::filesystem::remove_all(output());
+  const std::filesystem::path weights = output() / "first.safetensors";
+  RunOptions first = steps(0);
+  first.save = weights;
+  static_cast<void>(trained(plan, first));
+  RunOptions tuned = steps(kBefore);
+  tuned.init = weights;
+  tuned.checkpoint_every = kBefore;
+  static_cast<void>(trained(plan, tuned));
+  RunOptions more = going_on(1);
+  more.checkpoint_every = 1;
+  static_cast<void>(trained(plan, more));
+  for (const char* step : {"step-000002", "step-000003"}) {
+    const std::filesystem::path facts = output() / "checkpoints" / step / "checkpoint.json";
+    EXPECT_EQ(parse_json(read_text_file(facts), facts).at("trained").at("init_sha256"),
+              sha256_hex(read_bytes(weights)))
+        << step;
+  }
+}
+
+// A disk without room is known before the first step, by the size of the tensors alone: AdamW keeps
+// three numbers for each of the model's.
+TEST_F(Checkpoints, TakeWhatTheirTensorsTake) {
+  const ResolvedPlan loaded = model_.load(model_.plan({2}, 2));
+  std::int64_t parameters = 0;
+  each_weight(loaded, ParameterPart::values,
+              [&](ParameterId, const ParameterTensor& tensor) { parameters += tensor.elements(); });
+  EXPECT_EQ(checkpoint_bytes(loaded), 3 * 4 * parameters);
+  stop_early(loaded.plan);
+  std::int64_t written = 0;
+  const SafetensorsFile state(output() / "checkpoints" / "step-000002" / "state.safetensors");
+  for (const auto& [name, tensor] : state.tensors())
+    written += static_cast<std::int64_t>(tensor.bytes.size());
+  EXPECT_EQ(written, checkpoint_bytes(loaded));
+}
+
+// A file where the folder should be: as a full disk, it costs a checkpoint and not the training.
+TEST_F(Checkpoints, ThatCannotBeWrittenDoNotEndTraining) {
+  const Plan plan = model_.plan({2}, 2);
+  std::filesystem::remove_all(output());
+  const RunResult whole = trained(plan, steps(kSteps));
+  RunOptions options = steps(kSteps);
+  options.checkpoint_every = 2;
+  int notes = 0;
+  options.note = [&](const std::string& line) {
+    ++notes;
+    EXPECT_THAT(line, testing::AllOf(testing::StartsWith("the checkpoint of step "),
+                                     testing::EndsWith(": training goes on")));
+  };
+  write_file_atomically(output() / "checkpoints", "in the way");
+  const RunResult result = trained(plan, options);
+  EXPECT_EQ(notes, 1);  // of steps 2, 4 and 5, which all fail
+  EXPECT_TRUE(result.checkpoints.empty());
+  ASSERT_TRUE(result.not_kept);
+  EXPECT_THAT(*result.not_kept, HasSubstr("the checkpoint of step 2 could not be written ("));
+  EXPECT_EQ(result.parameters_sha256, whole.parameters_sha256);
+}
+
 // Asked to after its third step, a run ends there, and what it did is saved.
 TEST_F(Checkpoints, AStoppedRunEndsClean) {
   const Plan plan = model_.plan({2}, 4);
@@ -158,9 +261,9 @@ TEST_F(Checkpoints, AStoppedRunEndsClean) {
   RunOptions options = steps(kSteps);
   options.checkpoint_every = 100;
   int asked = 0;
-  options.stop = [&] { return ++asked == 3; };
+  options.stop = [&] { return ++asked == 3 ? SIGTERM : 0; };
   const RunResult stopped = trained(plan, options);
-  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.stopped_by, SIGTERM);
   EXPECT_EQ(stopped.steps.size(), 3U);
   ASSERT_EQ(stopped.checkpoints.size(), 1U);
   EXPECT_EQ(stopped.checkpoints.front().step, 3);

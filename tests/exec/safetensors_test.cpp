@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <random>
 
 #include "exec/weights/weight_files.hpp"
+#include "plan/text/bytes_file.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 
@@ -139,6 +141,35 @@ TEST_F(Safetensors, ChangedBytesNeverReadOutside) {
     } catch (const InputError&) {
     }
   }
+}
+
+// With a seal, every bit of every byte counts; but a seal whose own name is damaged is none.
+TEST_F(Safetensors, ASealedFileIsAsItWasWritten) {
+  const std::filesystem::path path = folder_ / "sealed.safetensors";
+  SafetensorsWriter writer(path, {{"w", {2}}, {"b", {1}}}, {{"format", "pt"}}, Seal::own);
+  writer.add(std::vector<float>{1, 2});
+  writer.add(std::vector<float>{3});
+  writer.commit();
+  const std::string whole = read_bytes(path);
+  const std::string name = "weir.sha256";
+  const std::size_t named = whole.find(name);
+  const SafetensorsFile written(path);
+  EXPECT_EQ(written.metadata().at(name), writer.sha256());
+  written.check_seal("sealed");
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    if (at >= named && at < named + name.size()) continue;
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ (1 << (at % 8)));
+    EXPECT_THROW(SafetensorsFile(raw(bytes)).check_seal("a"), InputError) << at;
+  }
+}
+
+// Nobody writes into it: who opened it as a file would wait for ever.
+TEST_F(Safetensors, APipeIsNoFile) {
+  std::filesystem::create_directories(folder_);
+  const std::filesystem::path pipe = folder_ / "pipe.safetensors";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(complaint(pipe), HasSubstr("expected a file"));
 }
 
 TEST_F(Safetensors, AnIndexNamesFilesBesideIt) {

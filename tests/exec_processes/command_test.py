@@ -60,14 +60,14 @@ with tempfile.TemporaryDirectory() as name:
 
     threads = json.loads(
         subprocess.run(
-            [weir, "--json", "-q", "run", "k2.json", "--steps", "1", "-o", "threads"],
+            [weir, "--json", "-q", "run", "k2.json", "--steps", "2", "-o", "threads"],
             cwd=folder,
             check=True,
             capture_output=True,
             text=True,
         ).stdout
     )
-    ended = by_mpi.start(folder, 2, "--json -q run k2.json --steps 1 -o out")
+    ended = by_mpi.start(folder, 2, "--json -q run k2.json --steps 2 -o out")
     expect(f"a run of two processes succeeds: {ended}", all_exit(ended, 0))
     run = json.loads(ended.out)  # one report, not two
     expect("the hash is the threads'", run["parameters_sha256"] == threads["parameters_sha256"])
@@ -169,6 +169,36 @@ with tempfile.TemporaryDirectory() as name:
         and "nowhere" in ended.err,
     )
     expect("and soon", ended.seconds < 15)
+
+    # A node with another plan, another seed, another launch line: named before anything is trained.
+    for out, seed in (("seven", "7"), ("first", "1")):
+        subprocess.run([weir, "plan", "model.json", "-K", "2", "-M", "2", "--clip-grad", "0.05",
+                        "--seed", seed, "-o", f"{out}.json"], cwd=folder, check=True,
+                       capture_output=True)
+    subprocess.run([weir, "-q", "run", "seven.json", "--steps", "0", "--save", "w.safetensors"],
+                   cwd=folder, check=True, capture_output=True)
+    subprocess.run([weir, "plan", "model.json", "-K", "2", "-M", "2", "--clip-grad", "0.05",
+                    "--schedule", "gpipe", "-o", "gpipe.json"], cwd=folder, check=True,
+                   capture_output=True)
+    for other, differs in (("seven.json --steps 2", "seed: 7, process 0 has 1"),
+                           ("gpipe.json --steps 2", "plan: "),
+                           ("k2.json --steps 3", "steps: 3, process 0 has 2"),
+                           ("k2.json --steps 2 --init w.safetensors", "weights to begin with: ")):
+        ended = by_mpi.start(folder, 2, "-q run k2.json --steps 2",
+                             f'exec "{weir}" -q run {other}')
+        expect(f"{other} beside another is refused: {ended}",
+               all_exit(ended, 2) and len(ended.lines) == 1 and "process 1 on" in ended.err
+               and f"was not given what process 0 was: {differs}" in ended.err)
+
+    # A signal to the second of them alone, once it is under way: all stop after the step.
+    terminate = ("(while [ ! -s asked/last-actions/rank-1.txt ]; do sleep 0.1; done; sleep 0.3; "
+                 "kill -TERM $$) > /dev/null 2>&1 &")
+    ended = by_mpi.start(folder, 2, "-q run k2.json --steps 300000 --checkpoint-every 300000 "
+                         "-o asked", terminate)
+    expect(f"SIGTERM to any ends all: {ended}",
+           all_exit(ended, 143) and len(ended.lines) == 1 and "stopped after step" in ended.err
+           and ended.seconds < 20 and (folder / "asked" / "run.json").exists()
+           and any((folder / "asked" / "checkpoints").glob("step-*")))
 
     long_run = "-q run k2.json --steps 300000 --patience 1"
     ended = by_mpi.start(

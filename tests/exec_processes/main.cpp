@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "exec/processes/mpi/mpi_transport.hpp"
 #include "exec/processes/mpi/process_group.hpp"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
   weir::ProcessGroup::Options options;
   options.speak = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   options.late = [] { std::_Exit(6); };
+  options.stuck = [](const std::optional<weir::Ending>&) { std::_Exit(6); };
   options.code_of = [](weir::EndKind) { return 6; };
   weir::opened = std::make_unique<weir::ProcessGroup>(std::move(options));
   if (weir::opened->index() != 0) {

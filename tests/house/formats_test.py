@@ -285,7 +285,7 @@ def outputs(folder):
 
     weir(folder, "profile", "tiny.json", "-b", "1,2", "-q", "-o", "profile.json")
     for plan, run in (("plan", "first"), ("gpipe", "second")):
-        yield printed("run", f"{plan}.json", "--steps", 4, "--checkpoint-every", 5, "-o", run)
+        yield printed("run", f"{plan}.json", "--steps", 5, "--checkpoint-every", 5, "-o", run)
         yield json.loads((folder / run / "measured.json").read_text())
         checkpoint = folder / run / "checkpoints/step-000005/checkpoint.json"
         yield json.loads(checkpoint.read_text())

@@ -72,7 +72,7 @@ CASES = {
     ],
     "run": [
         (("plan.json",), {"steps": 2, "warmup": 1}),
-        (("plan.json",), {"steps": 1, "save": "saved.safetensors", "dump": "dump.safetensors"}),
+        (("plan.json",), {"steps": 2, "save": "saved.safetensors", "dump": "dump.safetensors"}),
         (("plan.json",), {"steps": 0, "init": "saved.safetensors"}),
         (("plan.json",), {"backend": "synthetic", "steps": 1, "warmup": 0,
                           "costs": "profile.json"}),

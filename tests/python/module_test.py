@@ -5,8 +5,11 @@ functions, one-line errors."""
 import json
 import os
 import pathlib
+import signal
 import subprocess
+import sys
 import tempfile
+import time
 import unittest
 
 import numpy
@@ -284,7 +287,7 @@ class Engines(Case):
 
     def test_a_run_and_its_forecast_compare(self):
         plan = weir.plan("tiny.json", pp=2, microbatches=4)
-        result, measured = weir.run(plan, steps=3, warmup=1)
+        result, measured = weir.run(plan, steps=4, warmup=1)
         self.assertEqual(
             (result["schema"], len(result["steps"]), measured.origin), ("weir.run/1", 4, "measured")
         )
@@ -359,6 +362,22 @@ class Engines(Case):
         self.refuses(weir.UsageError, "backend abacus", weir.run, plan, backend="abacus")
         self.refuses(weir.UsageError, "steps -1: expected 0 to 1000000", weir.run, plan, steps=-1)
         self.refuses(weir.InputError, "none.txt", weir.run, plan, data="none.txt")
+
+    def test_ctrl_c_ends_a_run_after_its_step_and_keeps_it(self):
+        weir.plan("tiny.json", pp=2, microbatches=2).save("long.json")
+        code = ("import weir\ntry:\n    weir.run('long.json', steps=10**6, checkpoint_every=10**6, "
+                "output='stopped')\nexcept KeyboardInterrupt:\n    print('interrupted')\n")
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                              text=True) as run:
+            action = pathlib.Path("stopped/last-actions/rank-0.txt")
+            while run.poll() is None and not action.exists():
+                time.sleep(0.05)
+            time.sleep(0.3)
+            run.send_signal(signal.SIGINT)
+            out, _ = run.communicate(timeout=60)
+        self.assertEqual((run.returncode, out), (0, "interrupted\n"))
+        self.assertTrue(json.loads(pathlib.Path("stopped/run.json").read_text())["stopped"])
+        self.assertEqual(len(list(pathlib.Path("stopped/checkpoints").iterdir())), 1)
 
     # Timed waits need no core: five ranks on any machine.
     def test_the_synthetic_backend_waits(self):

@@ -96,7 +96,7 @@ TEST_F(Outputs, APlanIsItselfFromFoldersOfAnyDepth) {
   ASSERT_EQ(weir("schedule 1f1b -K 2 -M 4 --csv mine.csv").code, 0);
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --schedule mine.csv -o plan.json").code, 0);
   ASSERT_EQ(weir("simulate plan.json -o a/deeper").code, 0);
-  ASSERT_EQ(weir("run plan.json --steps 1 -o b").code, 0);
+  ASSERT_EQ(weir("run plan.json --steps 2 -o b").code, 0);
   const CommandResult result = weir("compare a/deeper/predicted.json b/measured.json");
   EXPECT_EQ(result.code, 0) << result.out;
 }

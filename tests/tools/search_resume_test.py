@@ -86,7 +86,7 @@ with tempfile.TemporaryDirectory() as name:
         state.write_text(json.dumps(spoilt))
         broken = run(folder, "-o", "s.json", "--resume")
         expect("a spoilt state is refused", broken.returncode == 3)
-        expect("by its key", "search.next" in broken.stderr)
+        expect("by its seal", "not as it was written" in broken.stderr)
     alone = run(folder, "--resume")
     expect("--resume without --output", alone.returncode == 2 and "--output" in alone.stderr)
     fresh = run(folder, "-o", "fresh.json", "--resume")

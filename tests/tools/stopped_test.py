@@ -63,7 +63,7 @@ def measuring(line, folder, result):
     line += " --seed 5"
     rounds = folder / "unfinished"
     code, _, error = interrupted(line, lambda: len(list(rounds.glob("*-round-2.json"))) > 0)
-    check(line, code == 6 and error == "weir: stopped by SIGINT\n", f"{code}: {error}")
+    check(line, code == 130 and error == "weir: stopped by SIGINT\n", f"{code}: {error}")
     check(line, (folder / result).read_bytes() == before, "replaced the earlier result")
     measured = kept(folder)
     check(line, "asked.json" in measured and "profile.json" in measured, sorted(measured))
@@ -75,7 +75,8 @@ def measuring(line, folder, result):
     name = sorted(name for name in measured if "-round-1" in name)[0]
     (rounds / name).write_text("{")
     broken = run(line + " --resume")
-    check(line, broken.returncode == 3 and name in broken.stderr, broken.stderr)
+    check(line, broken.returncode == 3 and name in broken.stderr and "damaged" in broken.stderr,
+          broken.stderr)
     (rounds / name).write_bytes(measured[name])
     done = run(line + " --resume")
     check(line, done.returncode == 0, done.stderr)
@@ -92,12 +93,12 @@ def sweeping():
             "-o found.json")
     began = time.monotonic()
     code, out, error = interrupted(line, lambda: time.monotonic() - began > 1)
-    if code == 6:
+    check("sweep", code == 130, f"ended with {code}")
+    if not out:
         check("sweep", "stopped" in error and error.count("\n") == 1, error)
         check("sweep", not pathlib.Path("found.json").exists(), "wrote nothing that it found")
         return
-    check("sweep", code == 0 and error.startswith("weir: stopped: the best of "),
-          f"{code}: {error}")
+    check("sweep", error.startswith("weir: stopped: the best of "), error)
     found = json.loads(out)
     check("sweep", 0 < found["stopped_after"] < found["candidates"], found["stopped_after"])
     written = json.loads(pathlib.Path("found.json").read_text())
@@ -112,7 +113,7 @@ def proving():
     code, out, error = interrupted(line.format("2..512"), lambda: time.monotonic() - began > 1)
     proof = json.loads(out or "{}")
     proved = proof.get("stopped_after", 0)
-    check("prove", code == 0 and 0 < proved < proof["asked"] == 2 * 511, f"{code}: {proved}")
+    check("prove", code == 130 and 0 < proved < proof["asked"] == 2 * 511, f"{code}: {proved}")
     # Before it stands how much memory the largest (K, M) takes.
     check("prove", error.splitlines()[1:] == [f"weir: stopped: the first {proved} (K, M) of 1022"],
           repr(error))
@@ -128,7 +129,7 @@ def proving():
             long.send_signal(signal.SIGINT)
             time.sleep(0.1)
         out, error = long.communicate(timeout=60)
-    check("prove, asked twice", long.returncode == 6 and
+    check("prove, asked twice", long.returncode == 130 and
           error.splitlines()[1:] == ["weir: stopped by SIGINT"], f"{long.returncode}: {error}")
 
 

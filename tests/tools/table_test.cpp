@@ -179,7 +179,7 @@ TEST_F(TableCommand, SimulateDrawsAndASyntheticRunSaysHowLong) {
   };
   EXPECT_LE(widest(drawn.out), 60U);
   EXPECT_GT(widest(weir("simulate plan.json --timeline", "COLUMNS=200").out), 60U);
-  const CommandResult waits = weir("run plan.json --backend synthetic --steps 1 --warmup 1");
+  const CommandResult waits = weir("run plan.json --backend synthetic --steps 2 --warmup 1");
   EXPECT_EQ(waits.code, 0) << waits.out;
   EXPECT_THAT(waits.out, HasSubstr("waits some "));
   EXPECT_THAT(waits.out, HasSubstr(": 2 steps of "));

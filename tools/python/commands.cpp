@@ -81,6 +81,10 @@ void bind_commands(py::module_& m) {
   define(m, app::kRun, {"plan", "backend", "steps", "warmup", "data", "costs"},
          "tuple[dict[str, Any], Trace | None]",
          [](const app::RunRequest&, app::RunResult&& result) {
+           // The training is done: its result is not given up for a file.
+           if (result.run.not_kept &&
+               PyErr_WarnEx(PyExc_UserWarning, result.run.not_kept->c_str(), 1) != 0)
+             throw py::error_already_set();
            const py::object json = to_python(to_json(result));
            // As one of several processes that does not lead it has no trace either.
            if (!result.leads) return py::make_tuple(json, py::none());

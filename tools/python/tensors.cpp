@@ -63,7 +63,7 @@ void save_tensors(const std::filesystem::path& path, const py::dict& arrays,
     shapes.push_back(
         {name.cast<std::string>(), tensors.back().attr("shape").cast<std::vector<std::int64_t>>()});
   }
-  SafetensorsWriter writer(path, shapes, metadata);
+  SafetensorsWriter writer(path, shapes, metadata, Seal::own);
   for (const py::object& tensor : tensors) {
     const std::string bytes = tensor.attr("tobytes")().cast<std::string>();
     std::vector<float> values(bytes.size() / sizeof(float));

@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "plan/words/error.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/shared/provenance.hpp"
 #include "tools/python/bindings.hpp"
+#include "tools/python/interrupt.hpp"
 
 namespace weir::python {
 
@@ -80,9 +82,22 @@ void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case,
           const Listener listener(session);
           app::try_outputs(all, session);
           std::optional<Result> result;
-          {
+          const auto work = [&] {
             const pybind11::gil_scoped_release others_may_run;
             result = use_case.run(request, session);
+          };
+          if constexpr (requires { request.stopping; }) {
+            const Interruptible asked;
+            if (asked.listens()) request.stopping = &Interruptible::heard;
+            try {
+              work();
+            } catch (const RunFailed&) {  // stopped before there was a result, it may be
+              asked.rethrow();
+              throw;
+            }
+            asked.rethrow();
+          } else {
+            work();
           }
           if constexpr (requires { require_success(*result); }) require_success(*result);
           listener.warn();

@@ -29,6 +29,7 @@
 #include "tools/app/shared/provenance.hpp"
 #include "tools/app/shared/version.hpp"
 #include "tools/weir/examples.hpp"
+#include "tools/weir/heard_signal.hpp"
 #include "tools/weir/progress.hpp"
 
 namespace weir {
@@ -293,6 +294,9 @@ int run_parsed(CLI::App& app, const std::map<std::string, double>& unsaid, int a
     app.exit(done);
   } catch (const app::EndedTogether& ended) {  // what there is to say has been said
     return exit_code(ended.ending.kind);
+  } catch (const StoppedBySignal& stopped) {
+    flush_output();
+    return exit_code_of_signal(stopped.signal);
   } catch (const CLI::ParseError& error) {
     throw UsageError(refusal(app, error));
   } catch (const std::system_error& error) {  // fmt throws where it cannot write
@@ -418,7 +422,9 @@ int CommandLine::run(int argc, char** argv) {
     return run_parsed(*app_, unsaid_, argc, argv);
   } catch (...) {
     const Ending ending = ending_of(std::current_exception());
-    const int code = exit_code(ending.kind);
+    // What was asked to stop, and had nothing yet to show for it, has not failed of its own.
+    const int signal = ending.kind == EndKind::failed ? heard_signal() : 0;
+    const int code = signal != 0 ? exit_code_of_signal(signal) : exit_code(ending.kind);
     // Asked for before it was parsed: what cannot be parsed is told so, too.
     const bool json = asks_for_json({argv + 1, argv + argc});
     if (json) {

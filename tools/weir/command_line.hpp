@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tools/app/shared/exit_code.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/weir/completion.hpp"
 #include "tools/weir/print/printout.hpp"
@@ -53,6 +54,10 @@ class CommandLine {
           Printout out({format_.value_or(TableFormat::table), timeline_});
           if (!global_.json || !print_json(text_of(result, indent))) print(out, *request, result);
           if constexpr (requires { require_success(result); }) require_success(result);
+          if constexpr (requires { require_kept(result); }) require_kept(result);
+          if constexpr (requires { stopped_by(result); }) {
+            if (const int signal = stopped_by(result)) throw StoppedBySignal{signal};
+          }
         });
     if (style.timeline) add_timeline(use_case.name);
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <csignal>
 #include <utility>
 
 #include "tools/app/shared/exit_code.hpp"
@@ -69,6 +70,8 @@ std::string exit_codes_text() {
   for (const auto& [kind, meaning] : kMeanings) {
     text += fmt::format("{} {} {}", kind == EndKind::done ? "" : ",", exit_code(kind), meaning);
   }
+  text += fmt::format(", {} stopped by Ctrl-C, {} by SIGTERM", exit_code_of_signal(SIGINT),
+                      exit_code_of_signal(SIGTERM));
   return text + "\nMore of a command, with examples: weir help COMMAND\n";
 }
 

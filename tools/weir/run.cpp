@@ -50,9 +50,10 @@ void print(Printout& out, const app::RunRequest& request, const app::RunResult& 
     out.say("evaluation loss {:.6f} over {} tokens\n", run.evaluation->loss,
             run.evaluation->tokens);
   }
-  if (!run.steps.empty()) out.say("median step {}", format_duration(run.step_time));
+  const bool measured = static_cast<int>(run.steps.size()) > request.warmup;
+  if (measured) out.say("median step {}", format_duration(run.step_time));
   for (std::size_t rank = 0; rank < run.peak_memory.size(); ++rank) {
-    const char* first = run.steps.empty() ? "peak memory " : ", peak memory ";
+    const char* first = measured ? ", peak memory " : "peak memory ";
     out.say("{}rank {} {}", rank == 0 ? first : ", ", rank, format_bytes(run.peak_memory[rank]));
   }
   out.say("\n");

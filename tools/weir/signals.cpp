@@ -38,7 +38,8 @@ extern "C" void end_with_a_line(int signal) {
     if (known != signal) continue;
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   }
-  ::_exit(exit_code(EndKind::failed));
+  // A limit is no wish: what ran into it has failed.
+  ::_exit(signal == SIGXCPU ? exit_code(EndKind::failed) : exit_code_of_signal(signal));
 }
 
 // oneDNN writes the code of its kernels to address 0 where it gets no memory for it; who asks

@@ -10,19 +10,19 @@
 
 #include "tools/app/shared/exit_code.hpp"
 #include "tools/weir/command_line.hpp"
+#include "tools/weir/heard_signal.hpp"
 
 namespace weir {
 namespace {
 
 constexpr std::array kStopping{SIGINT, SIGTERM};
 
-// A handler has no argument of ours: what it reads and sets can only be global. Its signals' former
+// A handler has no argument of ours: what it reads can only be global. Its signals' former
 // dispositions are there before it is.
-volatile std::sig_atomic_t stop_asked = 0;
 std::array<struct sigaction, kStopping.size()> former{};
 
 extern "C" void remember_stop(int signal) {
-  stop_asked = 1;
+  hear_signal(signal);
   for (std::size_t i = 0; i < kStopping.size(); ++i) {
     if (kStopping[i] == signal) ::sigaction(signal, &former[i], nullptr);
   }
@@ -46,12 +46,12 @@ void end_at_once(const std::string& line) {
   std::_Exit(exit_code(EndKind::failed));
 }
 
-std::function<bool()> stop_on_signals() {
+std::function<int()> stop_on_signals() {
   return [] {
     // Once, whoever asks first, and whichever copy of this: a second time would find itself.
     static std::once_flag listening;
     std::call_once(listening, listen);
-    return stop_asked != 0;
+    return heard_signal();
   };
 }
 

@@ -7,9 +7,9 @@
 
 namespace weir {
 
-// True once one of these signals came. Asked for the first time it begins to listen; until then
-// they end the process as ever, and so does the second one of a kind.
-[[nodiscard]] std::function<bool()> stop_on_signals();
+// The number of the first of these signals that came, else 0. Asked for the first time it begins to
+// listen; until then they end the process as ever, and so does the second one of a kind.
+[[nodiscard]] std::function<int()> stop_on_signals();
 
 // Says the line and ends the process as a failed run, whatever its threads are at.
 [[noreturn]] void end_at_once(const std::string& line);

@@ -47,17 +47,17 @@ class MessageType {
   int count_ = 0;
 };
 
-// Calls `late` unless it has been destroyed within `limit`.
-class Watchdog {
+// Calls `late` unless it has been destroyed within the limit.
+class PatienceWatch {
  public:
-  explicit Watchdog(const ByteTransport::Start& start)
-      : thread_([this, start] {
+  explicit PatienceWatch(const ByteTransport::Patience& patience)
+      : thread_([this, patience] {
           std::unique_lock lock(mutex_);
-          if (!changed_.wait_for(lock, start.patience, [this] { return done_; })) start.late();
+          if (!changed_.wait_for(lock, patience.limit, [this] { return done_; })) patience.late();
         }) {}
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-  ~Watchdog() {
+  PatienceWatch(const PatienceWatch&) = delete;
+  PatienceWatch& operator=(const PatienceWatch&) = delete;
+  ~PatienceWatch() {
     {
       const std::scoped_lock lock(mutex_);  // `done_` is the thread's, too
       done_ = true;
@@ -75,10 +75,10 @@ class Watchdog {
 
 }  // namespace
 
-ByteTransport::ByteTransport(const Start& start) {
+ByteTransport::ByteTransport(const Patience& patience) {
   // MPI_Init and MPI_Comm_dup return when all processes have called them: one that never does would
   // hold the others for ever.
-  const Watchdog watchdog(start);
+  const PatienceWatch watch(patience);
   int level = MPI_THREAD_SINGLE;
   WEIR_MPI_CHECK(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level));
   if (level < MPI_THREAD_SERIALIZED) {
@@ -148,8 +148,14 @@ ByteTransport::Request ByteTransport::take(std::span<std::byte> data) {
   return request;
 }
 
-void ByteTransport::leave() { MPI_Finalize(); }
+void ByteTransport::leave(const Patience& patience) {
+  const PatienceWatch watch(patience);  // it returns when all have come to it
+  MPI_Finalize();
+}
 
-void ByteTransport::abandon(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
+void ByteTransport::abandon(int code, const Patience& patience) {
+  const PatienceWatch watch(patience);
+  MPI_Abort(MPI_COMM_WORLD, code);
+}
 
 }  // namespace weir

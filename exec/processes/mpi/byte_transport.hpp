@@ -31,15 +31,15 @@ class ByteTransport {
     int tag = 0;
     std::size_t bytes = 0;
   };
-  struct Start {
-    std::chrono::nanoseconds patience = std::chrono::seconds(10);  // for all processes to come
-    // Called by a thread of the constructor's when they have not: ends the process, for MPI does
-    // not let itself be interrupted.
-    std::function<void()> late;
+  // For what waits within MPI until all processes are there: MPI does not let itself be
+  // interrupted.
+  struct Patience {
+    std::chrono::nanoseconds limit = std::chrono::seconds(10);
+    std::function<void()> late;  // called by a thread of its own then: ends the process
   };
 
   // Collective: starts MPI. Throws RunFailed where it cannot be used by several threads in turn.
-  explicit ByteTransport(const Start& start);
+  explicit ByteTransport(const Patience& patience);
   ByteTransport(const ByteTransport&) = delete;
   ByteTransport& operator=(const ByteTransport&) = delete;
 
@@ -62,8 +62,8 @@ class ByteTransport {
   // The two ends. All leave together, when all messages have arrived. Where a process is gone or
   // does not stop, another abandons it: that ends all processes, with this code, and does not
   // return.
-  static void leave();
-  static void abandon(int code);
+  static void leave(const Patience& patience);
+  static void abandon(int code, const Patience& patience);
 
  private:
   [[nodiscard]] Request open();

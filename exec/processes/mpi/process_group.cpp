@@ -24,6 +24,9 @@ constexpr int kLastBarrier =
 // only where the receiver is busy anyway; who waits for one polls himself.
 constexpr auto kProgressRest = 2ms;
 
+// Besides patience: MPI's own end, where all have come to it, takes a busy machine seconds.
+constexpr auto kWithinMpi = 5s;
+
 std::int64_t now() { return std::chrono::steady_clock::now().time_since_epoch() / 1ns; }
 
 }  // namespace
@@ -49,7 +52,7 @@ ProcessGroup::~ProcessGroup() {
     }
     const std::scoped_lock lock(mutex_);  // the progress thread must not call MPI after its end
     left_ = true;
-    ByteTransport::leave();
+    ByteTransport::leave(within_mpi(concluded_));
   }
   closing_ = true;
   progress_thread_.join();
@@ -281,21 +284,25 @@ Ending ProcessGroup::conclude(const std::optional<Ending>& own) {
   try {
     concluded_ = agree(own);
     if (all_stop()) {
-      ByteTransport::leave();
+      ByteTransport::leave(within_mpi(concluded_));
     } else {
       // Who spoke ends them all; the others wait for that, and end them where it does not come.
       if (!spoke_) std::this_thread::sleep_for(options_.patience);
-      ByteTransport::abandon(options_.code_of(concluded_->kind));
+      ByteTransport::abandon(options_.code_of(concluded_->kind), within_mpi(concluded_));
     }
   } catch (const std::exception& error) {
     if (!concluded_) {
       concluded_ = Ending{EndKind::failed, error.what()};
       speak(concluded_->line);
     }
-    ByteTransport::abandon(options_.code_of(concluded_->kind));
+    ByteTransport::abandon(options_.code_of(concluded_->kind), within_mpi(concluded_));
   }
   left_ = true;
   return *concluded_;
+}
+
+ByteTransport::Patience ProcessGroup::within_mpi(const std::optional<Ending>& said) const {
+  return {options_.patience + kWithinMpi, [stuck = options_.stuck, said] { stuck(said); }};
 }
 
 void ProcessGroup::speak(const std::string& line) {

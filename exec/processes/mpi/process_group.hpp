@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -24,7 +25,10 @@ class ProcessGroup : public Processes {
  public:
   struct Options {
     std::chrono::nanoseconds patience = std::chrono::seconds(10);  // silent for longer: gone
-    std::function<void()> late;           // not all have come within it: ends this process
+    // Not all have come within it, or left, in which case it may be known how the run ended: each
+    // ends this process.
+    std::function<void()> late;
+    std::function<void(const std::optional<Ending>& said)> stuck;
     std::function<int(EndKind)> code_of;  // with which MPI ends processes that do not stop
     std::function<void(const std::string& line)>
         speak;  // how the run ended; called on one process, once
@@ -87,6 +91,7 @@ class ProcessGroup : public Processes {
   [[nodiscard]] bool finished(Meeting& both);
   [[nodiscard]] bool poll_until(const std::function<bool()>& ready, std::chrono::nanoseconds limit);
   void speak(const std::string& line);
+  [[nodiscard]] ByteTransport::Patience within_mpi(const std::optional<Ending>& said) const;
   void rest(int round);
   void run_progress_thread();
 

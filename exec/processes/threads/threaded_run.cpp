@@ -61,7 +61,12 @@ class ThreadedRun {
   void work(int index) {
     const std::unique_ptr<Processes> own = group_.member(index);
     try {
-      RunResult made = run_as_process(loaded_, options_, backends_, *own, links_.of(*own));
+      RunOptions asked = options_;
+      if (index != 0) {  // one process hears its signals once, and says a thing once
+        asked.stop = nullptr;
+        asked.note = [](const std::string&) {};
+      }
+      RunResult made = run_as_process(loaded_, asked, backends_, *own, links_.of(*own));
       if (index == 0) result_ = std::move(made);
       group_.leave();
     } catch (...) {  // it has concluded

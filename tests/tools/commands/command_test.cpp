@@ -287,7 +287,7 @@ TEST_F(Command, ADeadlockIsRefusedBeforeItRuns) {
 TEST_F(Command, PredictedAndMeasuredTracesCompare) {
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
   ASSERT_EQ(weir("simulate plan.json -o out").code, 0);
-  ASSERT_EQ(weir("run plan.json --steps 2 -o out").code, 0);
+  ASSERT_EQ(weir("run plan.json --steps 3 -o out").code, 0);
   const Result result = weir(
       "--json compare out/predicted.json out/measured.json --svg both.svg --perfetto both.pftrace");
   ASSERT_EQ(result.code, 0) << result.out;

@@ -16,6 +16,7 @@ namespace weir {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class Resume : public InFolder {
  protected:
@@ -45,9 +46,9 @@ TEST_F(Resume, CtrlCSavesAndEndsClean) {
   for (const int after_ms : {2000, 8000, 30000}) {
     stopped =
         interrupted("k2.json --steps 1000000 --checkpoint-every 1000000 -o out", "INT", after_ms);
-    if (stopped.code != 130 || !stopped.out.empty()) break;
+    if (stopped.out.find("stopped after step") != std::string::npos) break;
   }
-  EXPECT_EQ(stopped.code, 0) << stopped.out;
+  EXPECT_EQ(stopped.code, 130) << stopped.out;
   EXPECT_THAT(stopped.out, HasSubstr("stopped after step"));
   EXPECT_THAT(stopped.out, HasSubstr("--resume out/checkpoints/step-"));
   const auto report = nlohmann::json::parse(read("out/run.json"));
@@ -105,6 +106,70 @@ TEST_F(Resume, AKillLeavesNoBrokenCheckpoint) {
   EXPECT_EQ(rest.at("steps").back().at("loss"), whole.at("steps").back().at("loss"));
 }
 
+// Six steps at once are three and three, the warm-up among them each time.
+TEST_F(Resume, StepsAreCountedWithTheirWarmUp) {
+  const auto whole = result("k2.json --steps 6");
+  EXPECT_EQ(whole.at("steps").size(), 6U);
+  EXPECT_EQ(result("k2.json --steps 3 --checkpoint-every 3 -o out").at("steps").size(), 3U);
+  const auto rest = result("k2.json --steps 3 --resume out");
+  EXPECT_EQ(rest.at("first_step"), 3);
+  EXPECT_EQ(rest.at("parameters_sha256"), whole.at("parameters_sha256"));
+  const CommandResult none = weir("run k2.json -q --steps 2 --warmup 5 -o unmeasured");
+  EXPECT_EQ(none.code, 0);
+  EXPECT_THAT(none.out, HasSubstr("weir: no step is measured: all 2 are warm-up (--warmup)\n"));
+  EXPECT_THAT(none.out, Not(HasSubstr("median")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "unmeasured" / "measured.json"));
+}
+
+// No old step may win over a new one: another run's folder is gone on with, cleared, or left alone.
+TEST_F(Resume, AnothersCheckpointsAreNotMixedWithOnesOwn) {
+  ASSERT_EQ(weir("run k2.json --steps 4 --checkpoint-every 2 -o out -q").code, 0);
+  const CommandResult refused = weir("run k2.json --steps 2 --checkpoint-every 2 -o out -q");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(refused.out,
+            "weir: out holds checkpoints of another run: --resume out goes on with it, --restart "
+            "removes them, or name another folder\n");
+  ASSERT_EQ(weir("run k2.json --steps 2 --checkpoint-every 2 -o other -q").code, 0);
+  EXPECT_EQ(weir("run k2.json --steps 2 --resume other -o out -q").code, 2);
+  EXPECT_EQ(weir("run k2.json --steps 2 --resume out --restart -o out -q").code, 2);
+  EXPECT_EQ(weir("run k2.json --steps 2 --restart -q").code, 2);
+  const CommandResult anew = weir("run k2.json --steps 3 --checkpoint-every 3 -o out -q --restart");
+  EXPECT_EQ(anew.code, 0);
+  EXPECT_THAT(anew.out, HasSubstr("weir: checkpoints of another run in out are removed\n"));
+  EXPECT_EQ(result("k2.json --steps 0 --resume out").at("first_step"), 3);
+  EXPECT_EQ(
+      result("k2.json --steps 1 --resume out/checkpoints/step-000003 -o out").at("first_step"), 3);
+}
+
+// The lock is the first's for as long as it lives, and its process is named.
+TEST_F(Resume, TwoRunsDoNotWriteIntoOneFolder) {
+  const CommandResult both =
+      shell("(" WEIR_COMMAND
+            " -q run k2.json --steps 1000000 -o out > first 2>&1 & echo $! > pid; "
+            "while [ ! -s out/last-actions/rank-0.txt ]; do sleep 0.05; done; " WEIR_COMMAND
+            " -q run k1.json --steps 1 --warmup 0 -o out; echo code $?; kill -TERM $(cat pid); "
+            "wait $(cat pid); echo code $?)");
+  std::string pid = read("pid");
+  pid.pop_back();
+  EXPECT_EQ(both.out, "weir: out is being written by process " + pid + "\ncode 6\ncode 143\n");
+  EXPECT_EQ(weir("run k1.json --steps 1 --warmup 0 -o out -q").code, 0);
+}
+
+TEST_F(Resume, WhatIsNoFileIsSaidAndNotWaitedFor) {
+  ASSERT_EQ(weir("run k2.json --steps 2 --checkpoint-every 2 -o out -q").code, 0);
+  ASSERT_EQ(shell("mkfifo pipe; mv out/checkpoints/step-000002/state.safetensors kept; "
+                  "mkfifo out/checkpoints/step-000002/state.safetensors")
+                .code,
+            0);
+  for (const std::string option : {"--data pipe", "--init pipe", "--evaluate pipe", "--resume out",
+                                   "--resume out/checkpoints/step-000002"}) {
+    const CommandResult refused = weir("run k2.json -q " + option);
+    EXPECT_EQ(refused.code, 3) << option;
+    EXPECT_EQ(std::count(refused.out.begin(), refused.out.end(), '\n'), 1) << refused.out;
+    EXPECT_THAT(refused.out, HasSubstr("expected a file")) << option;
+  }
+}
+
 TEST_F(Resume, AnotherTrainingIsBadInput) {
   ASSERT_EQ(weir("run k2.json --steps 1 --warmup 0 --checkpoint-every 1 -o out -q").code, 0);
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o m4.json").code, 0);
@@ -136,7 +201,7 @@ TEST_F(Resume, AnActionThatHangsEndsTheRun) {
   const std::string model = WEIR_SOURCE_DIR "/tools/examples/models/gpt2.json";
   ASSERT_EQ(weir("plan " + model + " -K 2 -M 4 -b 8 -o long.json").code, 0);
   const CommandResult ended =
-      weir("run long.json -q --backend synthetic --longest-action 0.1 --steps 1");
+      weir("run long.json -q --backend synthetic --longest-action 0.1 --steps 1 --warmup 0");
   EXPECT_EQ(ended.code, 6) << ended.out;
   EXPECT_THAT(ended.out, HasSubstr("weir: rank 0, step 0, 0F0: has not ended for"));
 }

@@ -9,7 +9,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "plan/text/bytes_file.hpp"
+#include "exec/training/batches.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
@@ -217,7 +217,7 @@ nlohmann::ordered_json asked_by(const Loop& loop) {
                                {"memory_limit", r.memory_limit},
                                {"stack", loop.host.stack.name},
                                {"data_sha256", nullptr}};
-  if (r.data) asked["data_sha256"] = sha256_hex(read_bytes(*r.data));
+  if (r.data) asked["data_sha256"] = sha256_hex(read_data(*r.data));
   return asked;
 }
 

@@ -8,9 +8,11 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -38,6 +40,26 @@ void require_same_asked(const std::filesystem::path& file, const nlohmann::order
   }
 }
 
+// The hash of what is measured, in a file of its own beside it.
+std::filesystem::path seal_beside(const std::filesystem::path& file) {
+  return file.string() + ".sha256";
+}
+
+// The hash first: a measurement that is there has one.
+void write_sealed(const std::filesystem::path& file, const std::string& text) {
+  write_file_atomically(seal_beside(file), sha256_hex(text) + "\n");
+  write_file_atomically(file, text);
+}
+
+// Nothing is learnt from what is not as it was measured. Earlier versions left no hash.
+void require_as_written(const std::filesystem::path& file) {
+  const std::filesystem::path seal = seal_beside(file);
+  std::error_code none;
+  if (!std::filesystem::exists(seal, none)) return;
+  if (read_text_file(seal) == sha256_hex(read_text_file(file)) + "\n") return;
+  throw InputError(file.string(), "", "is damaged: it is not what was measured");
+}
+
 std::vector<Bytes> parse_peaks(const std::string& text, const std::string& file) {
   std::vector<Bytes> peaks;
   std::istringstream in(text);
@@ -63,7 +85,7 @@ std::string text_of(const Trace& trace, const std::string& key) {
 
 Unfinished::Unfinished(const std::filesystem::path& output, nlohmann::ordered_json asked,
                        bool resume, const Session& session)
-    : folder_(output / kUnfinishedFolder), session_(session) {
+    : lock_(output), folder_(output / kUnfinishedFolder), session_(session) {
   asked["schema"] = kAskedSchema;
   const std::filesystem::path file = folder_ / kAsked;
   if (resume && std::filesystem::exists(file)) {
@@ -84,13 +106,15 @@ std::filesystem::path Unfinished::file_of(const std::string& name) const {
 Costs Unfinished::profile(const std::function<Costs()>& measure) const {
   const std::filesystem::path file = file_of("profile");
   // Read back in either case: what goes on from a file has the very same costs.
-  if (!std::filesystem::exists(file)) save_costs(measure(), file);
+  if (!std::filesystem::exists(file)) write_sealed(file, to_json(measure()).dump(1) + "\n");
+  require_as_written(file);
   return load_costs(file);
 }
 
 std::optional<RunResult> Unfinished::kept(const std::string& name, const ResolvedPlan& plan) const {
   const std::filesystem::path file = file_of(name);
   if (!std::filesystem::exists(file)) return std::nullopt;
+  require_as_written(file);
   RunResult run;
   run.trace = load_trace(file);
   const std::string of = text_of(run.trace, "plan");
@@ -116,7 +140,7 @@ void Unfinished::keep(const std::string& name, const ResolvedPlan& plan,
   Trace trace = run.trace;
   trace.info = {{"plan", to_json(plan.plan)}, {kPeaks, fmt::format("{}", fmt::join(peaks, ","))}};
   if (!run.devices.empty()) trace.info["sharing"] = run.devices.front().sharing;
-  save_trace(trace, file_of(name));
+  write_sealed(file_of(name), to_chrome_json(trace));
 }
 
 void Unfinished::put(const std::string& name, std::string_view text) const {

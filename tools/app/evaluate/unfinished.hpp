@@ -14,6 +14,7 @@
 #include "costmodel/table/costs.hpp"
 #include "exec/run/run_result.hpp"
 #include "plan/job/resolve.hpp"
+#include "tools/app/shared/folder_lock.hpp"
 #include "tools/app/shared/session.hpp"
 
 namespace weir::app {
@@ -42,6 +43,7 @@ class Unfinished {
  private:
   [[nodiscard]] std::filesystem::path file_of(const std::string& name) const;
 
+  FolderLock lock_;  // two at once would take each other's measurements away
   std::filesystem::path folder_;
   const Session& session_;
 };

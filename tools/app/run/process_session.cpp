@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "exec/processes/started_by.hpp"
@@ -83,6 +84,13 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options,
     fmt::print(stderr,
                "weir: the processes did not all come within {:.1f} s (--patience): one has not "
                "started, or stands still before MPI_Init\n",
+               patience.count());
+    std::_Exit(exit_code(EndKind::failed));
+  };
+  group_options.stuck = [patience](const std::optional<Ending>& said) {
+    if (said) std::_Exit(exit_code(said->kind));
+    fmt::print(stderr,
+               "weir: the processes did not all come to their end within {:.1f} s (--patience)\n",
                patience.count());
     std::_Exit(exit_code(EndKind::failed));
   };

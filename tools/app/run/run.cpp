@@ -6,14 +6,18 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <optional>
 
 #include "exec/device/cores.hpp"
 #include "exec/processes/process_run.hpp"
 #include "exec/processes/threads/threaded_run.hpp"
 #include "exec/training/trainable.hpp"
+#include "plan/words/error.hpp"
 #include "tools/app/machine/host.hpp"
+#include "tools/app/run/run_identity.hpp"
 #include "tools/app/run/run_options.hpp"
 #include "tools/app/run/run_report.hpp"
+#include "tools/app/shared/folder_lock.hpp"
 
 namespace weir::app {
 namespace {
@@ -28,6 +32,8 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
   RunResult result{.backend = r.backend, .plan = load(r.plan, session), .leads = leads};
   const ResolvedPlan& loaded = result.plan.loaded;
   const RunOptions options = run_options(r, loaded, session, leads);
+  std::optional<FolderLock> lock;
+  if (leads && r.output) lock.emplace(*r.output);
   const Watch watch;
   result.run = execute(loaded, options);
   if (leads) report(result, r, watch.until_now(), session);
@@ -63,6 +69,7 @@ RunResult run_with_others(const RunRequest& r, const Session& session, Transport
   Processes& processes = *joined.processes;
   const bool leads = processes.index() == 0;
   const auto execute = [&](const ResolvedPlan& loaded, const RunOptions& options) {
+    require_agreement(processes, what_is_run(loaded, options));
     weir::RunResult result =
         run_as_process(loaded, options, available_backends(), processes, joined.links);
     if (leads && result.oversubscribed) {
@@ -92,11 +99,11 @@ Fields fields(RunRequest& r) {
   Fields all{
       {"plan", &r.plan, "Plan file", {.required = true}},
       {"--backend", &r.backend, "cpu, cuda or synthetic (timed waits, no training)"},
-      {"--steps", &r.steps, "Measured steps; 0 trains nothing", {.range = kStepsOrNone}},
-      {"--warmup",
-       &r.warmup,
-       "Steps before them, trained but not measured",
+      {"--steps",
+       &r.steps,
+       "Steps to train, the warm-up's among them; 0 trains nothing",
        {.range = kStepsOrNone}},
+      {"--warmup", &r.warmup, "The first of them, not measured", {.range = kStepsOrNone}},
       {"--data", &r.data,
        "Any file, as bytes, or what else the model's samples are read from, in an order by the "
        "seed; repeatable (default: seeded synthetic samples)"},
@@ -119,6 +126,8 @@ Fields fields(RunRequest& r) {
        "Go on from a checkpoint, or from the newest whole one of a run's folder: losses and "
        "weights are, bit by bit, those of a run that was never stopped, whatever K, partition, "
        "schedule and number of processes"},
+      {"--restart", &r.restart,
+       "Begin anew in a folder that holds another run's checkpoints, and remove those first"},
       {"--evaluate", &r.evaluate,
        "Any file, as bytes, of whose whole mini-batches the loss is taken at the end, without "
        "dropout"},
@@ -150,6 +159,11 @@ Fields fields(RunRequest& r) {
   append(all, fields(r.quiet));
   append(all, fields(r.processes));
   return all;
+}
+
+void require_kept(const RunResult& result) {
+  if (result.run.not_kept)
+    throw RunFailed(*result.run.not_kept + "; what else the run made is kept");
 }
 
 RunResult run(const RunRequest& r, const Session& session) {

@@ -11,6 +11,10 @@ namespace weir::app {
 
 // Throws as weir::run does; EndedTogether where a run of several processes ends before its end.
 [[nodiscard]] RunResult run(const RunRequest& request, const Session& session);
+// The signal that ended it before all its steps; 0: none did.
+[[nodiscard]] inline int stopped_by(const RunResult& result) { return result.run.stopped_by; }
+// Throws RunFailed where a file of it could not be written; the result is whole but for that.
+void require_kept(const RunResult& result);
 inline constexpr UseCase<RunRequest, RunResult> kRun{"run", "Execute a plan: real training steps",
                                                      &run};
 

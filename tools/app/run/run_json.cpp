@@ -47,7 +47,7 @@ nlohmann::ordered_json to_json(const RunResult& result) {
          {"allocations", step.allocations}});
     if (step.gradient_norm) json["steps"].back()["gradient_norm"] = *step.gradient_norm;
   }
-  if (run.stopped) json["stopped"] = true;
+  if (run.stopped_by != 0) json["stopped"] = true;
   if (run.resumed) json["resumed"] = run.resumed->string();
   for (const CheckpointWritten& written : run.checkpoints) {
     json["checkpoints"].push_back({{"step", written.step},

@@ -4,9 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <system_error>
 #include <utility>
 
+#include "exec/checkpoint/checkpoint.hpp"
 #include "plan/words/figures.hpp"
 #include "tools/app/run/synthetic.hpp"
 #include "tools/app/shared/memory_need.hpp"
@@ -30,9 +33,10 @@ Graphs graphs_of(const RunRequest& r) {
 }
 
 RunOptions asked(const RunRequest& r, const Session& session) {
+  const int warmup = std::min(r.steps, r.warmup);
   return {.backend = parse_backend(r.backend),
-          .steps = r.steps,
-          .warmup_steps = r.steps == 0 ? 0 : r.warmup,
+          .steps = r.steps - warmup,
+          .warmup_steps = warmup,
           .data = r.data,
           .init = r.init,
           .save = written(r.save, session),
@@ -44,8 +48,27 @@ RunOptions asked(const RunRequest& r, const Session& session) {
           .output = r.output,
           .checkpoint_every = r.checkpoint_every,
           .resume = r.resume,
+          .restart = r.restart,
           .hangs = r.hangs,
           .longest_action = Seconds(r.longest_action_s)};
+}
+
+// Whether a checkpoint, or a run's folder, is in `output`.
+bool is_within(const std::filesystem::path& path, const std::filesystem::path& output) {
+  std::error_code none;  // what is not there is in no folder
+  const auto whole = std::filesystem::weakly_canonical(path, none);
+  const auto folder = std::filesystem::weakly_canonical(output, none);
+  return std::ranges::mismatch(folder, whole).in1 == folder.end();
+}
+
+// A step of another run that is newer than all of this one's would be gone on from.
+void require_own_checkpoints(const RunRequest& r) {
+  if (r.restart || !holds_checkpoints(*r.output)) return;
+  if (r.resume && is_within(*r.resume, *r.output)) return;
+  throw UsageError(
+      fmt::format("{} holds checkpoints of another run: --resume {} goes on with it, --restart "
+                  "removes them, or name another folder",
+                  r.output->string(), r.output->string()));
 }
 
 void check(const RunRequest& r, const RunOptions& options, const Session& session) {
@@ -54,10 +77,17 @@ void check(const RunRequest& r, const RunOptions& options, const Session& sessio
     throw UsageError("--svg draws losses of steps that train: here are none");
   if (r.checkpoint_every > 0 && !r.output)
     throw UsageError("--checkpoint-every needs --output, the folder for checkpoints");
+  if (r.restart && (r.resume || !r.output))
+    throw UsageError("--restart begins anew in --output, and --resume goes on: one of them");
+  if (r.output) require_own_checkpoints(r);
 }
 
 void announce(const ResolvedPlan& loaded, const RunOptions& options, const Session& session) {
   say_need_of_run(loaded, options.steps, options.backend == BackendKind::cpu, session);
+  if (options.steps == 0 && options.warmup_steps > 0) {
+    session.note(
+        fmt::format("no step is measured: all {} are warm-up (--warmup)", options.warmup_steps));
+  }
   const Plan& plan = loaded.plan;
   if (plan.placement.empty() && plan.rank_order == RankOrder::tp_cp_dp_pp) return;
   session.note(
@@ -103,13 +133,14 @@ RunOptions run_options(const RunRequest& r, const ResolvedPlan& loaded, const Se
   if (leads) announce(loaded, options, session);
   if (options.backend == BackendKind::synthetic)
     wait_instead(options, synthetic_step(loaded, r.costs), session, leads);
-  // A launcher sends signals to all processes: all listen, and the one that leads acts on them.
-  if (r.stopping) static_cast<void>(r.stopping());
+  // Any process may be sent one: by its own host, or by a launcher that sends them to all.
+  if (r.stopping) static_cast<void>(r.stopping());  // from here on it listens
+  options.stop = r.stopping;
   if (leads) {
+    options.note = session.note;
     options.on_step = [&session, &loaded, backend = options.backend](const StepReport& report) {
       session.progress(status_line(report, loaded.plan, backend), report.done, report.of);
     };
-    options.stop = r.stopping;
   }
   return options;
 }

@@ -6,10 +6,12 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "plan/job/summary.hpp"
 #include "plan/text/new_file.hpp"
+#include "plan/words/error.hpp"
 #include "tools/app/machine/host.hpp"
 #include "tools/app/run/loss_picture.hpp"
 #include "tools/app/run/run_json.hpp"
@@ -73,7 +75,7 @@ std::string stopped_line(const weir::RunResult& run) {
 void report(RunResult& result, const RunRequest& r, Disturbance disturbance,
             const Session& session) {
   judge(result, disturbance, session);
-  if (result.run.stopped) {
+  if (result.run.stopped_by != 0) {
     session.progress("run", 1, 1);  // wipes the bar
     session.note(stopped_line(result.run));
   }
@@ -82,11 +84,25 @@ void report(RunResult& result, const RunRequest& r, Disturbance disturbance,
                              *result.run.graph_refused));
   }
   label(result);
+  // What a full disk does not take is said at the end: the training that it is of is over.
+  const auto kept = [&](const auto& write) {
+    std::optional<std::string>& not_kept = result.run.not_kept;
+    const auto add = [&](const std::string& why) {
+      not_kept = (not_kept ? *not_kept + "; " : "") + why;
+    };
+    try {
+      write();
+    } catch (const RunFailed& why) {
+      add(why.what());
+    } catch (const InputError& why) {
+      add(why.what());
+    }
+  };
   if (r.picture) {  // before the folder that this run goes on from may be its own
     const Chart chart = loss_chart(result.run, summary(result.plan.loaded.plan));
-    save_picture(draw_chart(chart), chart_csv(chart), *r.picture, session);
+    kept([&] { save_picture(draw_chart(chart), chart_csv(chart), *r.picture, session); });
   }
-  if (r.output) save(result, *r.output, session);
+  if (r.output) kept([&] { save(result, *r.output, session); });
 }
 
 }  // namespace weir::app

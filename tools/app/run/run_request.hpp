@@ -18,12 +18,13 @@ namespace weir::app {
 struct RunRequest {
   PlanSource plan;
   std::string backend = "cpu";
-  int steps = 3, warmup = 1;
+  int steps = 4, warmup = 1;  // in all, and the first of them
   std::vector<std::filesystem::path> data;
   std::optional<std::filesystem::path> init, save;      // weights, before and after
   std::optional<std::filesystem::path> dump, evaluate;  // gradients and logits; data
   int checkpoint_every = 0;                             // steps; 0: never
   std::optional<std::filesystem::path> resume;
+  bool restart = false;
   bool fastest = false;
   CostsSource costs;                      // the synthetic backend's durations
   bool graphs = false, launched = false;  // one CUDA graph always, or never
@@ -35,8 +36,9 @@ struct RunRequest {
   double longest_action_s = 600;  // one that takes longer hangs
   // Told of an action that hangs, in one line; ends the process. No field, as the next.
   std::function<void(const std::string& line)> hangs;
-  // Asked after each step; true ends the run there. No field: whoever calls has signals, or none.
-  std::function<bool()> stopping;
+  // Asked after each step: the signal that ends the run there, or 0. No field: whoever calls has
+  // signals, or none.
+  std::function<int()> stopping;
 };
 struct RunResult {
   std::string backend;

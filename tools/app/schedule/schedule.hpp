@@ -29,7 +29,7 @@ struct ScheduleRequest {
   ScheduleChoice beside = "";  // drawn under it
   bool no_title = false, allow_reordered = false, prove = false, list = false;
   // Someone asked a proof to end: it does so after the (K, M) it is at, and keeps those it has.
-  std::function<bool()> stopping;
+  std::function<int()> stopping;
 };
 [[nodiscard]] Fields fields(ScheduleRequest& request);
 
@@ -43,6 +43,10 @@ struct ScheduleResult {
 [[nodiscard]] ScheduleResult schedule(const ScheduleRequest& request, const Session& session);
 // weir.forecast/1, weir.schedules/1 or weir.proof/1
 [[nodiscard]] nlohmann::ordered_json to_json(const ScheduleResult& result);
+// The signal that ended a proof before its end; 0: none did.
+[[nodiscard]] inline int stopped_by(const ScheduleResult& result) {
+  return result.proof ? result.proof->stopped_by : 0;
+}
 // Nothing where the CSV is what was asked for.
 [[nodiscard]] std::string json_text(const ScheduleResult& result);
 

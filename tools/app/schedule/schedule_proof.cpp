@@ -125,7 +125,8 @@ GridProof prove_grid(const GridRequest& r, const Session& session) {
                   .asked = grid.ranks.size() * grid.microbatches.size()};
   for (const int k : grid.ranks) {
     for (const int m : grid.microbatches) {
-      if (r.stopping && r.stopping()) return stopped(std::move(proof), session);
+      proof.stopped_by = r.stopping ? r.stopping() : 0;
+      if (proof.stopped_by != 0) return stopped(std::move(proof), session);
       prove(proof, r, k, m);
     }
   }

@@ -38,14 +38,15 @@ struct GridProof {
   std::size_t asked = 0;  // (K, M); more than there are verdicts where the proof was stopped
   std::vector<Verdict> verdicts;
   std::vector<CounterExample> examples;
+  int stopped_by = 0;  // the signal that stopped it
 };
 
 struct GridRequest {
   ScheduleChoice choice = "";
-  ScheduleSource shape;            // but for its K and M
-  std::string grid;                // "K=2..16,M=1..64", either part a list or a range
-  int slots = 2;                   // receive slots an edge; 0: unlimited
-  std::function<bool()> stopping;  // asked before each (K, M); none: nobody stops it
+  ScheduleSource shape;           // but for its K and M
+  std::string grid;               // "K=2..16,M=1..64", either part a list or a range
+  int slots = 2;                  // receive slots an edge; 0: unlimited
+  std::function<int()> stopping;  // asked before each (K, M); none: nobody stops it
 };
 
 // For each (K, M) of the grid: whether the schedule is free of deadlock with so many receive slots,

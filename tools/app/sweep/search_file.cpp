@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/job/plan_json.hpp"
+#include "plan/text/seal.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
@@ -65,9 +66,12 @@ SearchFile::SearchFile(const std::filesystem::path& output, const weir::SweepReq
 std::optional<SearchState> SearchFile::state() const {
   if (!std::filesystem::exists(file_)) return std::nullopt;
   const std::string file = file_.string();
-  const Json json = parse_json(read_text_file(file_), file);
+  const std::string text = read_text_file(file_);
+  const Json json = parse_json(text, file);
   JsonObject object(json, file, "");
   object.expect_schema(kSchema);
+  require_seal(text, file);
+  static_cast<void>(object.text("sha256"));
   const Json& asked = object.at("asked");
   const Json& search = object.at("search");
   object.finish();
@@ -92,7 +96,7 @@ void SearchFile::keep(const SearchState& state) {
 
 void SearchFile::write() {
   const Json json{{"schema", kSchema}, {"asked", Json::parse(asked_)}, {"search", to_json(*last_)}};
-  write_file_atomically(file_, json.dump() + "\n");
+  write_file_atomically(file_, sealed_text(json, -1));
 }
 
 void SearchFile::finish(bool done) {

@@ -159,6 +159,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
     reply.with_pipeline = std::move(reply.result.families.back());
   reply.first_changes = first_changes_for({asked, search, reply.result}, r.costs, reply.cluster);
   if (reply.result.stopped_after) {
+    if (r.stopping) reply.stopped_by = r.stopping();
     session.progress("sweep", 1, 1);  // wipes the bar
     session.note(fmt::format("stopped: the best of {} candidates out of {}",
                              *reply.result.stopped_after, reply.result.candidates));
@@ -184,7 +185,8 @@ std::vector<SweepRow> rows_of(const weir::SweepResult& result, std::size_t top) 
 void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) {
   const Backends backends = available_backends();
   for (std::size_t i = 0; i < reply.rows.size(); ++i) {
-    if (r.stopping && r.stopping()) {
+    reply.stopped_by = r.stopping ? r.stopping() : 0;
+    if (reply.stopped_by != 0) {
       session.progress("run", 1, 1);  // wipes the bar
       session.note(fmt::format("stopped: {} of {} plans were run", i, reply.rows.size()));
       return;

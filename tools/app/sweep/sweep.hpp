@@ -19,6 +19,8 @@ namespace weir::app {
 [[nodiscard]] nlohmann::ordered_json to_json(const SweepReply& reply);
 // "12 by memory, as PLAN needs ..."
 [[nodiscard]] std::string to_text(const LeftOut& left_out);
+// The signal that ended it before its end; 0: none did.
+[[nodiscard]] inline int stopped_by(const SweepReply& reply) { return reply.stopped_by; }
 // What stands behind the forecasts, for people.
 [[nodiscard]] std::string trust(const SweepReply& reply);
 

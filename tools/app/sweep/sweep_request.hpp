@@ -48,9 +48,10 @@ struct SweepRequest {
   bool resume = false;  // from what an unfinished search left beside `output`
   SessionOptions processes;
   std::uint64_t seed = 1;
-  // Asked between candidates and between runs; true: what was found so far is the result. No field:
-  // whoever calls has signals, or none. Several threads ask, after a first call by one.
-  std::function<bool()> stopping;
+  // Asked between candidates and between runs: a signal, and what was found so far is the result;
+  // or 0. No field: whoever calls has signals, or none. Several threads ask, after a first call by
+  // one.
+  std::function<int()> stopping;
 };
 
 // A plan of the ranking, as run.
@@ -75,7 +76,8 @@ struct SweepReply {
   std::optional<FamilyBest> with_pipeline;  // where the best plan has none
   // Of what is listed, and of the best with each choice made otherwise, where that was asked for.
   std::vector<Ranked> front;
-  bool leads = true;  // false: another process has the reply, and this one's is empty
+  int stopped_by = 0;  // the signal that ended the search, or the runs, before their end
+  bool leads = true;   // false: another process has the reply, and this one's is empty
 
   [[nodiscard]] const Ranked& ranked(const SweepRow& row) const {
     return row.baseline ? result.baseline->ranked : result.plans[row.place];

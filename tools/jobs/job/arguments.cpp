@@ -183,6 +183,7 @@ void Arguments::read(const std::vector<std::string>& command) {
       const bool open = full && !given.launcher && stands_for_words(command[i]);
       if (open || may_hold_arguments(command[i])) {
         leave_open(command[i]);
+        given.open = true;
         continue;
       }
       if (launcher && is_program(command[i])) break;
@@ -290,7 +291,7 @@ void Arguments::fill(std::string_view name, const std::string& value, std::strin
     return;
   }
   std::string written(name);
-  Given given{.written = "--" + written};
+  Given given{.written = "--" + written, .filled = true};
   if (!value.empty()) given.values.push_back(value);
   given_[written] = std::move(given);
 }
@@ -306,6 +307,17 @@ std::vector<std::string> Arguments::unread() const {
     if (!given.read) names.push_back(name);
   }
   return names;
+}
+
+bool Arguments::is_open(std::string_view name) const {
+  const auto found = given_.find(name);
+  return found != given_.end() && found->second.open && found->second.values.empty() &&
+         !is_flag(name);
+}
+
+bool Arguments::was_filled(std::string_view name) const {
+  const auto found = given_.find(name);
+  return found != given_.end() && found->second.filled;
 }
 
 std::string Arguments::line(std::string_view name) const {

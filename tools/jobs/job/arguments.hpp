@@ -57,7 +57,11 @@ class Arguments {
   // Whether it is the launcher's: torchrun's, Slurm's or another program's that starts the
   // training.
   [[nodiscard]] bool of_launcher(std::string_view name) const;
-  // "--name value" as it was written, in a shell's words.
+  // Given without a value that is known here, where one may have been meant.
+  [[nodiscard]] bool is_open(std::string_view name) const;
+  // By fill(), in the place of what the file has.
+  [[nodiscard]] bool was_filled(std::string_view name) const;
+  // "--name value" as it was written, in a shell's words; empty where it is not given.
   [[nodiscard]] std::string line(std::string_view name) const;
   // What of the script was not known, and what was read then.
   [[nodiscard]] const std::vector<ShellRemark>& remarks() const { return remarks_; }
@@ -79,6 +83,8 @@ class Arguments {
     bool read = false;
     bool differed = false;
     bool launcher = false;
+    bool open = false;    // words that are not known here may be its value
+    bool filled = false;  // by fill()
   };
   Given* find(std::string_view name);
   const Given* look_up(std::string_view name) const;

@@ -13,6 +13,7 @@
 #include "tools/jobs/deepspeed/import.hpp"
 #include "tools/jobs/job/unmodelled.hpp"
 #include "tools/jobs/megatron/dump.hpp"
+#include "tools/jobs/megatron/kept_lines.hpp"
 #include "tools/jobs/megatron/recipe.hpp"
 
 namespace weir {
@@ -342,9 +343,10 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
                      a.flag("zero-stage") ? "" : ", nor its ZeRO stage: 0 in the plan")});
   }
   account_for(a, job);  // last: by now every reader has marked what it understood
-  for (const std::string& name : a.names()) {
-    if (!a.of_launcher(name)) job.lines.push_back(a.line(name));
-  }
+  keep_lines(
+      a,
+      Arguments(recipe.value_or(text), file, names_for_values(options.environment), options.files),
+      job);
   if (beside)
     read_deepspeed_beside(*beside, fmt::format("{}: {}", file, *config), a.flag("zero-stage"), job);
   return job;

@@ -321,6 +321,12 @@ std::optional<Patch> patch_own_megatron_job(const ResolvedPlan& plan, const Allo
 
 namespace {
 
+// Whether a line's value is made by a command of the script's, "$(date)": as text it is another
+// one.
+bool is_made_by_a_command(const std::string& line) {
+  return line.find("$(") != line.npos || line.find('`') != line.npos;
+}
+
 // Words that the script of the job had from elsewhere: shells fill them in again.
 std::string open_again(const std::string& line, std::vector<std::string>& open) {
   const std::size_t quote = line.find(" '");
@@ -337,12 +343,24 @@ ExportedJob patched_megatron(const Patch& patch, const ResolvedPlan& plan,
                              const ExportOptions& options) {
   std::string lines;
   std::vector<std::string> open;
-  for (const std::string& line : patch.lines) lines += " \\\n  " + open_again(line, open);
+  std::vector<std::string> made;
+  for (const std::string& line : patch.lines) {
+    if (is_made_by_a_command(line)) {
+      made.push_back(line);
+    } else {
+      lines += " \\\n  " + open_again(line, open);
+    }
+  }
   ExportedJob job{.files = {{"megatron.sh", megatron_script(nodes_of(plan.plan, options),
                                                             megatron_environment(plan), lines)}},
                   .launch = "sh megatron.sh",
                   .not_carried = patch.remarks,
                   .whole_job = true};
+  if (!made.empty()) {
+    job.not_carried.push_back(
+        {"job", fmt::format("left out, for commands of the script make their values: {}",
+                            fmt::join(made, ", "))});
+  }
   if (!open.empty()) {
     job.not_carried.push_back(
         {"job", fmt::format("taken from the script's surroundings, which are to be given here "

@@ -1,0 +1,52 @@
+// Line by line: by value, by name, or not at all.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/megatron/kept_lines.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
+namespace weir {
+
+ShellEnvironment names_for_values(const ShellEnvironment& environment) {
+  ShellEnvironment names;
+  for (const auto& [name, value] : environment) names[name] = fmt::format("${{{}}}", name);
+  return names;
+}
+
+// The last word alone: --tokenizer-model and --moe-token-dispatcher-type are none.
+bool names_a_secret(const std::string& argument) {
+  constexpr std::array<std::string_view, 5> kSecrets{"key", "token", "secret", "password",
+                                                     "passwd"};
+  const std::string last = argument.substr(argument.find_last_of("-_") + 1);
+  return std::ranges::find(kSecrets, last) != kSecrets.end();
+}
+
+void keep_lines(const Arguments& arguments, const Arguments& named, Job& job) {
+  std::vector<std::string> left_out;
+  job.lines.clear();
+  for (JobArgument& argument : job.arguments) {
+    const std::string& name = argument.name;
+    const bool said = argument.fate == Fate::carried || argument.fate == Fate::changed;
+    const Arguments& source = said || arguments.was_filled(name) ? arguments : named;
+    const bool secret = !said && names_a_secret(name) && !argument.value.empty();
+    argument.value = secret ? "" : source.values(name);
+    const std::string line = source.line(name);
+    if (secret || source.is_open(name) || line.empty()) {
+      if (!argument.launcher) left_out.push_back("--" + name);
+    } else if (!argument.launcher) {
+      job.lines.push_back(line);
+    }
+  }
+  if (left_out.empty()) return;
+  job.remarks.push_back(
+      {"job",
+       fmt::format("not kept beside the plan, a secret or a value that is not known here: {}",
+                   fmt::join(left_out, " "))});
+}
+
+}  // namespace weir
