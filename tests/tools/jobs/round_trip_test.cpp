@@ -81,6 +81,7 @@ Plan read_back(const Tool& tool, const ExportedJob& job, const ResolvedPlan& pla
   if (tool.whole) return again;
   again.boundaries = p.boundaries;
   again.attention = p.attention;
+  if (p.dp == 1) again.zero = p.zero;  // among devices of cp, of which its file knows nothing
   return again;
 }
 

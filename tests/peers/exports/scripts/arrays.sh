@@ -5,7 +5,12 @@
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 CHECKPOINTS=$1 #<where they are kept>
 LOGS=$2
-DISTRIBUTED_ARGS=(--nproc_per_node 8 --nnodes 4 --node_rank "$NODE_RANK" --master_addr "$MASTER_ADDR")
+DISTRIBUTED_ARGS=(
+    --nproc_per_node 8
+    --nnodes 4
+    --node_rank "$NODE_RANK"
+    --master_addr "$MASTER_ADDR"
+)
 MODEL_ARGS=(
     --num-layers 40
     --hidden-size 5120
