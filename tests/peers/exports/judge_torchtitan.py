@@ -84,6 +84,13 @@ def model_of(config):
     return model, spec.pipelining_fn, {**more, "device": cpu}
 
 
+def is_half(training, dims):
+    """Whether weights are multiplied in 16 bits: 0.2 leaves mixed precision out where neither FSDP
+    nor autocast takes part (torchtitan/distributed/utils.py, maybe_enable_amp)."""
+    mixed = MAIN or dims.fsdp_enabled or not (dims.tp_enabled or dims.pp_enabled)
+    return "bfloat16" in (training.dtype, mixed and training.mixed_precision_param)
+
+
 def start(job, found):
     os.chdir(job["folder"])
     sys.path.insert(0, ".")
@@ -99,6 +106,7 @@ def start(job, found):
     )
     for rank in sorted({0, job["world"] - 1}):
         dims = mesh(p, rank, job["world"])
+        found["half"] = is_half(config.training, dims)
         if (
             not MAIN
             and dims.dp_replicate_enabled

@@ -83,6 +83,14 @@ void add_rows(MegatronArguments& s, const ResolvedPlan& loaded, Trainer trainer,
   }
 }
 
+// What the trainer takes, and may not run.
+void add_untried(const ResolvedPlan& loaded, Trainer trainer, std::vector<Remark>& remarks) {
+  for (const TrainerRow* row : rows_that_hold(trainer, RowKind::untried, facts_of(loaded))) {
+    remarks.push_back(
+        {std::string(row->key), fmt::format("{} ({})", row->says, row_name(trainer, *row))});
+  }
+}
+
 // How many where those rebuilt are the first blocks of every stage, all of a shorter one; nullopt
 // where they are others.
 std::optional<int> first_of_stages(const std::vector<bool>& rebuilt,
@@ -121,6 +129,9 @@ void add_recompute(MegatronArguments& s, const ResolvedPlan& loaded, const std::
       return;
     case RecomputeMode::stage:
       add_full_recompute(s, "uniform", std::max(1, *std::ranges::max_element(blocks)));
+      remarks.push_back({"recompute",
+                         "stage: Megatron rebuilds a stage's blocks at once, and keeps what "
+                         "embedding, norm and head do"});
       return;
     case RecomputeMode::full:
       break;
@@ -198,6 +209,7 @@ void add_megatron_run(const ResolvedPlan& loaded, const Allowed& allowed, Megatr
   add_training(s, plan, remarks);
   add_recompute(s, loaded, blocks, remarks);
   add_rows(s, loaded, megatron_of(allowed), RowKind::needs);
+  add_untried(loaded, megatron_of(allowed), remarks);
   remark_ours(plan, "Megatron-LM", remarks);
 }
 

@@ -85,6 +85,10 @@ std::vector<const TrainerRow*> rows_that_hold(Trainer trainer, RowKind kind,
   return rows;
 }
 
+std::string row_name(Trainer trainer, const TrainerRow& row) {
+  return fmt::format("row {}/{}", to_string(trainer), row.name);
+}
+
 const TrainerRow* refused_by(Trainer trainer, const TrainerFacts& facts, const Allowed& allowed) {
   for (const TrainerRow& row : rows_of(trainer)) {
     const bool refuses =
@@ -101,8 +105,8 @@ void require_trainer_runs(Trainer trainer, const ResolvedPlan& plan, const Allow
   const std::string word = word_of(facts, row->key);
   throw InputError(
       "plan", std::string(row->key),
-      fmt::format("{}{}{} (row {}/{}){}", word, word.empty() ? "" : ": ", row->says,
-                  to_string(trainer), row->name,
+      fmt::format("{}{}{} ({}){}", word, word.empty() ? "" : ": ", row->says,
+                  row_name(trainer, *row),
                   row->kind == RowKind::other_order
                       ? ": --allow-other-schedule writes it all the same, to run in that order"
                       : ""));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,9 @@ namespace weir {
 // The rows of a kind that hold, in the table's order.
 [[nodiscard]] std::vector<const TrainerRow*> rows_that_hold(Trainer trainer, RowKind kind,
                                                             const TrainerFacts& facts);
+
+// A row as messages name it: "row megatron/own-schedules".
+[[nodiscard]] std::string row_name(Trainer trainer, const TrainerRow& row);
 
 // The first row by which the trainer does not run the plan as it stands; nullptr: it does.
 [[nodiscard]] const TrainerRow* refused_by(Trainer trainer, const TrainerFacts& facts,

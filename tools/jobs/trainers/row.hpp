@@ -36,7 +36,8 @@ enum class RowKind : std::uint8_t {
   other_order,  // it starts, in another order of its own: refused unless that is allowed
   needs,        // an argument without which it does not start, or trains otherwise than the plan
   states,       // an argument whose default may move: written where the files are ours
-  environment   // a variable of the process
+  environment,  // a variable of the process
+  untried       // it takes the arguments, and none of its own tests does: written, and said
 };
 
 struct TrainerRow {
