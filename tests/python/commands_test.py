@@ -53,6 +53,10 @@ CASES = {
         (("plan.json",), {"mtbf": "3h", "checkpoint_cost": "30s", "restart_cost": "5min", "tp": 2,
                           "dp": 2, "zero": 1}),
     ],
+    "fits": [
+        (("split.json",), {"cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
+        (("plan.json",), {"memory_limit": "1 GiB", "costs": "profile.json"}),
+    ],
     "explain": [
         (("plan.json",), {}),
         (("plan.json",), {"costs": "profile.json", "measured": "5ms", "memory_limit": "1 GiB",

@@ -9,6 +9,7 @@
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/evaluate/evaluate.hpp"
 #include "tools/app/evaluate/tune.hpp"
+#include "tools/app/fits/fits.hpp"
 #include "tools/app/jobs/export.hpp"
 #include "tools/app/machine/doctor.hpp"
 #include "tools/app/model/model.hpp"
@@ -54,6 +55,7 @@ void bind_commands(py::module_& m) {
   define(m, app::kDoctor, {});
   define(m, app::kExplain, {"plan", "costs", "cluster", "memory_limit"});
   define(m, app::kExport, {"plan", "to", "output"});
+  define(m, app::kFits, {"job", "cluster", "memory_limit"});
   define(m, app::kReproduce, {"cases"});
   define(m, app::kModel, {"model", "seq_length", "dtype", "attention"});
   define(m, app::kPlan, {"model"}, "Plan", [](const app::PlanRequest&, app::PlanResult&& result) {

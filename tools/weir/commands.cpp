@@ -9,6 +9,7 @@
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/evaluate/evaluate.hpp"
 #include "tools/app/evaluate/tune.hpp"
+#include "tools/app/fits/fits.hpp"
 #include "tools/app/jobs/export.hpp"
 #include "tools/app/machine/doctor.hpp"
 #include "tools/app/model/model.hpp"
@@ -31,6 +32,7 @@ void add_commands(CommandLine& line) {
   line.add(app::kProfile, print, {.indent = 1, .defaults = {.output = "profile.json"}});
   line.add(app::kCalibrate, print, {.indent = 1, .defaults = {.output = "costs.json"}});
   line.add(app::kSimulate, print, {.timeline = true});
+  line.add(app::kFits, print);
   line.add(app::kExplain, print);
   line.add(app::kSweep, print, {.defaults = {.stopping = stop_on_signals()}});
   line.add(app::kRun, print, {.defaults = {.hangs = end_at_once, .stopping = stop_on_signals()}});

@@ -20,6 +20,8 @@ struct ExplainRequest;
 struct ExplainResult;
 struct ExportRequest;
 struct ExportResult;
+struct FitsRequest;
+struct FitsResult;
 struct ModelRequest;
 struct ModelResult;
 struct PlanRequest;
@@ -49,6 +51,7 @@ void print(Printout& out, const app::DoctorRequest& request, const app::DoctorRe
 void print(Printout& out, const app::EvaluateRequest& request, const app::EvaluateResult& result);
 void print(Printout& out, const app::ExplainRequest& request, const app::ExplainResult& result);
 void print(Printout& out, const app::ExportRequest& request, const app::ExportResult& result);
+void print(Printout& out, const app::FitsRequest& request, const app::FitsResult& result);
 void print(Printout& out, const app::ModelRequest& request, const app::ModelResult& result);
 void print(Printout& out, const app::PlanRequest& request, const app::PlanResult& result);
 void print(Printout& out, const app::ProfileRequest& request, const app::ProfileResult& result);

@@ -32,6 +32,8 @@ constexpr std::array kExamples{
             "built-in costs, anchored to one step"},
     Example{"simulate", "weir simulate plan.json --cluster dgx-h100", "step time, memory, bubble"},
     Example{"simulate", "weir simulate plan.json --timeline", "and the step, drawn here"},
+    Example{"fits", "weir fits pretrain.sh --from megatron --gpus 64 --cluster dgx-h100",
+            "whether it runs out of memory"},
     Example{"explain", "weir explain plan.json --cluster dgx-h100", "what the step waits for"},
     Example{"explain", "weir explain plan.json --cluster dgx-h100 --measured 22.3s",
             "and what could make up the difference"},

@@ -1,0 +1,63 @@
+// `weir fits`: the verdict is `simulate`'s, and so is that of each plan that it proposes.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/commands/command.hpp"
+
+namespace weir {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+class FitsCommand : public InFolder {
+ protected:
+  // 8 B parameters on 8 devices of 80 GB, in four stages of two replicas: with 16 bytes and more a
+  // parameter 2 B of them take 32 GB a device, and with all activations kept the rest is not
+  // enough.
+  void make(const std::string& sizes) {
+    const CommandResult made = weir("-q plan " WEIR_SOURCE_DIR
+                                    "/tools/examples/models/llama-3-8b.json -K 4 --dp 2 --dtype "
+                                    "bf16 --attention fused -o plan.json " +
+                                    sizes);
+    ASSERT_EQ(made.code, 0) << made.out;
+  }
+  Json of(const std::string& arguments, int code) {
+    const CommandResult result = shell(WEIR_COMMAND " -q --json " + arguments + " 2> errors");
+    EXPECT_EQ(result.code, code) << result.out;
+    return Json::parse(result.out);
+  }
+};
+
+TEST_F(FitsCommand, AJobThatFits) {
+  make("-M 8 -b 1 --zero 1 --recompute full");
+  const Json json = of("fits plan.json --cluster dgx-h100", 0);
+  EXPECT_EQ(json["fits"], "yes");
+  EXPECT_TRUE(json["changes"].empty());
+}
+
+TEST_F(FitsCommand, WhatItProposesFitsAsSimulateSays) {
+  make("-M 8 -b 2");
+  const Json json = of("fits plan.json --cluster dgx-h100", 4);
+  EXPECT_NE(json["fits"], "yes");
+  ASSERT_FALSE(json["changes"].empty());
+  EXPECT_EQ(json["choices"], 1);
+  for (const Json& change : json["changes"]) {
+    write("changed.json", change["plan"].dump());
+    const Json its = of("simulate changed.json --cluster dgx-h100", 0);
+    EXPECT_EQ(its["fits"], "yes") << change["change"];
+    EXPECT_EQ(its["step_time_s"], change["step_time_s"]) << change["change"];
+  }
+}
+
+TEST_F(FitsCommand, WithoutMemoryThereIsNoAnswer) {
+  make("-M 8 -b 1");
+  const CommandResult result = weir("-q fits plan.json");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.out, HasSubstr("--cluster or --memory-limit"));
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,323 @@
+// Forecasts a job's memory, and tries the changes that make it less.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/fits/fits.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "plan/words/error.hpp"
+#include "tools/app/compare/explain.hpp"
+#include "tools/app/jobs/import.hpp"
+#include "tools/app/machine/unnamed_software.hpp"
+#include "tools/app/shared/parallel_fields.hpp"
+#include "tools/app/shared/plan_fields.hpp"
+#include "tools/app/sweep/argument_count.hpp"
+#include "tools/jobs/megatron/patch.hpp"
+
+namespace weir::app {
+namespace {
+
+constexpr std::size_t kMostChanges = 3;
+constexpr std::size_t kFirstOfPairs = 4;  // single changes that a second one is added to
+constexpr double kWorthTheRoom = 0.99;    // of the step: what a faster plan must reach
+
+// A folder for the plan of a job, which is only looked at.
+class PassingFolder {
+ public:
+  PassingFolder()
+      : path_(std::filesystem::temp_directory_path() / fmt::format("weir-fits-{}", ::getpid())) {
+    std::filesystem::create_directories(path_);
+  }
+  PassingFolder(const PassingFolder&) = delete;
+  PassingFolder& operator=(const PassingFolder&) = delete;
+  ~PassingFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+PlacedPlan load_job(const FitsRequest& r, const Session& session) {
+  if (r.from.empty()) return load(r.job, session);
+  const auto* file = std::get_if<std::filesystem::path>(&r.job);
+  if (file == nullptr) throw UsageError("--from is for a job's file, not for a plan");
+  if (!is_job_format(r.from))
+    throw UsageError(
+        fmt::format("--from {}: expected megatron, torchtitan, neox, deepspeed or nemo", r.from));
+  const PassingFolder folder;
+  const ImportRequest import{.from = r.from, .gpus = r.gpus};
+  const ImportedJob job{.file = *file, .output = folder.path() / "job.json", .cluster = r.cluster};
+  return load(import_job(import, job, session).plan, session);
+}
+
+// By the share of its memory that a rank's peak takes.
+std::size_t fullest_rank(const Forecast& f) {
+  const auto share = [&f](std::size_t r) {
+    return static_cast<double>(f.memory[r].peak.count()) /
+           static_cast<double>(f.memory_limit_of(r)->count());
+  };
+  std::size_t fullest = 0;
+  for (std::size_t r = 1; r < f.memory.size(); ++r)
+    if (share(r) > share(fullest)) fullest = r;
+  return fullest;
+}
+
+class Fitting {
+ public:
+  Fitting(const FitsRequest& request, const ResolvedPlan& job, const MachineChoice& choice,
+          Cluster cluster)
+      : request_(request),
+        job_(job),
+        cluster_(std::move(cluster)),
+        software_(abilities(choice, cluster_)) {}
+
+  // As `simulate` forecasts it.
+  [[nodiscard]] Forecast forecast_of(const ResolvedPlan& plan, const Cluster& on) const {
+    Forecast f = forecast(plan, costs_of_changes(request_.costs, plan, on), on).forecast;
+    widen_for_unnamed(f, plan, on);
+    if (!request_.memory_limit.empty()) {
+      f.memory_limit = parse_memory(request_.memory_limit, "--memory-limit");
+    } else {
+      f.memory_limit = on.largest_memory();
+    }
+    return f;
+  }
+  void set_base(const Forecast& base) { step_ = base.step_time; }
+
+  // Every single change of `from` that can be, on `times` its devices, of the same mini-batch.
+  [[nodiscard]] std::vector<FittingChange> tried(const ResolvedPlan& from,
+                                                 const std::string& behind, int times = 1) const {
+    Cluster on = cluster_;
+    if (times > 1) static_cast<void>(take_devices(on, from.plan.devices() * times));
+    std::vector<FittingChange> found;
+    for (Change& change : possible(from, on, times)) {
+      const ResolvedPlan to = changed(from, change.plan);
+      Forecast f = forecast_of(to, on);
+      const double ratio = f.step_time / step_;
+      found.push_back({behind + change.choice + ": " + change.to,
+                       std::move(change.plan),
+                       std::move(f),
+                       ratio,
+                       arguments_between(job_, to),
+                       {}});
+    }
+    return found;
+  }
+
+  // Those that surely fit, fewest arguments first and of these the fastest.
+  [[nodiscard]] std::vector<FittingChange> sure(std::vector<FittingChange> all) const {
+    std::erase_if(all, [](const FittingChange& c) { return c.forecast.fits() != Fits::yes; });
+    std::ranges::stable_sort(all, [](const FittingChange& a, const FittingChange& b) {
+      return std::tuple(a.arguments.all(), a.ratio) < std::tuple(b.arguments.all(), b.ratio);
+    });
+    std::vector<FittingChange> best;
+    for (FittingChange& one : all) {
+      const bool known = std::ranges::find(best, one.plan, &FittingChange::plan) != best.end();
+      if (!known && best.size() < kMostChanges) best.push_back(said(std::move(one)));
+    }
+    return best;
+  }
+
+  // With the words of the job's own tool, where its exporter has them.
+  [[nodiscard]] FittingChange said(FittingChange change) const {
+    if (job_.plan.job.lines.empty()) return change;
+    try {
+      const auto patch = patch_own_megatron_job(changed(job_, change.plan));
+      if (patch) change.changed = patch->changes;
+    } catch (const InputError&) {  // it has no words for such a plan
+    }
+    return change;
+  }
+
+ private:
+  // Degrees of which one is larger, the others as they are but for the replicas that make room.
+  [[nodiscard]] static std::vector<Plan> other_degrees(const Plan& from, int times) {
+    std::vector<Plan> all;
+    for (const auto degree : {&Plan::tp, &Plan::pp, &Plan::cp}) {
+      Plan to = from;
+      to.*degree *= times > 1 ? times : 2;
+      if (times == 1) {
+        if (from.dp % 2 != 0) continue;
+        to.dp /= 2;
+      }
+      if (to.tp > 1 && from.tp == 1) to.sequence_parallel = true;
+      all.push_back(std::move(to));
+    }
+    if (times > 1) {
+      all.push_back(from);
+      all.back().dp *= times;
+    }
+    return all;
+  }
+
+  [[nodiscard]] std::vector<Change> possible(const ResolvedPlan& from, const Cluster& on,
+                                             int times) const {
+    std::vector<Change> all;
+    if (times == 1) all = changes(from, costs_of_changes(request_.costs, from, on), on);
+    std::vector<Plan> others = other_degrees(from.plan, times);
+    if (times == 1 && from.plan.micro_batch_size > 1) {
+      others.push_back(from.plan);
+      others.back().micro_batch_size = 1;
+    }
+    for (const Plan& other : others) {
+      if (cannot_divide(from.model, other)) continue;
+      const Costs costs = costs_of_changes(request_.costs, from, on, other);
+      for (Change& change : changes_towards(from, other, costs, on))
+        if (change.choice == "degrees" || change.choice == "micro-batches")
+          all.push_back(std::move(change));
+    }
+    const auto batch = job_.plan.global_batch_size();
+    std::erase_if(all, [&](const Change& c) {
+      return c.cluster || !c.refused.empty() || c.plan.global_batch_size() != batch ||
+             beyond(software_, c.plan).has_value() || c.plan.devices() > on.devices();
+    });
+    return all;
+  }
+
+  const FitsRequest& request_;
+  const ResolvedPlan& job_;
+  Cluster cluster_;
+  StackAbilities software_;
+  Seconds step_{1};
+};
+
+// Two changes: the second of those that come nearest with the first.
+std::vector<FittingChange> pairs(const Fitting& fitting, const ResolvedPlan& job,
+                                 std::vector<FittingChange> first) {
+  std::ranges::stable_sort(first, {},
+                           [](const FittingChange& c) { return c.forecast.peak_memory_upper(); });
+  std::vector<FittingChange> all;
+  for (std::size_t i = 0; i < std::min(first.size(), kFirstOfPairs); ++i) {
+    auto more = fitting.tried(changed(job, first[i].plan), first[i].what + ", ");
+    std::ranges::move(more, std::back_inserter(all));
+  }
+  return fitting.sure(std::move(all));
+}
+
+std::optional<FittingChange> on_more(const Fitting& fitting, const ResolvedPlan& job) {
+  for (const int times : {2, 4, 8}) {
+    try {
+      auto sure = fitting.sure(fitting.tried(job, "", times));
+      if (!sure.empty()) return std::move(sure.front());
+    } catch (const NoFeasiblePlan&) {
+      return std::nullopt;  // the cluster cannot have so many
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Fields fields(FitsRequest& r) {
+  return {{"job", &r.job, "Plan file, or with --from another tool's job", {.required = true}},
+          {"--from", &r.from,
+           "Read JOB as a job of megatron, torchtitan, neox, nemo or deepspeed, as plan does"},
+          {"--costs", &r.costs, "Costs file (default: built in)"},
+          {"--cluster", &r.cluster, "Cluster file or name, whose devices' memory is the limit"},
+          stack_field(r.stack),
+          gpus_field(r.gpus),
+          any_schedule_field(r.any_schedule),
+          {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""}};
+}
+
+FitsResult fits(const FitsRequest& r, const Session& session) {
+  if (!r.cluster && r.memory_limit.empty())
+    throw UsageError("fits: expected --cluster or --memory-limit, to say what memory there is");
+  const PlacedPlan placed = load_job(r, session);
+  const ResolvedPlan& job = placed.loaded;
+  const MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule, stack_of(job.plan.job)};
+  const Cluster cluster = machine(choice, r.gpus, session);
+  if (r.cluster) require_devices(job.plan, cluster, *r.cluster);
+  Fitting fitting(r, job, choice, cluster);
+  FitsResult result{
+      .name = name_of(r.job), .plan = job.plan, .forecast = fitting.forecast_of(job, cluster)};
+  const Forecast& f = result.forecast;
+  if (f.memory.empty()) throw InputError(result.name, "model", "says nothing of bytes");
+  result.fullest = fullest_rank(f);
+  fitting.set_base(f);
+  std::vector<FittingChange> single = fitting.tried(job, "");
+  if (f.fits() == Fits::yes) {
+    std::erase_if(single, [](const FittingChange& c) {
+      return c.forecast.fits() != Fits::yes || c.ratio > kWorthTheRoom;
+    });
+    const auto best = std::ranges::min_element(single, {}, &FittingChange::ratio);
+    if (best != single.end()) result.faster = fitting.said(*best);
+    return result;
+  }
+  result.changes = fitting.sure(single);
+  if (!result.changes.empty()) return result;
+  result.choices = 2;
+  result.changes = pairs(fitting, job, std::move(single));
+  if (result.changes.empty()) result.larger = on_more(fitting, job);
+  return result;
+}
+
+namespace {
+
+using FitsJson = nlohmann::ordered_json;
+
+FitsJson change_json(const FittingChange& c) {
+  FitsJson arguments = FitsJson::array();
+  for (const ArgumentChange& a : c.changed)
+    arguments.push_back({{"name", a.name},
+                         {"before", a.before ? FitsJson(*a.before) : FitsJson()},
+                         {"after", a.after ? FitsJson(*a.after) : FitsJson()}});
+  return {{"change", c.what},
+          {"plan", FitsJson::parse(weir::to_json(c.plan))},
+          {"devices", c.plan.devices()},
+          {"peak_memory_bytes", c.forecast.peak_memory().count()},
+          {"peak_memory_upper_bytes", c.forecast.peak_memory_upper().count()},
+          {"step_time_s", c.forecast.step_time.count()},
+          {"step_time_ratio", c.ratio},
+          {"arguments_count", c.arguments.all()},
+          {"arguments", arguments}};
+}
+
+}  // namespace
+
+FitsJson to_json(const FitsResult& result) {
+  const Forecast& f = result.forecast;
+  FitsJson json{{"schema", "weir.fits/1"},
+                {"fits", to_string(f.fits())},
+                {"fits_probability", f.fits_probability()},
+                {"stack", f.stack.empty() ? FitsJson() : FitsJson(f.stack)},
+                {"step_time_s", f.step_time.count()},
+                {"fullest_rank", result.fullest},
+                {"ranks", FitsJson::array()}};
+  for (std::size_t r = 0; r < f.memory.size(); ++r) {
+    FitsJson kinds = FitsJson::object();
+    for (const MemoryKind kind : kMemoryKinds)
+      kinds[std::string(to_string(kind))] = f.memory[r].at_peak[kind].count();
+    json["ranks"].push_back({{"rank", r},
+                             {"peak_memory_bytes", f.memory[r].peak.count()},
+                             {"peak_memory_upper_bytes", f.memory[r].upper.count()},
+                             {"memory_limit_bytes", f.memory_limit_of(r)->count()},
+                             {"memory_bytes", kinds}});
+  }
+  json["choices"] = result.choices;
+  json["changes"] = FitsJson::array();
+  for (const FittingChange& c : result.changes) json["changes"].push_back(change_json(c));
+  json["faster"] = result.faster ? change_json(*result.faster) : FitsJson();
+  json["larger"] = result.larger ? change_json(*result.larger) : FitsJson();
+  return json;
+}
+
+void require_success(const FitsResult& result) {
+  const Forecast& f = result.forecast;
+  if (f.fits() == Fits::yes) return;
+  throw NoFeasiblePlan(fmt::format(
+      "{} {}: rank {} needs {}, {} at most, the limit is {}", result.name,
+      f.fits() == Fits::maybe ? "may not fit" : "does not fit", result.fullest,
+      format_bytes(f.memory[result.fullest].peak), format_bytes(f.memory[result.fullest].upper),
+      format_bytes(*f.memory_limit_of(result.fullest))));
+}
+
+}  // namespace weir::app

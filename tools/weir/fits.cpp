@@ -1,0 +1,102 @@
+// What people read of `weir fits`.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/fits/fits.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tools/app/shared/plan_fields.hpp"
+#include "tools/weir/commands.hpp"
+#include "tools/weir/print/printout.hpp"
+
+namespace weir {
+namespace {
+
+struct KindHeld {
+  MemoryKind kind;
+  Bytes bytes;
+};
+
+// Largest first, without those that hold nothing.
+std::vector<KindHeld> held_by(const RankMemory& memory) {
+  std::vector<KindHeld> all;
+  for (const MemoryKind kind : kMemoryKinds)
+    if (memory.at_peak[kind].count() > 0) all.push_back({kind, memory.at_peak[kind]});
+  std::ranges::stable_sort(all, std::ranges::greater{}, &KindHeld::bytes);
+  return all;
+}
+
+void print_ranks(Printout& out, const Forecast& f) {
+  const auto [low, high] = std::ranges::minmax(f.memory, {}, &RankMemory::peak);
+  constexpr double kSame = 1.05;
+  if (static_cast<double>(high.peak.count()) <= kSame * static_cast<double>(low.peak.count()))
+    return;
+  Table table{{{"rank"}, {"peak"}, {"at most"}, left("most of it")}, {}, {}};
+  for (std::size_t r = 0; r < f.memory.size(); ++r) {
+    const auto held = held_by(f.memory[r]);
+    table.rows.push_back({std::to_string(r), format_bytes(f.memory[r].peak),
+                          format_bytes(f.memory[r].upper),
+                          held.empty() ? ""
+                                       : fmt::format("{} {}", to_string(held.front().kind),
+                                                     format_bytes(held.front().bytes))});
+  }
+  out.show(table);
+}
+
+void print_fitting(Printout& out, const app::FittingChange& c) {
+  out.say("  {}: {} expected, {} at most, step {} ({:.2f} times); {}\n", c.what,
+          format_bytes(c.forecast.peak_memory()), format_bytes(c.forecast.peak_memory_upper()),
+          format_duration(c.forecast.step_time), c.ratio, to_text(c.arguments));
+  for (const ArgumentChange& a : c.changed) {
+    const auto value = [](const std::string& v) { return v.empty() ? v : " " + v; };
+    if (a.after) {
+      out.say("    --{}{}{}\n", a.name, value(*a.after),
+              a.before ? " instead of" + (a.before->empty() ? " the flag" : value(*a.before)) : "");
+    } else {
+      out.say("    without --{}\n", a.name);
+    }
+  }
+}
+
+void print_advice(Printout& out, const app::FitsResult& result) {
+  const Forecast& f = result.forecast;
+  if (f.fits() == Fits::yes) {
+    const Bytes limit = *f.memory_limit_of(result.fullest), most = f.memory[result.fullest].upper;
+    out.say("room left, surely: {}\n", format_bytes(limit - most));
+    if (!result.faster) return out.say("no single change uses it for speed\n");
+    out.say("what uses it for speed:\n");
+    return print_fitting(out, *result.faster);
+  }
+  if (!result.changes.empty()) {
+    out.say("{}it surely fits with one of\n",
+            result.choices == 1 ? "" : "no single change is enough; ");
+    for (const app::FittingChange& c : result.changes) print_fitting(out, c);
+    return;
+  }
+  out.say("no change that was tried, and no two of them, make it surely fit\n");
+  if (!result.larger) return out.say("nor do up to 8 times as many devices\n");
+  out.say("on {} devices instead of {}:\n", result.larger->plan.devices(), result.plan.devices());
+  print_fitting(out, *result.larger);
+}
+
+}  // namespace
+
+void print(Printout& out, const app::FitsRequest& request, const app::FitsResult& result) {
+  const Forecast& f = result.forecast;
+  if (const auto remark = app::remark_on(request.stack, f.stack)) note(*remark);
+  const RankMemory& full = f.memory[result.fullest];
+  out.say("{}: {} ({:.0f} % that it fits): rank {} holds {}, {} at most, of {}\n",
+          f.fits() == Fits::yes     ? "fits"
+          : f.fits() == Fits::maybe ? "may not fit"
+                                    : "does not fit",
+          summary(result.plan), 100 * f.fits_probability(), result.fullest, format_bytes(full.peak),
+          format_bytes(full.upper), format_bytes(*f.memory_limit_of(result.fullest)));
+  for (const auto& [kind, bytes] : held_by(full))
+    out.say("  {} {}\n", to_string(kind), format_bytes(bytes));
+  print_ranks(out, f);
+  print_advice(out, result);
+}
+
+}  // namespace weir
