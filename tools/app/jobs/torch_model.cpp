@@ -89,10 +89,10 @@ SourceJob job_of(const TorchModelRequest& r) {
 TorchModel read_torch_model(const TorchModelRequest& r, const Session& session) {
   std::filesystem::path name = std::filesystem::absolute(r.output);
   name.replace_extension();
-  session.note(fmt::format("{}: {} -m weir.torch_model measures it", r.build, r.python));
   const Said said = run_python(r, name);
   refuse(r, said);
   for (const std::string& line : said.lines) session.note(line);
+  session.note(fmt::format("{}: by {} -m weir.torch_model", r.build, r.python));
   TorchModel found{.model = name.string() + ".model.json", .costs = name.string() + ".costs.json"};
   found.dtype = load_costs(found.costs).dtype;
   found.job = job_of(r);
