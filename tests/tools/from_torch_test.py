@@ -123,6 +123,9 @@ def counts_a_multilayer_perceptron():
              output_bytes=64)
     is_layer(relu, "1", parameters=0, flops=0, kept_bytes=64, keeps_input=False, output_bytes=64)
     is_layer(last, "2", parameters=64, flops=128, keeps_input=True, kept_bytes=0, output_bytes=16)
+    twice = nn.Linear(8, 8)  # runs twice: its 72 weights count once
+    again = read(nn.Sequential(twice, nn.Tanh(), twice), torch.randn(2, 8))
+    assert [layer["parameters"] for layer in again.layers] == [72, 0, 0]
     assert all(layer["times"][b]["f_s"] > 0 for layer in made.layers for b in (1, 2))
     assert first["times"][1]["i_s"] == 0, "nobody asks for the gradient of the model's input"
     plan = weir.plan(made.model, costs=made.costs, pp=2, microbatches=4)

@@ -3,6 +3,8 @@
 # just before one of its children begins: branches and skips lie within layers, or are handed on.
 # The exporter writes this text into its script, and the package `weir` has it as a module.
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
+import io
 import logging
 
 import torch
@@ -37,7 +39,7 @@ def resized(inputs, samples):
 
 def children_in_sequence(module, prefix=""):
     found = []
-    for name, child in module.named_children():
+    for name, child in module._modules.items():  # named_children() has one that runs twice once
         if type(child) is torch.nn.Sequential and len(child) > 0:
             found += children_in_sequence(child, f"{prefix}{name}.")
         else:
@@ -60,7 +62,8 @@ def traced(module, inputs):
     level = log.level
     log.setLevel(logging.CRITICAL)  # prints pages of what becomes one line here
     try:
-        return torch.export.export(module, inputs, strict=False).module(check_guards=False)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return torch.export.export(module, inputs, strict=False).module(check_guards=False)
     except Exception as error:  # torch.export has dozens of kinds, and of the user's own
         where = (running[-1] if running else "") or type(module).__name__
         line = (str(error).strip().splitlines() or [""])[0]
