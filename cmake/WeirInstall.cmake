@@ -7,12 +7,10 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS weir COMPONENT command)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT command)
-# What the command's own documentation names: models, machines, stacks, layouts, a script.
+# What the command's own documentation names: models, machines, stacks, layouts.
 set(examples ${CMAKE_SOURCE_DIR}/tools/examples)
 install(DIRECTORY ${examples}/clusters ${examples}/data ${examples}/layouts ${examples}/models
   ${examples}/stacks DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/examples COMPONENT command)
-install(FILES ${examples}/export_layers.py
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/weir/examples COMPONENT command)
 
 # The command writes the completions from its own tables of options.
 set(completions ${CMAKE_BINARY_DIR}/completions)

@@ -31,7 +31,8 @@ set_target_properties(weir_python PROPERTIES OUTPUT_NAME _weir LIBRARY_OUTPUT_DI
 
 # The package is usable where it is built: links to its sources beside the extension.
 file(GLOB package_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/python/weir/*.py)
-list(APPEND package_files ${CMAKE_SOURCE_DIR}/tools/jobs/torch/torch_layers.py)
+list(APPEND package_files ${CMAKE_SOURCE_DIR}/tools/jobs/torch/torch_graph.py
+  ${CMAKE_SOURCE_DIR}/tools/jobs/torch/torch_layers.py)
 file(MAKE_DIRECTORY ${package})
 foreach(file IN LISTS package_files)
   get_filename_component(name ${file} NAME)

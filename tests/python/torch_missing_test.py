@@ -34,8 +34,10 @@ class Missing(unittest.TestCase):
         return done.returncode, done.stderr
 
     def test_one_line_and_exit_code_5(self):
-        for module, file in (("profile_torch", "tiny.json"), ("run_torch", "job.json")):
-            code, line = self.ended(sys.executable, "-m", f"weir.{module}", file)
+        for module, file in (("profile_torch", "tiny.json"), ("run_torch", "job.json"),
+                             ("torch_model", "net.py:build")):
+            output = ["-o", "net"] if module == "torch_model" else []
+            code, line = self.ended(sys.executable, "-m", f"weir.{module}", file, *output)
             self.assertEqual(code, 5)
             self.assertEqual(line, f"weir: torch: not in this Python ({sys.executable})\n")
 
@@ -48,6 +50,27 @@ class Missing(unittest.TestCase):
         code, lines = self.ended(COMMAND, "-q", "evaluate", "tiny.json", "--executor", "torch",
                                  "--python", "no-such-python", "-o", "out")
         self.assertEqual(code, 5)
+
+    def test_a_module_of_ones_own(self):
+        # Of --from torch one line, with the status of what is missing or wrong.
+        (self.folder / "net.py").write_text("def build():\n    return None\n")
+        for words, code, said in (
+                (["net.py:build", "--python", sys.executable, "-o", "p.json"], 5,
+                 f"weir: torch: not in this Python ({sys.executable})\n"),
+                (["net.py:build", "--python", "no-such-python", "-o", "p.json"], 5, None),
+                (["net.py:build"], 2,
+                 "weir: --from torch needs -o PLAN: its model is written beside it\n"),
+                (["net.py:build", "--costs", "c.json", "-o", "p.json"], 2,
+                 "weir: --costs contradicts --from torch: the module says it\n")):
+            ended, line = self.ended(COMMAND, "-q", "plan", *words, "--from", "torch")
+            self.assertEqual((ended, line.count("\n")), (code, 1), line)
+            if said:
+                self.assertEqual(line, said)
+            self.assertFalse((self.folder / "p.json").exists())
+        done = subprocess.run(
+            [sys.executable, "-c", "import weir; weir.from_torch(None, None)"], cwd=self.folder,
+            env=self.environment, capture_output=True, text=True, check=False)
+        self.assertIn("MissingComponent: torch: not in this Python", done.stderr)
 
     def test_what_python_ends_with_the_command_ends_with(self):
         # What it refuses is bad input, what it lacks is missing, and the rest has failed.

@@ -8,6 +8,7 @@
 #include <array>
 #include <cctype>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "plan/job/direct_skips.hpp"
 #include "plan/job/plan_json.hpp"
@@ -19,6 +20,7 @@
 #include "plan/words/error.hpp"
 #include "plan/words/nearest.hpp"
 #include "tools/app/jobs/export.hpp"
+#include "tools/app/jobs/torch_model.hpp"
 #include "tools/app/plan/listed_plan.hpp"
 #include "tools/app/plan/plan_choices.hpp"
 #include "tools/app/schedule/schedule_source.hpp"
@@ -28,6 +30,7 @@ namespace weir::app {
 namespace {
 
 constexpr const char* kAuto = "auto";
+constexpr const char* kTorch = "torch";  // --from: a module, not a job
 
 // b: as given, or what G = b M D leaves; where M D does not divide it, micro-batches of b and b
 // - 1.
@@ -135,7 +138,9 @@ PlanResult by_hand(PlanRequest r, const Session& session) {
   PlanResult result;
   const MachineChoice choice{.cluster = r.cluster, .stack = r.stack, .costs = r.costs};
   const Cluster cluster = machine(choice, r.import.gpus, session);
-  if (const auto remark = complete_precision(r.common, cluster, session)) session.note(*remark);
+  const bool measured = r.import.from == kTorch;  // the module has its precision
+  const auto remark = measured ? std::nullopt : complete_precision(r.common, cluster, session);
+  if (remark) session.note(*remark);
   const Model model = load_model(r.common);
   Plan plan = plan_of(r, model, session);
   const bool direct = parse_skip_transport(r.skips) == SkipTransport::direct;
@@ -239,6 +244,37 @@ PlanResult from_sweep(const PlanRequest& r, const Session& session) {
   return result;
 }
 
+// The model and its costs are measured first; then the plan is made by hand, as of any model.
+PlanResult from_torch(PlanRequest r, const Session& session) {
+  if (r.common.model.empty()) throw UsageError("--from torch needs FILE.py:FUNCTION");
+  if (!r.output) throw UsageError("--from torch needs -o PLAN: its model is written beside it");
+  for (const char* name : {"costs", "dtype", "seq-length", "attention", "place", "gpus"}) {
+    if (session.given(name))
+      throw UsageError(fmt::format("--{} contradicts --from torch: the module says it", name));
+  }
+  if (r.batch_sizes.empty()) {
+    std::set<int> sizes{1, 2, 4};
+    sizes.insert(r.micro_batch_size);
+    r.batch_sizes.assign(sizes.begin(), sizes.end());
+  }
+  const TorchModel measured = read_torch_model({.build = r.common.model.string(),
+                                                .python = r.python,
+                                                .batch_sizes = r.batch_sizes,
+                                                .crossing = r.crossing,
+                                                .output = session.output(*r.output)},
+                                               session);
+  r.common.model = measured.model;
+  r.common.dtype = to_string(measured.dtype);
+  r.costs = measured.costs;
+  PlanResult result = by_hand(r, session);
+  Plan& plan = result.plan.loaded.plan;
+  plan.job = measured.job;
+  plan.job.devices = plan.devices();
+  save(result.plan, *r.output, session);
+  result.written = true;
+  return result;
+}
+
 nlohmann::ordered_json arguments_json(const std::vector<JobArgument>& arguments) {
   auto list = nlohmann::ordered_json::array();
   for (const JobArgument& argument : arguments) {
@@ -251,6 +287,7 @@ nlohmann::ordered_json arguments_json(const std::vector<JobArgument>& arguments)
 
 // What --from names.
 PlanResult from_elsewhere(const PlanRequest& r, const Session& session) {
+  if (r.import.from == kTorch) return from_torch(r, session);
   if (is_job_format(r.import.from)) {
     if (r.place) throw UsageError("--place needs --from SWEEP.json");
     if (r.common.model.empty())
@@ -259,7 +296,7 @@ PlanResult from_elsewhere(const PlanRequest& r, const Session& session) {
   }
   if (!std::filesystem::exists(r.import.from)) {
     throw UsageError(fmt::format(
-        "--from {}: expected megatron, torchtitan, neox, deepspeed, nemo or a sweep's "
+        "--from {}: expected megatron, torchtitan, neox, deepspeed, nemo, torch or a sweep's "
         "file{}",
         r.import.from,
         did_you_mean(r.import.from, {"megatron", "torchtitan", "neox", "deepspeed", "nemo"})));
@@ -320,7 +357,18 @@ Fields fields(PlanRequest& r) {
        {"--from", &r.import.from,
         "Read MODEL as a job of megatron (arguments, launch script; - for standard input), "
         "torchtitan (TOML, Python registry), neox (YAML), nemo (YAML, Megatron-Bridge recipe) or "
-        "deepspeed (JSON, with --model); or a sweep's JSON file, without MODEL"},
+        "deepspeed (JSON, with --model); torch: a module, FILE.py:FUNCTION; or a sweep's JSON "
+        "file, "
+        "without MODEL"},
+       {"--python", &r.python,
+        "With --from torch: the Python that has PyTorch and the package weir"},
+       {"--batch-sizes",
+        &r.batch_sizes,
+        "With --from torch: samples of a micro-batch to measure, as 1,2,4 (default: these and "
+        "--micro-batch-size)",
+        {.range = kPositive}},
+       {"--crossing", &r.crossing, "With --from torch: tensors that may cross where a stage ends",
+        positive},
        {"--place",
         &r.place,
         "With --from SWEEP.json: the plan's place in its list (default: 1)",
@@ -346,6 +394,9 @@ PlanResult plan(const PlanRequest& r, const Session& session) {
   if (r.common.model.empty()) throw UsageError("plan: expected a model, or --from");
   for (const auto& [field, option] : {std::pair("job-model", "--model"),
                                       {"config", "--config"},
+                                      {"python", "--python"},
+                                      {"batch-sizes", "--batch-sizes"},
+                                      {"crossing", "--crossing"},
                                       {"vocab-size", "--vocab-size"}}) {
     if (session.given(field)) throw UsageError(fmt::format("{} needs --from", option));
   }

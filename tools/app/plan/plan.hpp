@@ -33,8 +33,11 @@ struct PlanRequest {
   StackChoice stack;
   CostsSource costs;
   std::optional<std::filesystem::path> output;
-  ImportRequest import;      // `from` may be a sweep's file too
-  std::optional<int> place;  // of its list, from 1
+  ImportRequest import;            // `from` may be a sweep's file too, or torch
+  std::string python = "python3";  // of --from torch, as the next two
+  std::vector<int> batch_sizes;    // to measure; none: 1, 2, 4 and the plan's own
+  int crossing = 1;                // tensors that may cross where a stage ends
+  std::optional<int> place;        // of its list, from 1
   std::uint64_t seed = 1;
 };
 [[nodiscard]] Fields fields(PlanRequest& request);

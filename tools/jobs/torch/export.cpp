@@ -6,8 +6,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
+
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/text/strict_json.hpp"
+#include "plan/words/error.hpp"
 #include "tools/jobs/job/script.hpp"
 #include "tools/jobs/torch/torch_layers.hpp"
 #include "tools/jobs/trainers/ask.hpp"
@@ -49,7 +52,7 @@ def loss(output, target):
     """The loss of one micro-batch, a mean."""
     return torch.nn.functional.cross_entropy(output.flatten(0, -2).float(), target.flatten())
 
-
+@LOSS@
 def optimizer(parameters):
     """Matrices decay; biases and norms do not."""
     groups = [{"params": [p for p in parameters if p.dim() > 1]},
@@ -72,19 +75,24 @@ class Dense(torch.autograd.Function):
 class StageModule(torch.nn.Module):
     def __init__(self, modules, first):
         super().__init__()
-        self.body = torch.nn.Sequential(*modules)
+        self.body = torch.nn.ModuleList(modules)
         self.first = first  # layer of the model
 
-    def forward(self, x):
-        """Messages are sent as they lie in memory: both ends of a boundary are made dense."""
-        x = Dense.apply(x) if x.requires_grad else x
-        if not self.training:
-            return self.body(x).contiguous()
-        if RECOMPUTE == "stage":
-            return checkpoint(self.body, x, use_reentrant=False).contiguous()
+    def run(self, *x):
+        """Each layer takes what the one before returns, one tensor or several."""
         for layer, module in enumerate(self.body, self.first):
-            x = checkpoint(module, x, use_reentrant=False) if layer in RECOMPUTE else module(x)
-        return x.contiguous()
+            again = self.training and RECOMPUTE != "stage" and layer in RECOMPUTE
+            x = checkpoint(module, *x, use_reentrant=False) if again else module(*x)
+            x = x if isinstance(x, tuple) else (x,)
+        return x
+
+    def forward(self, *x):
+        """Messages are sent as they lie in memory: both ends of a boundary are made dense."""
+        x = tuple(Dense.apply(each) if each.requires_grad else each for each in x)
+        whole = self.training and RECOMPUTE == "stage"
+        x = checkpoint(self.run, *x, use_reentrant=False) if whole else self.run(*x)
+        x = tuple(each.contiguous() for each in x)
+        return x[0] if len(x) == 1 else x
 
 
 class Trainer:
@@ -125,6 +133,7 @@ class Trainer:
         """The head's weight is the embedding's: one where a rank has both, else two that stay
         equal, since their gradients are summed."""
         self.twins, self.twin = None, None
+        self.shared = shared(self)  # (weight, group of the ranks that have it)
         if not TIED:
             return
         first, last = self.layer(0), self.layer(BOUNDS[-1] - 1)
@@ -140,7 +149,8 @@ class Trainer:
         """One update; the mean loss where the last stage is, else None."""
         self.optimizer.zero_grad()
         losses = []
-        self.schedule.step(*([x] if 0 in self.mine else []),
+        inputs = x if isinstance(x, tuple) else (x,)
+        self.schedule.step(*(inputs if 0 in self.mine else ()),
                            **({"target": target, "losses": losses}
                               if STAGES - 1 in self.mine else {}))
         for parameter in self.parameters:
@@ -148,6 +158,10 @@ class Trainer:
                 parameter.grad.div_(MICROBATCHES)
         if self.twin is not None:
             dist.all_reduce(self.twin.grad, group=self.twins)
+        for weight, group in self.shared:
+            if weight.grad is None:
+                weight.grad = torch.zeros_like(weight)
+            dist.all_reduce(weight.grad, group=group)
         self.optimizer.step()
         return torch.stack(losses).mean() if losses else None
 
@@ -188,7 +202,84 @@ def batches(device):
     """Yields (input, target) of MICROBATCHES * MICRO_BATCH_SIZE samples on the device."""
     raise NotImplementedError("batches")
 
+
+def shared(trainer):
+    """(weight, group of the ranks that have it), where several stages have one."""
+    return []
+
 )py";
+
+// The module that `weir plan --from torch` read, cut as it was read (kTorchGraph stands before it).
+constexpr std::string_view kOwnModel = R"py(import @MODULE@ as source
+
+TIED = False
+
+
+def built():
+    """(module, example inputs) on every rank with the same weights."""
+    torch.manual_seed(SEED)
+    return source.@FUNCTION@()
+
+
+class Whole:
+    """The model's layers, @COUNT@, cut once a process."""
+
+    layers = None
+
+    @classmethod
+    def cut(cls):
+        if cls.layers is None:
+            module, inputs = built()
+            inputs = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+            cls.layers = layers_of(module, resized(inputs, MICRO_BATCH_SIZE), crossing=@CROSSING@)
+        return cls.layers
+
+
+def layers(first, last):
+    """Layers first to last - 1 of the model as modules; each takes what the one before returns."""
+    return [layer.module for layer in Whole.cut()[first:last]]
+
+
+def shared(trainer):
+    """(weight, group of the ranks that have it), where stages of several ranks have one: their
+    gradients are summed."""
+    users = {}
+    for place, layer in enumerate(Whole.cut()):
+        stage = sum(bound <= place for bound in BOUNDS[1:-1])
+        for parameter in layer.module.parameters():
+            ranks = users.setdefault(id(parameter), (parameter, set()))[1]
+            ranks.add(RANK_OF_STAGE[stage])
+    mine, found = dist.get_rank(trainer.group), []
+    world = dist.get_process_group_ranks(trainer.group or dist.group.WORLD)
+    for parameter, ranks in users.values():
+        if len(ranks) > 1 and mine in ranks and parameter.requires_grad:
+            group = dist.new_group([world[rank] for rank in sorted(ranks)],
+                                   use_local_synchronization=True)
+            found.append((parameter, group))
+    return found
+
+
+def batches(device):
+    """Yields (input, target): those of the source's batches(samples, device) where it has that,
+    else the example's inputs, drawn anew where they are real numbers, and drawn classes."""
+    samples = MICROBATCHES * MICRO_BATCH_SIZE
+    if hasattr(source, "batches"):
+        yield from source.batches(samples, device)
+        return
+    module, inputs = built()
+    inputs = resized(inputs if isinstance(inputs, (tuple, list)) else (inputs,), samples)
+    with torch.no_grad():
+        output = all_tensors(module.to(DTYPE)(*inputs))[0]
+    draw = torch.Generator().manual_seed(SEED)
+    while True:
+        drawn = tuple(torch.randn(x.shape, generator=draw).to(DTYPE) if x.is_floating_point() else x
+                      for x in inputs)
+        target = torch.randint(output.shape[-1], output.shape[:-1], generator=draw)
+        yield tuple(x.to(device) for x in drawn), target.to(device)
+
+)py";
+
+constexpr const char* kOwnLoss = "\nloss = getattr(source, \"loss\", loss)\n\n";
 
 // Layers of transformers (kTorchLayers stands before it), and random tokens.
 constexpr std::string_view kKnownModel = R"py(import json
@@ -212,6 +303,11 @@ def batches(device):
         tokens = torch.randint(CONFIG.vocab_size, size, generator=draw).to(device)
         yield tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
+
+def shared(trainer):
+    """The tied weight is a twin of its own."""
+    return []
+
 )py";
 
 // The families of which torch_layers.py makes the layers, and the model is one of them as it stands
@@ -221,9 +317,42 @@ bool has_layers(const ResolvedPlan& loaded, const ExportOptions& options) {
   return !options.model_config.empty() && (family == "gpt2" || family == "llama");
 }
 
+// Of a plan from `weir plan --from torch`: the module's name in Python, the function that builds
+// it, and its file's text; empty where it is of a package.
+struct OwnModel {
+  std::string module, function, crossing, text;
+};
+
+std::optional<OwnModel> own_model(const SourceJob& job) {
+  if (job.tool != "torch" || job.lines.size() < 2) return std::nullopt;
+  const std::string& build = job.lines[0];
+  const std::size_t colon = build.rfind(':');
+  if (colon == std::string::npos) return std::nullopt;
+  OwnModel own{build.substr(0, colon), build.substr(colon + 1), job.lines[1], {}};
+  const std::string_view word = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  const bool file = own.module.ends_with(".py");
+  // They become Python of a script: names, and nothing else.
+  if (own.function.find_first_not_of(word) != std::string::npos ||
+      own.crossing.find_first_not_of("0123456789") != std::string::npos ||
+      (!file && own.module.find_first_not_of(std::string(word) + ".") != std::string::npos))
+    throw InputError("plan", "job", build + ": expected FILE.py:FUNCTION or PACKAGE:FUNCTION");
+  if (file) {
+    own.module = "own_model";
+    own.text = job_text({job.lines.begin() + 2, job.lines.end()});
+  }
+  return own;
+}
+
 std::string model_section(const ResolvedPlan& loaded, const ExportOptions& options) {
   const std::pair<std::string_view, std::string> count{"COUNT",
                                                        std::to_string(loaded.model.layers.size())};
+  if (const auto own = own_model(loaded.plan.job)) {
+    return std::string(torch_graph_script()) + "\n\n" +
+           filled(kOwnModel, {count,
+                              {"MODULE", own->module},
+                              {"FUNCTION", own->function},
+                              {"CROSSING", own->crossing}});
+  }
   if (!has_layers(loaded, options)) return filled(kUsersModel, {count});
   const bool fused = loaded.plan.attention == AttentionKind::fused;
   return std::string(torch_layers_script()) + "\n\n" +
@@ -295,7 +424,8 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
   for (const Rank rank : shape.rank_of_stage) ranks.push_back(rank.value);
   // The script has no other parallelism.
   job.launch = torchrun(nodes_of(Plan{.pp = plan.pp}, options)) + " pipeline.py";
-  const bool known = has_layers(loaded, options);
+  const std::optional<OwnModel> own = own_model(plan.job);
+  const bool known = own || has_layers(loaded, options);
   const std::string whose =
       known ? "" : "; put the model into\nlayers() and the data into batches()";
   job.files.push_back(
@@ -303,6 +433,7 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
                                             {"LAYERS", layer_lines(loaded.model)},
                                             {"WHOSE", whose},
                                             {"MODEL", model_section(loaded, options)},
+                                            {"LOSS", own ? kOwnLoss : ""},
                                             {"TOKENS", std::to_string(plan.seq_length)},
                                             {"M", std::to_string(plan.microbatches)},
                                             {"B", std::to_string(plan.micro_batch_size)},
@@ -314,7 +445,8 @@ ExportedJob export_torch(const ResolvedPlan& loaded, const ExportOptions& option
                                             {"SEED", std::to_string(plan.seed)}})});
   job.files.push_back({"schedule.csv", to_csv(loaded.schedule)});
   job.files.push_back({"split_points.json", split_points(loaded)});
-  if (known) job.files.push_back({"config.json", options.model_config});
+  if (own && !own->text.empty()) job.files.push_back({"own_model.py", own->text});
+  if (known && !own) job.files.push_back({"config.json", options.model_config});
   const auto parallel = [&](const char* name, int degree, const char* instead) {
     if (degree > 1) job.not_carried.push_back({name, fmt::format("{}: {}", degree, instead)});
   };

@@ -1,4 +1,4 @@
-// The text of torch_layers.py, compiled in by cmake/TorchLayers.cmake.
+// The texts of torch_layers.py and torch_graph.py, compiled in by cmake/TorchLayers.cmake.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,5 +7,6 @@
 namespace weir {
 
 [[nodiscard]] std::string_view torch_layers_script();
+[[nodiscard]] std::string_view torch_graph_script();
 
 }  // namespace weir

@@ -3,3 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from weir._weir import *  # noqa: F403
 from weir._weir import __doc__, __version__  # noqa: F401
+
+
+def from_torch(module, example_inputs, output=None, batch_sizes=(1, 2, 4), crossing=1,
+               repetitions=7, link=None):
+    """from_torch(module: object, example_inputs: object, output: object = None, \
+batch_sizes: object = (1, 2, 4), crossing: int = 1, repetitions: int = 7, link: object = None) \
+-> Any
+
+    A torch.nn.Module of yours as a model and its costs, measured here (weir.torch_model)."""
+    from weir import torch_model
+
+    return torch_model.from_torch(module, example_inputs, output, batch_sizes, crossing,
+                                  repetitions, link)
