@@ -30,7 +30,8 @@ void parse_recompute(JsonObject& top, PlanFile& read) {
   const auto known = parse_recompute_word(word);
   if (!known || recompute_word(*known) != word)
     top.fail("recompute",
-             "expected none, selective, full, stage, full:N or ascending layers as 0-11,40");
+             "expected none, selective, full, stage, full:N, ascending layers as 0-11,40, or modules "
+             "as selective:layernorm+moe_act");
   recompute = *known;
   if (recompute.mode != RecomputeMode::full || top.has("recompute_placement")) {
     const std::string placement = top.text("recompute_placement");
@@ -111,6 +112,13 @@ void parse_parallel(JsonObject& top, Plan& plan) {
     if (plan.expert_load == 1)
       top.fail("expert_load", "expected more than 1 (left out where experts are even)");
   }
+  if (top.has("expert_dispatch")) {
+    const auto dispatch = parse_expert_dispatch(top.text("expert_dispatch"));
+    if (!dispatch || *dispatch == ExpertDispatch::by_stack)
+      top.fail("expert_dispatch",
+               "expected alltoall, allgather or once (left out where the stack decides)");
+    plan.expert_dispatch = *dispatch;
+  }
   plan.sequence_parallel = only_true(top, "sequence_parallel");
   plan.overlap_tensor_parallel = only_true(top, "overlap_tensor_parallel");
   if (plan.overlap_tensor_parallel && !plan.sequence_parallel)
@@ -177,6 +185,8 @@ Json plan_json(const Plan& p) {
   if (p.ep > 1) json["ep"] = p.ep;
   if (p.etp > 0) json["etp"] = p.etp;
   if (p.expert_load > 1) json["expert_load"] = p.expert_load;
+  if (p.expert_dispatch != ExpertDispatch::by_stack)
+    json["expert_dispatch"] = to_string(p.expert_dispatch);
   if (p.sequence_parallel) json["sequence_parallel"] = true;
   if (p.overlap_tensor_parallel) json["overlap_tensor_parallel"] = true;
   if (p.zero > 0) json["zero"] = p.zero;
@@ -212,6 +222,10 @@ namespace {
 
 constexpr Names<RankOrder, 2> kRankOrders{
     {{RankOrder::tp_cp_dp_pp, "tp-cp-dp-pp"}, {RankOrder::tp_cp_pp_dp, "tp-cp-pp-dp"}}};
+constexpr Names<ExpertDispatch, 4> kDispatches{{{ExpertDispatch::by_stack, "by-stack"},
+                                                {ExpertDispatch::alltoall, "alltoall"},
+                                                {ExpertDispatch::allgather, "allgather"},
+                                                {ExpertDispatch::once, "once"}}};
 constexpr Names<SkipTransport, 2> kSkipTransports{
     {{SkipTransport::relay, "relay"}, {SkipTransport::direct, "direct"}}};
 
@@ -221,6 +235,12 @@ std::string_view to_string(RankOrder order) { return name_of(kRankOrders, order)
 
 std::optional<RankOrder> parse_rank_order(std::string_view text) {
   return named(kRankOrders, text);
+}
+
+std::string_view to_string(ExpertDispatch dispatch) { return name_of(kDispatches, dispatch); }
+
+std::optional<ExpertDispatch> parse_expert_dispatch(std::string_view text) {
+  return named(kDispatches, text);
 }
 
 std::string_view to_string(SkipTransport transport) { return name_of(kSkipTransports, transport); }

@@ -17,7 +17,7 @@
 namespace weir {
 namespace {
 
-constexpr Names<Width, 12> kWidths{{{Width::hidden, "hidden"},
+constexpr Names<Width, 13> kWidths{{{Width::hidden, "hidden"},
                                     {Width::query, "query"},
                                     {Width::key_value, "key_value"},
                                     {Width::context, "context"},
@@ -28,7 +28,16 @@ constexpr Names<Width, 12> kWidths{{{Width::hidden, "hidden"},
                                     {Width::heads, "heads"},
                                     {Width::scores, "scores"},
                                     {Width::token, "token"},
+                                    {Width::experts, "experts"},
                                     {Width::vocabulary, "vocabulary"}}};
+constexpr Names<Blocks, 8> kBlocks{{{Blocks::all, "all"},
+                                    {Blocks::dense, "dense"},
+                                    {Blocks::experts, "experts"},
+                                    {Blocks::latent, "latent"},
+                                    {Blocks::direct, "direct"},
+                                    {Blocks::rotary, "rotary"},
+                                    {Blocks::drops_out, "drops_out"},
+                                    {Blocks::plain_experts, "plain_experts"}}};
 constexpr Names<Share, 3> kShares{
     {{Share::tensor, "tensor"}, {Share::sequence, "sequence"}, {Share::whole, "whole"}}};
 constexpr Names<StagePlacement, 4> kPlacements{{{StagePlacement::layers, "layers"},
@@ -60,7 +69,15 @@ KeptRule kept_of(JsonObject object) {
   rule.fp8 = object.number_or("fp8", 0, 0, 64);
   rule.share = object.has("share") ? word(object, "share", kShares) : Share::tensor;
   rule.until_i = object.boolean_or("until_i", false);
-  rule.attention_core = object.boolean_or("attention_core", false);
+  if (object.has("blocks")) rule.blocks = word(object, "blocks", kBlocks);
+  if (object.boolean_or("attention_core", false)) rule.rebuilt_by |= BlockModule::core_attn;
+  if (object.has("rebuilt_by")) {
+    for (const std::string& name : object.texts("rebuilt_by")) {
+      const auto module = named(kBlockModules, name);
+      if (!module) object.fail("rebuilt_by", name + ": expected modules of blocks, as moe_act");
+      rule.rebuilt_by |= *module;
+    }
+  }
   rule.before_activation = object.boolean_or("before_activation", false);
   object.finish();
   return rule;
@@ -120,10 +137,14 @@ StackMemory memory_of(JsonObject object) {
   read_number(object, "crowded", m.crowded, 0, 1);
   read_number(object, "reserved_expected", m.reserved_expected, 1, 10);
   read_number(object, "reserved_most", m.reserved_most, m.reserved_expected, 10);
-  if (object.has("process")) {
-    const auto bytes = parse_bytes(object.text("process"));
-    if (!bytes) object.fail("process", "expected an amount with its unit, as \"1 GiB\"");
-    m.process = *bytes;
+  for (const auto& [key, value] :
+       {std::pair<const char*, Bytes*>{"libraries", &m.libraries},
+        {"expert_libraries", &m.expert_libraries},
+        {"process", &m.process}}) {
+    if (!object.has(key)) continue;
+    const auto bytes = parse_bytes(object.text(key));
+    if (!bytes) object.fail(key, "expected an amount with its unit, as \"1 GiB\"");
+    *value = *bytes;
   }
   object.finish();
   return m;
@@ -165,6 +186,8 @@ StackTime time_of(JsonObject object) {
   for (const auto& [key, value] : {std::pair<const char*, Seconds*>{"message", &t.message},
                                    {"block_host_forward", &t.block_host_forward},
                                    {"block_host_backward", &t.block_host_backward},
+                                   {"expert_host_forward", &t.expert_host_forward},
+                                   {"expert_host_backward", &t.expert_host_backward},
                                    {"collective_host", &t.collective_host},
                                    {"collective_host_across", &t.collective_host_across}}) {
     if (object.has(key)) *value = duration(object, key);

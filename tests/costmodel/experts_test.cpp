@@ -134,6 +134,27 @@ TEST(Experts, SentOnceIsTheStacksWord) {
   EXPECT_NEAR(ratio(4, kLink), 1, 1e-9);
 }
 
+// The plan's word comes before the stack's. Gathered, each device gets the other three's 32 tokens
+// of 8 numbers and 4 bytes, 3072 bytes at 1 GB/s, and gives as many back, however many experts a
+// token visits.
+TEST(Experts, ThePlanMaySayHowTokensTravel) {
+  StackTime once;
+  once.experts_sent_once = true;
+  Plan all = plan(4, 4);
+  all.expert_dispatch = ExpertDispatch::allgather;
+  EXPECT_NEAR(ns(expert_traffic(block(), all, kLink, once).f), 2 * 3072, 1e-6);
+  all.ep = 2;
+  EXPECT_NEAR(ns(expert_traffic(block(), all, kLink).f), 2 * 1024, 1e-6);
+  Plan each = plan(2, 2), by_plan = each;
+  each.expert_dispatch = ExpertDispatch::alltoall;
+  by_plan.expert_dispatch = ExpertDispatch::once;
+  EXPECT_EQ(expert_traffic(block(), each, kLink, once).f,
+            expert_traffic(block(), plan(2, 2), kLink).f);
+  EXPECT_EQ(expert_traffic(block(), by_plan, kLink).f,
+            expert_traffic(block(), plan(2, 2), kLink, once).f);
+  EXPECT_EQ(parse_plan(to_json(by_plan), "p").expert_dispatch, ExpertDispatch::once);
+}
+
 // Of 4 x 256 numbers of experts a device of two has half; the router and attention it has whole.
 // Eight replicas are four that hold the same experts.
 TEST(Experts, ADeviceHoldsItsShare) {
