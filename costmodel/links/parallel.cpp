@@ -220,10 +220,11 @@ namespace {
 Seconds one_way(Bytes all, const TransformerShape& block, const Plan& plan, const Link& link,
                 const StackTime& stack) {
   const auto copies = static_cast<double>(block.experts_per_token);
-  const ExpertDispatch dispatch = plan.expert_dispatch != ExpertDispatch::by_stack
-                                      ? plan.expert_dispatch
-                                  : stack.experts_sent_once ? ExpertDispatch::once
-                                                            : ExpertDispatch::alltoall;
+  ExpertDispatch dispatch = plan.expert_dispatch;
+  if (dispatch == ExpertDispatch::by_stack) {
+    const bool across = link.node.has_value();
+    dispatch = stack.experts_sent_once && across ? ExpertDispatch::once : ExpertDispatch::alltoall;
+  }
   // Every device gets the tokens of all, and gives all of them a part of the sum back.
   if (dispatch == ExpertDispatch::allgather) {
     const double tokens = static_cast<double>(all.count()) / (copies * plan.expert_load);

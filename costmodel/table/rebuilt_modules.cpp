@@ -21,7 +21,8 @@ double rebuilt_share(const Layer& layer, std::int64_t seq_length, ModuleSet modu
   if (const LatentAttention& latent = block->latent;
       latent.key_value > 0 && modules.meets(BlockModule::mla_up_proj)) {
     const std::int64_t query = latent.query * block->head_dim;
-    const std::int64_t key_value = latent.key_value * (block->head_dim - latent.rotary + latent.value);
+    const std::int64_t key_value =
+        latent.key_value * (block->head_dim - latent.rotary + latent.value);
     numbers += static_cast<double>(block->heads * (query + key_value));
   }
   const double flops = 2 * numbers * static_cast<double>(seq_length);

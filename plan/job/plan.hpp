@@ -39,8 +39,8 @@ enum class SkipTransport : std::uint8_t { relay, direct };
 [[nodiscard]] std::optional<SkipTransport> parse_skip_transport(std::string_view text);
 
 // How tokens come to the devices that have their experts: by the stack's own way; once for each
-// expert, all to all; all of them to every device (Megatron's allgather); or once to each device that
-// has some of their experts and once across to each node (DeepEP, HybridEP).
+// expert, all to all; all of them to every device (Megatron's allgather); or once to each device
+// that has some of their experts and once across to each node (DeepEP, HybridEP).
 enum class ExpertDispatch : std::uint8_t { by_stack, alltoall, allgather, once };
 [[nodiscard]] std::string_view to_string(ExpertDispatch dispatch);
 [[nodiscard]] std::optional<ExpertDispatch> parse_expert_dispatch(std::string_view text);

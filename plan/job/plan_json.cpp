@@ -29,9 +29,10 @@ void parse_recompute(JsonObject& top, PlanFile& read) {
   const std::string word = top.text("recompute");
   const auto known = parse_recompute_word(word);
   if (!known || recompute_word(*known) != word)
-    top.fail("recompute",
-             "expected none, selective, full, stage, full:N, ascending layers as 0-11,40, or modules "
-             "as selective:layernorm+moe_act");
+    top.fail(
+        "recompute",
+        "expected none, selective, full, stage, full:N, ascending layers as 0-11,40, or modules "
+        "as selective:layernorm+moe_act");
   recompute = *known;
   if (recompute.mode != RecomputeMode::full || top.has("recompute_placement")) {
     const std::string placement = top.text("recompute_placement");

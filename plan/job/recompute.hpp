@@ -41,7 +41,7 @@ struct Recompute {
   RecomputeMode mode = RecomputeMode::none;
   // Of full: these layers of the model, ascending and with a gap between any two; empty: blocks.
   std::vector<LayerRange> layers{};
-  int at_a_time = 1;         // of full without layers: N blocks of a stage from one kept input
+  int at_a_time = 1;  // of full without layers: N blocks of a stage from one kept input
   ModuleSet modules = BlockModule::core_attn;  // of selective
   bool except_last = false;  // --recompute-microbatches except-last; of full and stage
   RecomputePlacement placement = RecomputePlacement::early;  // of stage's R
@@ -58,8 +58,8 @@ struct Recompute {
 
 [[nodiscard]] std::string_view to_string(RecomputeMode mode);
 
-// "none", "selective", "full", "stage", "full:4" (blocks at a time), the layers of full by first and
-// last: "0-11,40", or the modules of selective where they are not the core alone:
+// "none", "selective", "full", "stage", "full:4" (blocks at a time), the layers of full by first
+// and last: "0-11,40", or the modules of selective where they are not the core alone:
 // "selective:layernorm+moe_act".
 [[nodiscard]] std::string recompute_word(const Recompute& recompute);
 // Its inverse: mode, layers, blocks at a time and modules, the rest as it is by default. Layers and

@@ -137,10 +137,9 @@ StackMemory memory_of(JsonObject object) {
   read_number(object, "crowded", m.crowded, 0, 1);
   read_number(object, "reserved_expected", m.reserved_expected, 1, 10);
   read_number(object, "reserved_most", m.reserved_most, m.reserved_expected, 10);
-  for (const auto& [key, value] :
-       {std::pair<const char*, Bytes*>{"libraries", &m.libraries},
-        {"expert_libraries", &m.expert_libraries},
-        {"process", &m.process}}) {
+  for (const auto& [key, value] : {std::pair<const char*, Bytes*>{"libraries", &m.libraries},
+                                   {"expert_libraries", &m.expert_libraries},
+                                   {"process", &m.process}}) {
     if (!object.has(key)) continue;
     const auto bytes = parse_bytes(object.text(key));
     if (!bytes) object.fail(key, "expected an amount with its unit, as \"1 GiB\"");

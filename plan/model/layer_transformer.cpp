@@ -122,7 +122,8 @@ KeptTensor core(const std::string& attention, const TransformerShape& b, const D
   if (b.attention == AttentionKind::fused) {
     return {attention + ".statistics", b.heads * z.s * 4, KeptUntil::I, BlockModule::core_attn};
   }
-  return {attention + ".probabilities", b.heads * z.s * z.keys * z.element, KeptUntil::I, BlockModule::core_attn};
+  return {attention + ".probabilities", b.heads * z.s * z.keys * z.element, KeptUntil::I,
+          BlockModule::core_attn};
 }
 
 void save_attention(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {

@@ -70,7 +70,8 @@ struct KeptTensor {
   std::string name;
   std::int64_t bytes_per_sample = 0;
   KeptUntil until = KeptUntil::W;
-  // Selective re-materialisation of any of these drops it after F and makes it again in the backward.
+  // Selective re-materialisation of any of these drops it after F and makes it again in the
+  // backward.
   ModuleSet rebuilt_by = {};
 };
 

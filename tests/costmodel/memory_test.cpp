@@ -98,14 +98,18 @@ TEST(Memory, SelectiveDropsTheModulesThatAreNamed) {
   Stack stack{.own_tensors = false};
   stack.memory.block = {
       {.tensor = "norm", .width = Width::hidden, .rebuilt_by = BlockModule::layernorm},
-      {.tensor = "MLP", .width = Width::ffn, .blocks = Blocks::dense, .rebuilt_by = BlockModule::mlp},
+      {.tensor = "MLP",
+       .width = Width::ffn,
+       .blocks = Blocks::dense,
+       .rebuilt_by = BlockModule::mlp},
       {.tensor = "experts", .width = Width::ffn, .blocks = Blocks::experts},
       {.tensor = "masks", .width = Width::hidden, .bytes = 1, .blocks = Blocks::drops_out}};
   const auto kept = [&](const char* word, ActionKind kind) {
     loaded.plan.recompute = parse_recompute_word(word).value();
     const ResolvedPlan r = loaded.resolved();
     const ModelPart part = stack_part(r.model, 8, Dtype::bf16, {}, stack);
-    const Footprint f = StageMemory(r.plan, part, r.stages[0], Allocator::arena, stack).of(kind, false);
+    const Footprint f =
+        StageMemory(r.plan, part, r.stages[0], Allocator::arena, stack).of(kind, false);
     return kind == ActionKind::F ? total_bytes(f.net) : f.worst[MemoryKind::rematerialised];
   };
   const std::int64_t all = kept("none", ActionKind::F);
@@ -124,7 +128,7 @@ TEST(Memory, AStacksTiedWeightHasOneGradient) {
   OneStage loaded = one_block();
   loaded.model.layers = {
       {"embedding", EmbeddingShape{.vocabulary = 64, .hidden = 32, .tied = true}, ""},
-      {"head", HeadShape{.hidden = 32, .vocabulary = 64, .tied = true}, ""}};
+      {"head", HeadShape{.vocabulary = 64, .hidden = 32, .tied = true}, ""}};
   const std::int64_t numbers = 64 * 32;
   EXPECT_EQ(loaded.state(), numbers * (2 + 12 + 2 * 4));
   const ResolvedPlan r = loaded.resolved();

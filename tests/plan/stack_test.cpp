@@ -114,7 +114,8 @@ TEST(StackFile, AKeptTensorSaysWhoseItIs) {
         "origins": {"placement": {"source": "read"}, "memory": {"source": "read"}}})";
   };
   const StackMemory memory =
-      parse_stack(file(R"(, "blocks": "plain_experts", "rebuilt_by": ["moe", "moe_act"])"), "s.json")
+      parse_stack(file(R"(, "blocks": "plain_experts", "rebuilt_by": ["moe", "moe_act"])"),
+                  "s.json")
           .memory;
   const KeptRule& rule = memory.block.at(0);
   EXPECT_EQ(rule.width, Width::experts);

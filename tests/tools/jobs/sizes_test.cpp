@@ -91,10 +91,10 @@ TEST(MegatronRecompute, ModulesThatNoPlanHasAreDoubted) {
 
 // What makes memory less and is in no plan, whatever the tool's way of writing it.
 TEST(Doubts, WhatIsLeanerThanThePlanIsKnown) {
-  const SourceJob job{.tool = "nemo",
-                      .left_out = {"model.recompute_modules", "model.offload_modules",
-                                   "optimizer.exp_avg_dtype", "model.moe_paged_stash",
-                                   "overlap-p2p-communication", "model.num_heads"}};
+  const SourceJob job{
+      .tool = "nemo",
+      .left_out = {"model.recompute_modules", "model.offload_modules", "optimizer.exp_avg_dtype",
+                   "model.moe_paged_stash", "overlap-p2p-communication", "model.num_heads"}};
   EXPECT_THAT(leaner_than_planned(job),
               ElementsAre("model.recompute_modules", "model.offload_modules",
                           "optimizer.exp_avg_dtype", "model.moe_paged_stash"));

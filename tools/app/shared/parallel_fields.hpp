@@ -34,7 +34,7 @@ struct ParallelLists {
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
   std::string expert_dispatch;  // as parse_expert_dispatch has it; empty: not given
-  app::Words rank_order;  // none: Megatron's
+  app::Words rank_order;        // none: Megatron's
 };
 [[nodiscard]] app::Fields fields(ParallelLists& lists);
 void apply(const ParallelLists& lists, SweepRequest& request);

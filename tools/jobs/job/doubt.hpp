@@ -14,8 +14,8 @@ namespace weir {
 [[nodiscard]] std::vector<std::string> doubts_of(const SourceJob& job);
 
 // What the job says and the plan does not that makes memory less than forecast: re-materialisation,
-// offload, formats narrower than the plan's, fused losses. A plan with any of them may fit where the
-// forecast says that it does not.
+// offload, formats narrower than the plan's, fused losses. A plan with any of them may fit where
+// the forecast says that it does not.
 [[nodiscard]] std::vector<std::string> leaner_than_planned(const SourceJob& job);
 
 }  // namespace weir

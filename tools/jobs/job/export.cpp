@@ -236,7 +236,8 @@ void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>
   if (plan.zero > 0) users("zero", std::to_string(plan.zero));
   if (plan.overlap_grad_reduce) users("overlap_grad_reduce", "true");
   if (plan.overlap_param_gather) users("overlap_param_gather", "true");
-  if (plan.recompute.mode == RecomputeMode::selective) users("recompute", recompute_word(plan.recompute));
+  if (plan.recompute.mode == RecomputeMode::selective)
+    users("recompute", recompute_word(plan.recompute));
 }
 
 std::string python_number(double value) {

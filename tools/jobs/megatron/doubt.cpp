@@ -26,10 +26,20 @@ std::vector<std::string> doubts_of(const SourceJob& job) {
 
 std::vector<std::string> leaner_than_planned(const SourceJob& job) {
   // Parts of names, as Megatron, NeMo, DeepSpeed and torchtitan have them.
-  constexpr std::array<std::string_view, 14> kParts{
-      "recompute", "checkpoint-layers", "offload",         "precision-aware", "-dtype",
-      "fp8",       "fp4",               "paged-stash",     "loss-fusion",     "in-bf16",
-      "quantize",  "mixed-precision",   "saved-activations", "capacity-factor"};
+  constexpr std::array<std::string_view, 14> kParts{"recompute",
+                                                    "checkpoint-layers",
+                                                    "offload",
+                                                    "precision-aware",
+                                                    "-dtype",
+                                                    "fp8",
+                                                    "fp4",
+                                                    "paged-stash",
+                                                    "loss-fusion",
+                                                    "in-bf16",
+                                                    "quantize",
+                                                    "mixed-precision",
+                                                    "saved-activations",
+                                                    "capacity-factor"};
   std::vector<std::string> leaner;
   for (const std::string& left_out : job.left_out) {
     std::string name = left_out.substr(left_out.rfind('.') + 1);

@@ -172,8 +172,7 @@ void set_experts(TomlTable& t, Plan& plan, const Model& model) {
     t.fail(backend_key, "expected standard, deepep or hybridep");
   if (degree == 1 || !has_experts(model)) return;  // without experts it has no effect there either
   plan.ep = degree;
-  plan.expert_dispatch =
-      backend == "standard" ? ExpertDispatch::alltoall : ExpertDispatch::once;
+  plan.expert_dispatch = backend == "standard" ? ExpertDispatch::alltoall : ExpertDispatch::once;
   if (tensor != plan.tp) plan.etp = static_cast<int>(tensor);
   if (const auto misfit = cannot_divide(model, plan))
     t.fail(misfit->key == "etp" ? tensor_key : key, misfit->reason);
