@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "costmodel/memory/software_bounds.hpp"
+#include "costmodel/memory/stage_memory.hpp"
 #include "costmodel/table/builtin.hpp"
 
 namespace weir {
@@ -37,17 +38,30 @@ std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster&
   return range;
 }
 
-void bound_memory(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
+void bound_least(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
   const std::vector<RankMemory> least =
       by(leanest(cluster.stack, resolved.plan), resolved, cluster).memory;
+  forecast.leanest.clear();
+  for (std::size_t r = 0; r < forecast.memory.size(); ++r)
+    forecast.leanest.push_back(std::min(forecast.memory[r].peak, least[r].peak));
+}
+
+void bound_memory(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
+  bound_least(forecast, resolved, cluster);
   const std::vector<RankMemory> most =
       by(amplest(cluster.stack, resolved.plan), resolved, cluster).memory;
+  for (std::size_t r = 0; r < forecast.memory.size(); ++r)
+    forecast.memory[r].upper = std::max(forecast.memory[r].upper, most[r].upper);
+}
+
+void bound_by_state(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
+  Cluster lean = cluster;
+  lean.stack = leanest(cluster.stack, resolved.plan);
+  const std::vector<Bytes> held =
+      held_between_steps(resolved.plan, *resolved.part, resolved.schedule.shape, lean);
   forecast.leanest.clear();
-  for (std::size_t r = 0; r < forecast.memory.size(); ++r) {
-    RankMemory& its = forecast.memory[r];
-    forecast.leanest.push_back(std::min(its.peak, least[r].peak));
-    its.upper = std::max(its.upper, most[r].upper);
-  }
+  for (std::size_t r = 0; r < forecast.memory.size(); ++r)
+    forecast.leanest.push_back(std::min(forecast.memory[r].peak, held[r]));
 }
 
 void set_interval(Forecast& forecast, const StepRange& range,

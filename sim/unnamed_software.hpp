@@ -23,6 +23,13 @@ struct StepRange {
 // amplest software (costmodel/memory/software_bounds).
 void bound_memory(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster);
 
+// The least alone: of products in FP8, whose recipes keep weights and gradients in several formats.
+void bound_least(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster);
+
+// Gives the forecast of a plan whose job says what makes memory less (re-materialisation, offload,
+// narrower formats) as the least what every rank holds from step to step by the leanest software.
+void bound_by_state(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster);
+
 // The range with the margins of measured runs, where there are any, as the forecast's interval.
 void set_interval(Forecast& forecast, const StepRange& range,
                   const std::optional<RangeMargins>& margins);

@@ -214,6 +214,32 @@ PerKind<Seconds> context_traffic(const Layer& layer, const Plan& plan, const Lin
   return sent(gather, gather + ring_reduce_scatter(whole, plan.cp, link));
 }
 
+namespace {
+
+// `all`: the bytes of one device's tokens, once for each expert that they visit.
+Seconds one_way(Bytes all, const TransformerShape& block, const Plan& plan, const Link& link,
+                const StackTime& stack) {
+  const auto copies = static_cast<double>(block.experts_per_token);
+  ExpertDispatch dispatch = plan.expert_dispatch;
+  if (dispatch == ExpertDispatch::by_stack) {
+    const bool across = link.node.has_value();
+    dispatch = stack.experts_sent_once && across ? ExpertDispatch::once : ExpertDispatch::alltoall;
+  }
+  // Every device gets the tokens of all, and gives all of them a part of the sum back.
+  if (dispatch == ExpertDispatch::allgather) {
+    const double tokens = static_cast<double>(all.count()) / (copies * plan.expert_load);
+    return ring_all_gather(Bytes(static_cast<std::int64_t>(tokens * plan.ep)), plan.ep, link);
+  }
+  const int inside = link.node ? link.node->members : plan.ep;
+  if (dispatch == ExpertDispatch::alltoall || plan.ep % inside != 0)
+    return all_to_all(all, plan.ep, link);
+  const TokenSpread spread{copies, places_visited(block, plan.ep),
+                           places_visited(block, plan.ep / inside)};
+  return exchange_sent_once(all, plan.ep, spread, link);
+}
+
+}  // namespace
+
 PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan, const Link& link,
                                 const StackTime& stack) {
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
@@ -223,14 +249,7 @@ PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan, const Link
   const auto element = static_cast<double>(bytes_per_element(plan.dtype));
   const double bytes = tokens * plan.expert_load * static_cast<double>(block->hidden) * element;
   const Bytes all(static_cast<std::int64_t>(bytes));
-  Seconds once = all_to_all(all, plan.ep, link);
-  const int inside = link.node ? link.node->members : plan.ep;
-  if (stack.experts_sent_once && plan.ep % inside == 0) {
-    const TokenSpread spread{static_cast<double>(block->experts_per_token),
-                             places_visited(*block, plan.ep),
-                             places_visited(*block, plan.ep / inside)};
-    once = exchange_sent_once(all, plan.ep, spread, link);
-  }
+  const Seconds once = one_way(all, *block, plan, link, stack);
   const Seconds way = once * (1 - stack.expert_overlap), both = way * 2.0;
   PerKind<Seconds> traffic = sent(both, both);
   if (stack.rebuild_stops_early) traffic.r = way;

@@ -10,6 +10,7 @@
 
 #include "costmodel/memory/pending.hpp"
 #include "costmodel/memory/stage_memory.hpp"
+#include "plan/model/model.hpp"
 #include "plan/words/indexed.hpp"
 #include "plan/words/per_kind.hpp"
 
@@ -18,6 +19,13 @@ namespace {
 
 using ByKind = BytesByKind;
 std::int64_t total(const ByKind& kinds) { return total_bytes(kinds); }
+
+// What libraries have from the allocator for as long as the process runs.
+std::int64_t workspaces(const ResolvedPlan& loaded, const MemoryRules& rules) {
+  const StackMemory& memory = rules.stack.memory;
+  const Bytes experts = has_experts(loaded.model) ? memory.expert_libraries : Bytes(0);
+  return (memory.libraries + experts).count();
+}
 
 class Timeline {
  public:
@@ -47,6 +55,7 @@ class Timeline {
         live_[rank][MemoryKind::workspace] +=
             allocated_bytes(scratch[rank].count(), rules.allocator);
       }
+      live_[rank][MemoryKind::workspace] += workspaces(loaded, rules);
       const Bytes process =
           rules.rank_process.empty() ? rules.process_overhead : rules.rank_process[rank];
       live_[rank][MemoryKind::overhead] = process.count();

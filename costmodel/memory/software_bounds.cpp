@@ -11,6 +11,9 @@ namespace weir {
 Stack leanest(Stack stack, const Plan& plan) {
   StackMemory& m = stack.memory;
   m.gradients = std::min(m.gradients, static_cast<double>(bytes_per_element(plan.dtype)));
+  constexpr double kMoments = 2;
+  m.optimizer = std::min(m.optimizer, kMoments * bytes_per_element(plan.dtype));
+  if (stack.fp8) m.fp8_weights = 0;
   m.reserved_expected = 1;
   m.pending = m.pending_least;
   return stack;

@@ -121,13 +121,24 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
   return meter.footprint();
 }
 
+std::vector<Bytes> held_between_steps(const Plan& plan, const ModelPart& part,
+                                      const ScheduleShape& shape, const Cluster& cluster) {
+  const Bytes process = memory_rules(cluster, part).process_overhead;
+  std::vector<Bytes> held(static_cast<std::size_t>(shape.ranks), process);
+  std::int32_t stage = 0;
+  for (const StagePart& its : stage_parts(part, plan.boundaries, shape)) {
+    const StageMemory memory(plan, part, its, cluster.device.allocator, cluster.stack);
+    held[static_cast<std::size_t>(shape.rank_of(Stage{stage++}).value)] +=
+        Bytes(total_bytes(memory.parameters()));
+  }
+  return held;
+}
+
 Bytes mean_held(const Plan& plan, const ModelPart& part, const ScheduleShape& shape,
                 const Cluster& cluster) {
-  std::int64_t sum = 0;
-  for (const StagePart& stage : stage_parts(part, plan.boundaries, shape))
-    sum += total_bytes(
-        StageMemory(plan, part, stage, cluster.device.allocator, cluster.stack).parameters());
-  return Bytes(sum / shape.ranks) + memory_rules(cluster, part).process_overhead;
+  Bytes sum{0};
+  for (const Bytes held : held_between_steps(plan, part, shape, cluster)) sum += held;
+  return Bytes(sum.count() / shape.ranks);
 }
 
 BytesByKind StageMemory::parameters() const {
@@ -148,9 +159,12 @@ BytesByKind StageMemory::parameters() const {
       const int copies = tensor.expert ? plan_.expert_replicas() : plan_.replicas();
       const StateShare share = zero_share(tensor.elements(), bytes, plan_.zero, copies);
       const std::int64_t padding = own_tensors_ ? tensor.padding : 0;
-      kinds[MemoryKind::gradients] += round(share.gradients.count() + padding * 4);
       const ParameterId use{first_ + static_cast<int>(l), static_cast<int>(t)};
-      if (held_already(layer.weights[t], use)) continue;
+      const bool again = held_already(layer.weights[t], use);
+      // Our executor has a gradient for each use, autograd adds them up in one for each weight.
+      if (!again || own_tensors_)
+        kinds[MemoryKind::gradients] += round(share.gradients.count() + padding * 4);
+      if (again) continue;
       kinds[MemoryKind::weights] +=
           round(share.weights.count() + padding * bytes_per_element(plan_.dtype));
       // Tensors of their own in fp32: the master weights, each moment.
@@ -199,7 +213,7 @@ std::int64_t StageMemory::output_of(std::size_t layer) const {
 bool StageMemory::dropped(std::size_t layer, const KeptTensor& tensor, bool remat) const {
   switch (mode_) {
     case RecomputeMode::selective:
-      return tensor.attention_core;
+      return tensor.rebuilt_by.meets(plan_.recompute.modules);
     case RecomputeMode::full:
       return remat && rebuilt_[layer];
     case RecomputeMode::stage:
@@ -260,10 +274,10 @@ void StageMemory::part_row(Meter& meter, const Action& neighbour) const {
 void StageMemory::forward(Meter& meter, bool remat) const {
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const LayerTensors& t = layers_[l].tensors;
-    // A core that is to be dropped is re-materialised memory from the start.
+    // What of a module is to be dropped is re-materialised memory from the start.
     const auto kind = [&](const KeptTensor& tensor) {
-      const bool core = mode_ == RecomputeMode::selective && tensor.attention_core;
-      return core ? MemoryKind::rematerialised : MemoryKind::activations;
+      const bool module = mode_ == RecomputeMode::selective && dropped(l, tensor, remat);
+      return module ? MemoryKind::rematerialised : MemoryKind::activations;
     };
     meter.allocate(MemoryKind::activations, output_of(l));
     for (const KeptTensor& tensor : t.saved)
@@ -319,7 +333,7 @@ void StageMemory::input_pass(Meter& meter, std::size_t l, bool remat) const {
   for (const KeptTensor& tensor : t.carried)
     meter.allocate(MemoryKind::activations, tensor.bytes_per_sample * batch_);
   for (const KeptTensor& tensor : t.saved) {
-    if (mode_ == RecomputeMode::selective && tensor.attention_core)
+    if (mode_ == RecomputeMode::selective && dropped(l, tensor, remat))
       meter.allocate(MemoryKind::rematerialised, tensor.bytes_per_sample * batch_);
   }
   meter.touch(MemoryKind::workspace, t.workspace_i_bytes_per_sample * batch_);

@@ -90,8 +90,13 @@ class StageMemory {
   std::int64_t stage_input_, stage_output_;
 };
 
-// What ranks hold from step to step, on average: however layers are divided among them, the fullest
-// has no less.
+// What each rank holds from step to step, of which no re-materialisation and no offload of
+// activations takes anything.
+[[nodiscard]] std::vector<Bytes> held_between_steps(const Plan& plan, const ModelPart& part,
+                                                    const ScheduleShape& shape,
+                                                    const Cluster& cluster);
+
+// Their mean: however layers are divided among ranks, the fullest has no less.
 [[nodiscard]] Bytes mean_held(const Plan& plan, const ModelPart& part, const ScheduleShape& shape,
                               const Cluster& cluster);
 

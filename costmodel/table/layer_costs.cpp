@@ -17,8 +17,8 @@ namespace weir {
 namespace {
 
 bool equal(const KeptTensor& a, const KeptTensor& b) {
-  return std::tie(a.bytes_per_sample, a.until, a.attention_core) ==
-         std::tie(b.bytes_per_sample, b.until, b.attention_core);
+  return std::tie(a.bytes_per_sample, a.until, a.rebuilt_by) ==
+         std::tie(b.bytes_per_sample, b.until, b.rebuilt_by);
 }
 
 bool equal(const ParameterTensor& a, const ParameterTensor& b) {

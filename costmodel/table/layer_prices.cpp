@@ -10,6 +10,7 @@
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/table/backward_halves.hpp"
 #include "costmodel/table/fixed_part.hpp"
+#include "costmodel/table/rebuilt_modules.hpp"
 
 namespace weir {
 namespace {
@@ -72,17 +73,35 @@ double core_share(const Layer& layer, std::int64_t seq_length) {
          executed_flops(layer, seq_length).count();
 }
 
+// What selective re-materialisation does again in a block's backward.
+Seconds done_again(const Layer& layer, const Plan& plan, const LayerTime& time,
+                   const Cluster& cluster) {
+  const Seconds others = rebuilt_time(layer, plan, time.f, cluster);
+  if (!plan.recompute.modules.meets(BlockModule::core_attn)) return others;
+  const bool known = time.core.count() > 0;
+  return others + (known ? time.core : time.f * core_share(layer, plan.seq_length));
+}
+
 // The host's time for a block, whatever the device has to do: what its modules and hooks take, or
 // what its collectives do, which is counted with the kernels between them. A W of its own is a few
 // products that hooks have queued.
 PerKind<Seconds> host_time(const Layer& layer, const Plan& plan, const Cluster& cluster) {
-  PerKind<Seconds> host = collective_host_time(layer, plan, cluster);
-  if (!std::holds_alternative<TransformerShape>(layer.shape)) return host;
   const StackTime& stack = cluster.stack.time;
+  // Whole steps are replayed from CUDA graphs.
+  if (stack.launch && stack.launch->count() == 0) return {};
+  PerKind<Seconds> host = collective_host_time(layer, plan, cluster);
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr) return host;
+  const Seconds none(0);
+  const bool experts = block->experts > 1;
+  const Seconds forward =
+      std::max(stack.block_host_forward, experts ? stack.expert_host_forward : none);
+  const Seconds backward =
+      std::max(stack.block_host_backward, experts ? stack.expert_host_backward : none);
   for (const ActionKind kind : {ActionKind::F, ActionKind::R})
-    host[kind] = std::max(host[kind], stack.block_host_forward);
+    host[kind] = std::max(host[kind], forward);
   for (const ActionKind kind : {ActionKind::B, ActionKind::I})
-    host[kind] = std::max(host[kind], stack.block_host_backward);
+    host[kind] = std::max(host[kind], backward);
   return host;
 }
 
@@ -126,8 +145,10 @@ PriceParts LayerPrices::parts(int layer) {
 LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
   LayerTime time = anchored(matched(l), anchor_);
-  if (plan_.recompute.mode == RecomputeMode::selective) {
-    if (time.core.count() == 0) time.core = time.f * core_share(layer, plan_.seq_length);
+  const ModuleSet modules = plan_.recompute.modules;
+  const bool selective = plan_.recompute.mode == RecomputeMode::selective;
+  if (selective) {
+    time.core = done_again(layer, plan_, time, cluster_);
     time.i += time.core;
     time.b += time.core;
     if (parts != nullptr) parts->core = time.core;
@@ -170,7 +191,11 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   const Seconds sums = std::min(sums_beside_weights(layer, plan_, links_.tensor, stack), time.w);
   tensor.b -= sums * (1 - stack.overlap_slowdown);
   const PerKind<Seconds> context = context_traffic(layer, plan_, links_.context);
-  const PerKind<Seconds> experts = expert_traffic(layer, plan_, links_.experts, stack);
+  PerKind<Seconds> experts = expert_traffic(layer, plan_, links_.experts, stack);
+  // Experts that are rebuilt have their tokens sent to them, and back, once more.
+  if (selective && modules.meets(BlockModule::moe)) {
+    for (const ActionKind kind : {ActionKind::I, ActionKind::B}) experts[kind] += experts.f;
+  }
   PerKind<Seconds> traffic = tensor;
   traffic += context;
   traffic += experts;

@@ -28,7 +28,8 @@ LayoutWords layout_words(const Plan& plan, std::string_view model) {
        fmt::format("tp {}{}", plan.tp, plan.sequence_parallel ? " sp" : ""),
        fmt::format("pp {} at {}", plan.pp, fmt::join(plan.boundaries, ",")),
        fmt::format("vpp {} {}", plan.vpp, plan.schedule), fmt::format("cp {}", plan.cp),
-       fmt::format("ep {} {}", plan.ep, plan.etp), fmt::format("b {}", plan.micro_batch_size),
+       fmt::format("ep {} {} {}", plan.ep, plan.etp, to_string(plan.expert_dispatch)),
+       fmt::format("b {}", plan.micro_batch_size),
        fmt::format("zero {} {}", plan.zero, plan.overlap_grad_reduce), to_text(plan.recompute)}};
 }
 

@@ -13,6 +13,10 @@ namespace {
 
 constexpr Names<RankOrder, 2> kRankOrders{
     {{RankOrder::tp_cp_dp_pp, "tp-cp-dp-pp"}, {RankOrder::tp_cp_pp_dp, "tp-cp-pp-dp"}}};
+constexpr Names<ExpertDispatch, 4> kDispatches{{{ExpertDispatch::by_stack, "by-stack"},
+                                                {ExpertDispatch::alltoall, "alltoall"},
+                                                {ExpertDispatch::allgather, "allgather"},
+                                                {ExpertDispatch::once, "once"}}};
 constexpr Names<SkipTransport, 2> kSkipTransports{
     {{SkipTransport::relay, "relay"}, {SkipTransport::direct, "direct"}}};
 
@@ -22,6 +26,12 @@ std::string_view to_string(RankOrder order) { return name_of(kRankOrders, order)
 
 std::optional<RankOrder> parse_rank_order(std::string_view text) {
   return named(kRankOrders, text);
+}
+
+std::string_view to_string(ExpertDispatch dispatch) { return name_of(kDispatches, dispatch); }
+
+std::optional<ExpertDispatch> parse_expert_dispatch(std::string_view text) {
+  return named(kDispatches, text);
 }
 
 std::string_view to_string(SkipTransport transport) { return name_of(kSkipTransports, transport); }

@@ -38,6 +38,13 @@ enum class SkipTransport : std::uint8_t { relay, direct };
 [[nodiscard]] std::string_view to_string(SkipTransport transport);
 [[nodiscard]] std::optional<SkipTransport> parse_skip_transport(std::string_view text);
 
+// How tokens come to the devices that have their experts: by the stack's own way; once for each
+// expert, all to all; all of them to every device (Megatron's allgather); or once to each device
+// that has some of their experts and once across to each node (DeepEP, HybridEP).
+enum class ExpertDispatch : std::uint8_t { by_stack, alltoall, allgather, once };
+[[nodiscard]] std::string_view to_string(ExpertDispatch dispatch);
+[[nodiscard]] std::optional<ExpertDispatch> parse_expert_dispatch(std::string_view text);
+
 // The next so many ranks stand on nodes of this pool of the cluster.
 struct PlacedRanks {
   std::string pool;
@@ -62,6 +69,7 @@ struct Plan {
   int slices = 1;          // of each sequence, one after the other, where the schedule slices
   double expert_load = 1;  // tokens of the fullest of them over the mean: how uneven dropless
                            // routing is, or the capacity factor that each is padded to
+  ExpertDispatch expert_dispatch = ExpertDispatch::by_stack;
   bool sequence_parallel = false;  // the tp devices also share what tensor parallelism leaves whole
   // What they gather and scatter for it travels in pieces beside the products that need or make it
   // (Megatron's --tp-comm-overlap, torchtitan's asynchronous tensor parallelism).

@@ -69,6 +69,8 @@ constexpr auto kAgrees = [](JsonObject& object, const Optimizer& optimizer) {
 // files keep their bytes: a value that is the default is refused.
 constexpr Names<AttentionKind, 1> kFused{{{AttentionKind::fused, "fused"}}};
 constexpr Names<SkipTransport, 1> kDirect{{{SkipTransport::direct, "direct"}}};
+constexpr const char* kDispatched =
+    "expected alltoall, allgather or once (left out where the stack decides)";
 constexpr Names<RankOrder, 1> kReplicasApart{{{RankOrder::tp_cp_pp_dp, "tp-cp-pp-dp"}}};
 template <auto kMember>
 constexpr auto flag(const char* name, const char* cells) {
@@ -92,9 +94,12 @@ constexpr Key<Recompute> kRecompute[] = {
     key<kWhole, RecomputeWord>(
         "recompute",
         "`none`, `selective` (attention cores), `full` (every block, one at a time), `full:N`"
-        " (N blocks of a stage at a time, N > 1), `stage` (a stage at once, by R), or the "
-        "layers that `full` rebuilds, ascending: `0-11,40`")
-        .expect("expected none, selective, full, stage, full:N or ascending layers as 0-11,40"),
+        " (N blocks of a stage at a time, N > 1), `stage` (a stage at once, by R), the layers that "
+        "`full` rebuilds, ascending: `0-11,40`, or modules of every block, as Megatron's "
+        "`--recompute-modules` names them: `selective:layernorm+moe_act` (`core_attn`, "
+        "`layernorm`, `mla_up_proj`, `mlp`, `moe`, `moe_act`)")
+        .expect("expected none, selective, full, stage, full:N, ascending layers as 0-11,40, or "
+                "modules as selective:layernorm+moe_act"),
     key<&Recompute::except_last, Named<kWhich>>("recompute_microbatches", "`all` or `except-last`")
         .expect("expected all or except-last"),
     maybe<&Recompute::placement, Named<kPlacements>>(
@@ -134,7 +139,7 @@ constexpr Key<SourceJob> kJob[] = {
         "exporter takes it up"),
 };
 constexpr auto kNamesTool = [](JsonObject& object, const SourceJob& job) {
-  if (job.tool.empty()) object.fail("tool", "expected the tool whose job it is");
+  if (job.empty()) object.fail("tool", "expected the tool whose job it is");
 };
 
 constexpr Key<Plan> kPlan[] = {
@@ -174,6 +179,13 @@ constexpr Key<Plan> kPlan[] = {
         "dropless routing is, or the capacity factor that each is padded to",
         {1, kMostExpertLoad})
         .refuse("expected more than 1 (left out where experts are even)"),
+    maybe<&Plan::expert_dispatch, Word<parse_expert_dispatch>>(
+        "expert_dispatch",
+        "| where the plan and not the stack decides | how tokens come to their experts: `alltoall` "
+        "(once for each expert), `allgather` (all to every device) or `once` (once to each device "
+        "that has some, and once across to each node: DeepEP, HybridEP)")
+        .expect(kDispatched)
+        .refuse(kDispatched),
     flag<&Plan::sequence_parallel>("sequence_parallel",
                                    "| where true | tp also divides what it leaves whole"),
     flag<&Plan::overlap_tensor_parallel>(

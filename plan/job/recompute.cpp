@@ -22,6 +22,30 @@ constexpr int kHighestLayer = (1 << 24) - 1;
 
 constexpr std::string_view kAtATime = "full:";  // and how many blocks
 
+constexpr std::string_view kOfModules = "selective:";  // and which, with + between them
+
+std::string modules_word(ModuleSet modules) {
+  std::string word(kOfModules);
+  for (const auto& [module, name] : kBlockModules) {
+    if (!modules.meets(module)) continue;
+    if (word.size() > kOfModules.size()) word += '+';
+    word += name;
+  }
+  return word;
+}
+
+std::optional<ModuleSet> parse_modules(std::string_view text) {
+  ModuleSet modules;
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t plus = std::min(text.find('+', from), text.size());
+    const auto module = named(kBlockModules, text.substr(from, plus - from));
+    if (!module) return std::nullopt;
+    modules |= *module;
+    from = plus + 1;
+  }
+  return modules;
+}
+
 std::optional<int> parse_layer(std::string_view text) {
   int layer = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), layer);
@@ -76,6 +100,8 @@ std::vector<std::size_t> chunk_starts(const Recompute& recompute,
 std::string_view to_string(RecomputeMode mode) { return name_of(kModes, mode); }
 
 std::string recompute_word(const Recompute& recompute) {
+  if (recompute.modules != BlockModule::core_attn && recompute.mode == RecomputeMode::selective)
+    return modules_word(recompute.modules);
   if (recompute.at_a_time > 1) return fmt::format("{}{}", kAtATime, recompute.at_a_time);
   if (recompute.layers.empty()) return std::string(to_string(recompute.mode));
   std::string word;
@@ -88,6 +114,11 @@ std::string recompute_word(const Recompute& recompute) {
 
 std::optional<Recompute> parse_recompute_word(std::string_view word) {
   if (const auto mode = named(kModes, word)) return Recompute{.mode = *mode};
+  if (word.starts_with(kOfModules)) {
+    const auto modules = parse_modules(word.substr(kOfModules.size()));
+    if (!modules) return std::nullopt;
+    return Recompute{.mode = RecomputeMode::selective, .modules = *modules};
+  }
   Recompute recompute{.mode = RecomputeMode::full};
   if (word.starts_with(kAtATime)) {
     const auto blocks = parse_layer(word.substr(kAtATime.size()));

@@ -22,8 +22,9 @@ struct LayerRange {
   bool operator==(const LayerRange&) const = default;
 };
 
-// selective: a block's attention core (scores, probabilities, their product with the values) is
-// done again within its backward, everything else is kept (Korthikanti et al. 2022, section 5).
+// selective: some modules of a block are done again within its backward, everything else is kept:
+// the attention core (scores, probabilities, their product with the values) where nothing else is
+// said (Korthikanti et al. 2022, section 5), or those that are named (plan/model/block_modules).
 // With fused attention the core keeps only its statistics, and the backward makes them again by a
 // second forward of the core: time for next to no memory.
 // full: a layer at a time. Of a layer only its input is kept, and it is rebuilt within its stage's
@@ -40,7 +41,8 @@ struct Recompute {
   RecomputeMode mode = RecomputeMode::none;
   // Of full: these layers of the model, ascending and with a gap between any two; empty: blocks.
   std::vector<LayerRange> layers{};
-  int at_a_time = 1;         // of full without layers: N blocks of a stage from one kept input
+  int at_a_time = 1;  // of full without layers: N blocks of a stage from one kept input
+  ModuleSet modules = BlockModule::core_attn;  // of selective
   bool except_last = false;  // --recompute-microbatches except-last; of full and stage
   RecomputePlacement placement = RecomputePlacement::early;  // of stage's R
   bool operator==(const Recompute&) const = default;
@@ -56,11 +58,12 @@ struct Recompute {
 
 [[nodiscard]] std::string_view to_string(RecomputeMode mode);
 
-// "none", "selective", "full", "stage", "full:4" (blocks at a time), or the layers of full by first
-// and last: "0-11,40".
+// "none", "selective", "full", "stage", "full:4" (blocks at a time), the layers of full by first
+// and last: "0-11,40", or the modules of selective where they are not the core alone:
+// "selective:layernorm+moe_act".
 [[nodiscard]] std::string recompute_word(const Recompute& recompute);
-// Its inverse: mode, layers and blocks at a time, the rest as it is by default. Layers may come in
-// any order and touch. nullopt for any other word.
+// Its inverse: mode, layers, blocks at a time and modules, the rest as it is by default. Layers and
+// modules may come in any order, and layers touch. nullopt for any other word.
 [[nodiscard]] std::optional<Recompute> parse_recompute_word(std::string_view word);
 
 }  // namespace weir

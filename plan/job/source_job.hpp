@@ -16,6 +16,7 @@ struct SourceJob {
   // What the tool's reader reads as the job: the arguments of a script, one a line, or the file.
   // None where no exporter takes it up.
   std::vector<std::string> lines;
+  [[nodiscard]] bool empty() const { return tool.empty(); }
   bool operator==(const SourceJob&) const = default;
 };
 

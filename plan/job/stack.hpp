@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plan/job/origins.hpp"
+#include "plan/model/block_modules.hpp"
 #include "plan/model/model.hpp"
 #include "plan/words/attention_library.hpp"
 #include "plan/words/units.hpp"
@@ -30,7 +31,20 @@ enum class Width : std::uint8_t {
   heads,       // one number a head
   scores,      // heads x keys; of fused attention none
   token,       // one number
+  experts,     // of a layer with experts: one number an expert, as its router has
   vocabulary,  // logits
+};
+
+// Which blocks a rule is for.
+enum class Blocks : std::uint8_t {
+  all,
+  dense,          // without experts
+  experts,        // with
+  latent,         // with latent attention
+  direct,         // without
+  rotary,         // with rotary positions
+  drops_out,      // with dropout of what attention and MLP give
+  plain_experts,  // with experts whose MLPs have no gate
 };
 
 // Who shares it.
@@ -47,8 +61,9 @@ struct KeptRule {
   double bytes = 2;  // for each number of the width
   double fp8 = 0;    // the same where products run in FP8; 0: as `bytes`
   Share share = Share::tensor;
-  bool until_i = false;         // freed by I; else by W
-  bool attention_core = false;  // selective re-materialisation makes it again
+  bool until_i = false;  // freed by I; else by W
+  Blocks blocks = Blocks::all;
+  ModuleSet rebuilt_by = {};  // selective re-materialisation of any of these makes it again
   // What the MLP's activation is made of: not kept where that is ReLU, whose backward needs its
   // result alone.
   bool before_activation = false;
@@ -100,7 +115,9 @@ struct StackMemory {
   // Share of the device's memory from which on its allocator gives cached blocks back and asks
   // again, step by step, in pipelines; 1: never.
   double crowded = 1;
-  Bytes process{0};  // beside the tensors: context, libraries and their buffers; 0: the device's
+  Bytes libraries{0};  // workspaces of libraries that the allocator has, from the first product on
+  Bytes expert_libraries{0};  // on top where a rank has experts, whose products have streams
+  Bytes process{0};           // beside the allocator: context and libraries; 0: the device's
 };
 
 struct StackTime {
@@ -122,6 +139,9 @@ struct StackTime {
   double logits = 0, logits_backward = 0;
   // The host's time for a block's modules, hooks and launches, however little there is to compute.
   Seconds block_host_forward{0}, block_host_backward{0};
+  // The same of a block with experts, whose router, sorting and exchanges are many small kernels
+  // and a wait for their sizes; less than the others': as those.
+  Seconds expert_host_forward{0}, expert_host_backward{0};
   // The share of tensor-parallel traffic that runs beside products where a plan asks for it
   // (Plan::overlap_tensor_parallel).
   double tensor_overlap = 0;
@@ -129,8 +149,8 @@ struct StackTime {
   bool tensor_beside_weights = false;
   // The share of the all-to-all exchanges of experts that does.
   double expert_overlap = 0;
-  // A token travels once to each device that has some of its experts, and crosses once to each node
-  // (DeepEP); else once for each expert.
+  // Where experts are on several nodes a token travels once to each device that has some of its
+  // experts, and crosses once to each node (DeepEP); else once for each expert.
   bool experts_sent_once = false;
   // By what share of the time that traffic runs beside work both are slowed: collectives take
   // multiprocessors and bandwidth.

@@ -13,7 +13,7 @@ namespace weir {
 namespace format {
 namespace {
 
-constexpr Names<Width, 12> kWidths{{{Width::hidden, "hidden"},
+constexpr Names<Width, 13> kWidths{{{Width::hidden, "hidden"},
                                     {Width::query, "query"},
                                     {Width::key_value, "key_value"},
                                     {Width::context, "context"},
@@ -24,7 +24,16 @@ constexpr Names<Width, 12> kWidths{{{Width::hidden, "hidden"},
                                     {Width::heads, "heads"},
                                     {Width::scores, "scores"},
                                     {Width::token, "token"},
+                                    {Width::experts, "experts"},
                                     {Width::vocabulary, "vocabulary"}}};
+constexpr Names<Blocks, 8> kBlocks{{{Blocks::all, "all"},
+                                    {Blocks::dense, "dense"},
+                                    {Blocks::experts, "experts"},
+                                    {Blocks::latent, "latent"},
+                                    {Blocks::direct, "direct"},
+                                    {Blocks::rotary, "rotary"},
+                                    {Blocks::drops_out, "drops_out"},
+                                    {Blocks::plain_experts, "plain_experts"}}};
 constexpr Names<Share, 3> kShares{
     {{Share::tensor, "tensor"}, {Share::sequence, "sequence"}, {Share::whole, "whole"}}};
 constexpr Names<StagePlacement, 4> kStages{{{StagePlacement::layers, "layers"},
@@ -38,13 +47,31 @@ constexpr Range kRatio{1, 10}, kPart{0, 1}, kZero{0, 3};
 // Of those whose range another key decides: anything, until that is read.
 constexpr Range kLater{std::numeric_limits<double>::lowest()};
 
+// By which modules' re-materialisation a tensor is made again; the first of them had a key of its
+// own before there were others.
+struct Core {
+  static constexpr const char* kType = "boolean";
+  static void read(const Spec& key, JsonObject& object, ModuleSet& modules) {
+    if (object.boolean(key.name)) modules |= BlockModule::core_attn;
+  }
+};
+struct Modules {
+  static constexpr const char* kType = "list of texts";
+  static void read(const Spec& key, JsonObject& object, ModuleSet& modules) {
+    for (const std::string& name : object.texts(key.name)) {
+      const auto module = named(kBlockModules, name);
+      if (!module) object.fail(key.name, name + ": expected modules of blocks, as moe_act");
+      modules |= *module;
+    }
+  }
+};
 constexpr Key<KeptRule> kKept[] = {
     key<&KeptRule::tensor>("tensor"),
     key<&KeptRule::width, Named<kWidths>>(
         "width",
         "numbers a token: `hidden`, `query`, `key_value`, `context` (what heads give), `latents` "
         "(of latent attention), `visits` (hidden for every expert visited), `up`, `ffn`, `heads`,"
-        " `scores`, `token`"),
+        " `scores`, `token`, `experts` (one number an expert)"),
     key<&KeptRule::bytes>("bytes", "bytes | always | for each number", kBytes),
     or_null<&KeptRule::fp8>(
         "fp8", "bytes | may be left out: as `bytes` | the same where products are in 8 bits",
@@ -54,8 +81,17 @@ constexpr Key<KeptRule> kKept[] = {
         "| may be left out: `tensor` | who divides it: `tensor`, `sequence` (under sequence "
         "parallelism only), `whole`"),
     or_null<&KeptRule::until_i>("until_i", "| may be left out: false | freed by I, not by W"),
-    or_null<&KeptRule::attention_core>(
-        "attention_core", "| may be left out: false | selective re-materialisation makes it again"),
+    maybe<&KeptRule::blocks, Named<kBlocks>>(
+        "blocks",
+        "| may be left out: `all` | which blocks have it: `dense`, `experts`, `plain_experts` "
+        "(without a gate), `latent` (attention), `direct` (no latents), `rotary`, `drops_out` "
+        "(dropout of what attention and MLP give)"),
+    or_null<&KeptRule::rebuilt_by, Core>(
+        "attention_core", "| may be left out: false | as `core_attn` in `rebuilt_by`"),
+    maybe<&KeptRule::rebuilt_by, Modules>(
+        "rebuilt_by",
+        "| may be left out: none | selective re-materialisation of any of these modules makes it "
+        "again: `core_attn`, `layernorm`, `mla_up_proj`, `mlp`, `moe`, `moe_act`"),
     or_null<&KeptRule::before_activation>(
         "before_activation",
         "| may be left out: false | not kept where the MLP's activation is ReLU"),
@@ -153,6 +189,14 @@ constexpr Key<StackMemory> kMemory[] = {
         "| may be left out: 1 | share of the device's memory from which on pipelines are warned "
         "of an allocator that frees and asks again",
         kPart),
+    maybe<&StackMemory::libraries, WithUnit>(
+        "libraries",
+        "bytes | may be left out: 0 | workspaces of libraries out of the allocator, from the first "
+        "product on")
+        .expect("expected an amount with its unit, as \"1 GiB\""),
+    maybe<&StackMemory::expert_libraries, WithUnit>(
+        "expert_libraries", "bytes | may be left out: 0 | on top of a model with experts")
+        .expect("expected an amount with its unit, as \"1 GiB\""),
     maybe<&StackMemory::process, WithUnit>(
         "process", "bytes | may be left out: the device's | beside the tensors")
         .expect("expected an amount with its unit, as \"1 GiB\""),
@@ -230,7 +274,8 @@ constexpr Key<StackTime> kTimes[] = {
         "way back, which no backward needs"),
     or_null<&StackTime::experts_sent_once>(
         "experts_sent_once",
-        "| may be left out: false | a token travels once to each device that has some of its "
+        "| may be left out: false | where experts are on several nodes a token travels once to "
+        "each device that has some of its "
         "experts, and crosses once to each node (DeepEP), not once for each expert"),
     or_null<&StackTime::regathers>(
         "regathers", "| may be left out: false | the backward gathers kept shards again"),
@@ -245,6 +290,12 @@ constexpr Key<StackTime> kTimes[] = {
         " what F takes at least"),
     maybe<&StackTime::block_host_backward, WithUnit>(
         "block_host_backward", "s | may be left out: 0 | the same in the backward"),
+    maybe<&StackTime::expert_host_forward, WithUnit>(
+        "expert_host_forward",
+        "s | may be left out: as `block_host_forward` | the same of a block with experts"),
+    maybe<&StackTime::expert_host_backward, WithUnit>(
+        "expert_host_backward",
+        "s | may be left out: as `block_host_backward` | the same in the backward"),
     maybe<&StackTime::collective_host, WithUnit>(
         "collective_host",
         "s | may be left out: 0 | the host about each collective of a block under tensor "

@@ -35,10 +35,35 @@ double whole_width(Width width, const TransformerShape& b, std::int64_t keys) {
       return b.attention == AttentionKind::fused ? 0 : static_cast<double>(b.heads * keys);
     case Width::token:
       return 1;
+    case Width::experts:
+      return b.experts > 1 ? static_cast<double>(b.experts) : 0;
     case Width::vocabulary:
       break;
   }
   return 0;
+}
+
+bool is_of(Blocks blocks, const TransformerShape& block) {
+  const bool experts = block.experts > 1, latent = block.latent.key_value > 0;
+  switch (blocks) {
+    case Blocks::all:
+      break;
+    case Blocks::dense:
+      return !experts;
+    case Blocks::experts:
+      return experts;
+    case Blocks::latent:
+      return latent;
+    case Blocks::direct:
+      return !latent;
+    case Blocks::rotary:
+      return block.rotary;
+    case Blocks::drops_out:
+      return block.residual_dropout > 0;
+    case Blocks::plain_experts:
+      return experts && !block.gated;
+  }
+  return true;
 }
 
 void keep(LayerTensors& tensors, const TransformerShape& block, std::int64_t seq_length,
@@ -47,10 +72,11 @@ void keep(LayerTensors& tensors, const TransformerShape& block, std::int64_t seq
   const auto tokens = static_cast<double>(split.tokens(seq_length));
   for (const KeptRule& rule : stack.memory.block) {
     if (rule.before_activation && block.activation == Activation::relu) continue;
+    if (!is_of(rule.blocks, block)) continue;
     const double numbers = width_of(rule.width, rule.share, block, split, seq_length) * tokens;
     const double bytes = stack.fp8 && rule.fp8 > 0 ? rule.fp8 : rule.bytes;
     tensors.saved.push_back({rule.tensor, static_cast<std::int64_t>(std::ceil(numbers * bytes)),
-                             rule.until_i ? KeptUntil::I : KeptUntil::W, rule.attention_core});
+                             rule.until_i ? KeptUntil::I : KeptUntil::W, rule.rebuilt_by});
   }
 }
 

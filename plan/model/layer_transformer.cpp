@@ -120,9 +120,10 @@ void save_head_norms(LayerTensors& t, const TransformerShape& b, const DeviceTok
 // scores, in fp32.
 KeptTensor core(const std::string& attention, const TransformerShape& b, const DeviceTokens& z) {
   if (b.attention == AttentionKind::fused) {
-    return {attention + ".statistics", b.heads * z.s * 4, KeptUntil::I, true};
+    return {attention + ".statistics", b.heads * z.s * 4, KeptUntil::I, BlockModule::core_attn};
   }
-  return {attention + ".probabilities", b.heads * z.s * z.keys * z.element, KeptUntil::I, true};
+  return {attention + ".probabilities", b.heads * z.s * z.keys * z.element, KeptUntil::I,
+          BlockModule::core_attn};
 }
 
 void save_attention(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/model/block_modules.hpp"
 #include "plan/model/layer_shape.hpp"
 
 namespace weir {
@@ -69,8 +70,9 @@ struct KeptTensor {
   std::string name;
   std::int64_t bytes_per_sample = 0;
   KeptUntil until = KeptUntil::W;
-  bool attention_core =
-      false;  // what selective re-materialisation drops after F and makes again in the backward
+  // Selective re-materialisation of any of these drops it after F and makes it again in the
+  // backward.
+  ModuleSet rebuilt_by = {};
 };
 
 struct LayerTensors {

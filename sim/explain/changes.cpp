@@ -270,6 +270,7 @@ class Changer {
     for (const auto degree : kDegrees) changed.*degree = other.*degree;
     changed.sequence_parallel = other.sequence_parallel;
     changed.overlap_tensor_parallel = other.overlap_tensor_parallel;
+    changed.expert_dispatch = other.expert_dispatch;
     changed.rank_order = other.rank_order;
     changed.placement = other.placement;
     if (changed.replicas() == 1) changed.zero = 0;
@@ -324,6 +325,7 @@ class Changer {
     Plan changed = plan();
     changed.sequence_parallel = other.sequence_parallel;
     changed.overlap_tensor_parallel = other.overlap_tensor_parallel;
+    changed.expert_dispatch = other.expert_dispatch;
     if (changed == plan()) return;
     std::string to = other.sequence_parallel ? "on" : "off";
     if (plan().overlap_tensor_parallel != other.overlap_tensor_parallel)

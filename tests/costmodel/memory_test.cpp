@@ -7,6 +7,7 @@
 
 #include "costmodel/memory/pending.hpp"
 #include "costmodel/memory/stage_memory.hpp"
+#include "plan/job/stack_part.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
 namespace weir {
@@ -86,6 +87,54 @@ TEST(Memory, SelectiveDropsTheAttentionCore) {
             1024);  // counted from the backward's start, 1024 lower
   EXPECT_EQ(total_bytes(fs.net) + total_bytes(bs.net), total_bytes(f.net) + total_bytes(b.net));
   EXPECT_EQ(bs.worst[MemoryKind::rematerialised], 1024);
+}
+
+// A stack's rules: of 8 tokens, 2 samples and 2 bytes a number, the norm's 32 numbers a token are
+// 1024 bytes and the MLP's 128 are 4096. What is named is dropped, and made again in the backward;
+// what is of other blocks is not there: this one has no experts, and its dropout masks, a byte a
+// number, come with dropout alone.
+TEST(Memory, SelectiveDropsTheModulesThatAreNamed) {
+  OneStage loaded = one_block();
+  Stack stack{.own_tensors = false};
+  stack.memory.block = {
+      {.tensor = "norm", .width = Width::hidden, .rebuilt_by = BlockModule::layernorm},
+      {.tensor = "MLP",
+       .width = Width::ffn,
+       .blocks = Blocks::dense,
+       .rebuilt_by = BlockModule::mlp},
+      {.tensor = "experts", .width = Width::ffn, .blocks = Blocks::experts},
+      {.tensor = "masks", .width = Width::hidden, .bytes = 1, .blocks = Blocks::drops_out}};
+  const auto kept = [&](const char* word, ActionKind kind) {
+    loaded.plan.recompute = parse_recompute_word(word).value();
+    const ResolvedPlan r = loaded.resolved();
+    const ModelPart part = stack_part(r.model, 8, Dtype::bf16, {}, stack);
+    const Footprint f =
+        StageMemory(r.plan, part, r.stages[0], Allocator::arena, stack).of(kind, false);
+    return kind == ActionKind::F ? total_bytes(f.net) : f.worst[MemoryKind::rematerialised];
+  };
+  const std::int64_t all = kept("none", ActionKind::F);
+  EXPECT_EQ(all - kept("selective:layernorm", ActionKind::F), 1024);
+  EXPECT_EQ(all - kept("selective:layernorm+mlp", ActionKind::F), 1024 + 4096);
+  EXPECT_EQ(all - kept("selective:moe+moe_act", ActionKind::F), 0);
+  EXPECT_EQ(kept("selective:layernorm+mlp", ActionKind::B), 1024 + 4096);
+  std::get<TransformerShape>(loaded.model.layers[0].shape).residual_dropout = 0.1;
+  EXPECT_EQ(kept("none", ActionKind::F) - all, 512);
+}
+
+// Embedding and head of 64 x 32 numbers that are one weight, in bf16: weight 2 and state 12 bytes
+// each are held once. Weir's executor has a gradient for either use, 4 bytes each; autograd adds
+// both up in one.
+TEST(Memory, AStacksTiedWeightHasOneGradient) {
+  OneStage loaded = one_block();
+  loaded.model.layers = {
+      {"embedding", EmbeddingShape{.vocabulary = 64, .hidden = 32, .tied = true}, ""},
+      {"head", HeadShape{.vocabulary = 64, .hidden = 32, .tied = true}, ""}};
+  const std::int64_t numbers = 64 * 32;
+  EXPECT_EQ(loaded.state(), numbers * (2 + 12 + 2 * 4));
+  const ResolvedPlan r = loaded.resolved();
+  const Stack stack{.own_tensors = false};
+  const StageMemory memory(r.plan, *r.part, r.stages[0], Allocator::arena, stack);
+  EXPECT_EQ(total_bytes(memory.parameters()), numbers * (2 + 12 + 4));
 }
 
 // With fused attention only the statistics are there to be dropped: 4 heads x 8 rows x 4 bytes x 2

@@ -27,6 +27,19 @@ TEST(SoftwareBounds, TheLeanestSumsGradientsInTheNumberFormat) {
   EXPECT_EQ(leanest(stack, plan_of(Dtype::bf16, 1)).memory.gradients, 1);
 }
 
+// AdamW of a model in 16 bits: two moments of 2 bytes and no copy in fp32; in fp32 8, where 12 and
+// 8 are told. Products in FP8 need no weights beside those that they read.
+TEST(SoftwareBounds, TheLeanestKeepsMomentsInTheNumberFormat) {
+  Stack stack;
+  stack.memory.optimizer = 12;
+  stack.memory.fp8_weights = 2;
+  EXPECT_EQ(leanest(stack, plan_of(Dtype::bf16, 1)).memory.optimizer, 4);
+  EXPECT_EQ(leanest(stack, plan_of(Dtype::fp32, 1)).memory.optimizer, 8);
+  EXPECT_EQ(leanest(stack, plan_of(Dtype::bf16, 1)).memory.fp8_weights, 2);
+  stack.fp8 = true;
+  EXPECT_EQ(leanest(stack, plan_of(Dtype::bf16, 1)).memory.fp8_weights, 0);
+}
+
 // Two norms at 4 + 2 bytes a number of the residual stream; 8, 12 and 16 bytes a logit, times the
 // four devices of which each holds them all.
 TEST(SoftwareBounds, TheAmplestFusesNothingAndHoldsAllLogits) {

@@ -89,6 +89,14 @@ TEST(StageCosts, TheHostSetsWhatABlockTakesAtLeast) {
   EXPECT_EQ(ns(with(2, 3, 3).b), 8'000 + 256);
 }
 
+// Steps that are replayed from CUDA graphs wait for no host.
+TEST(StageCosts, GraphsHaveNoHost) {
+  Case two([](Plan&) {});
+  two.cluster.stack.time.block_host_forward = Seconds(10e-6);
+  two.cluster.stack.time.launch = Seconds(0);
+  EXPECT_EQ(ns(two.stage().f), 8'000);
+}
+
 // A forward that is done again is launched again: 10 us of the host within B beside the 20.
 TEST(StageCosts, TheHostLaunchesWhatIsRebuilt) {
   Case two([](Plan& p) { p.recompute.mode = RecomputeMode::full; });

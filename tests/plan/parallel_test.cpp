@@ -95,8 +95,8 @@ TEST(Parallel, ADefaultSaidAloudIsRefused) {
   EXPECT_EQ(complaint("\"zero\": 2", "\"sequence_parallel\": false"),
             "p.json: sequence_parallel: expected true (left out where it is false)");
   EXPECT_EQ(complaint("\"none\"", "\"some\""),
-            "p.json: recompute: expected none, selective, full, stage, full:N or ascending layers "
-            "as 0-11,40");
+            "p.json: recompute: expected none, selective, full, stage, full:N, ascending layers as "
+            "0-11,40, or modules as selective:layernorm+moe_act");
 }
 
 Model small() {

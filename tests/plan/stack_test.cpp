@@ -105,6 +105,31 @@ TEST(StackFile, StepsOfNormsAndLosses) {
   EXPECT_DOUBLE_EQ(eager.block_host_backward.count(), 2.4e-3);
 }
 
+// Which blocks a tensor is of, which modules make it again, and what libraries take.
+TEST(StackFile, AKeptTensorSaysWhoseItIs) {
+  const auto file = [](const std::string& rule) {
+    return R"({"schema": "weir.stack/1", "name": "x", "placement": "layers", "memory": {"block": [
+        {"tensor": "t", "width": "experts", "bytes": 2)" +
+           rule + R"(}], "libraries": "96 MiB", "expert_libraries": "1 GiB"},
+        "origins": {"placement": {"source": "read"}, "memory": {"source": "read"}}})";
+  };
+  const StackMemory memory =
+      parse_stack(file(R"(, "blocks": "plain_experts", "rebuilt_by": ["moe", "moe_act"])"),
+                  "s.json")
+          .memory;
+  const KeptRule& rule = memory.block.at(0);
+  EXPECT_EQ(rule.width, Width::experts);
+  EXPECT_EQ(rule.blocks, Blocks::plain_experts);
+  EXPECT_TRUE(rule.rebuilt_by.meets(BlockModule::moe_act));
+  EXPECT_FALSE(rule.rebuilt_by.meets(BlockModule::core_attn));
+  EXPECT_EQ(memory.libraries.count(), std::int64_t{96} << 20);
+  EXPECT_EQ(memory.expert_libraries.count(), std::int64_t{1} << 30);
+  EXPECT_NE(refusal(file(R"(, "rebuilt_by": ["moes"])")).find("moes: expected modules"),
+            std::string::npos);
+  EXPECT_NE(refusal(file(R"(, "blocks": "some")")).find("blocks: expected one of all, dense"),
+            std::string::npos);
+}
+
 TEST(StackFile, NoConstantForOneRow) {
   const std::string text = R"({"schema": "weir.stack/1", "name": "x", "placement": "layers",
       "origins": {"placement": {"source": "rows", "rows": 2}}})";

@@ -31,6 +31,14 @@ std::string doubt_text(const Plan& plan) {
   return fmt::format("; in doubt: the job's {} is not in the plan", fmt::join(doubts, ", "));
 }
 
+// Of one whose job makes memory less than the plan can say, where that decides.
+std::string leaner_text(const Plan& plan, const Forecast& f) {
+  const std::vector<std::string> leaner = leaner_than_planned(plan.job);
+  if (leaner.empty() || f.fits() == Fits::yes) return "";
+  return fmt::format("; less by the job's {}, which the plan does not have",
+                     fmt::join(leaner, ", "));
+}
+
 // On what a built-in interval stands.
 void print_source(Printout& out, const IntervalSource& source) {
   out.say("interval from {} measured runs on {} other clusters by {} other stacks\n", source.rows,
@@ -72,7 +80,8 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
   out.say("\n");
   out.show(rank_table(f));
   if (f.interval_source) print_source(out, *f.interval_source);
-  if (f.memory_limit) out.say("{}{}\n", describe_fit(f), doubt_text(loaded.plan));
+  if (f.memory_limit)
+    out.say("{}{}{}\n", describe_fit(f), doubt_text(loaded.plan), leaner_text(loaded.plan, f));
   if (f.distribution) {
     out.say("jitter: mean {}, median {}, 90 % of steps between {} and {} ({} samples)\n",
             format_duration(f.distribution->mean), format_duration(f.distribution->median),

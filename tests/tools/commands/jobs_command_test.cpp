@@ -119,12 +119,12 @@ TEST_F(JobsCommand, OptionsFillWhatAJobLeavesOpen) {
               HasSubstr("seq-length 16 contradicts says.sh, which says --seq-length 32"));
 }
 
-// Until plans have a word for them, modules that are rebuilt doubt each forecast in its first line.
+// Modules that no plan has a word for and that are rebuilt doubt each forecast in its first line.
 TEST_F(JobsCommand, WhatAPlanLacksIsInTheVerdict) {
   write("job.sh",
         "train.py --num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
         "--vocab-size 256 --micro-batch-size 1 --recompute-granularity selective "
-        "--recompute-modules layernorm mlp --memory-hidden-size 64\n");
+        "--recompute-modules layernorm mhc --memory-hidden-size 64\n");
   ASSERT_EQ(weir("plan --from megatron job.sh --gpus 1 -o plan.json").code, 0);
   const std::string out = weir("simulate plan.json").out;
   EXPECT_THAT(out, HasSubstr("; in doubt: the job's memory-hidden-size, recompute-modules is not "

@@ -34,6 +34,7 @@ Plan in_twos(double load = 1) {
   Plan plan = example();
   plan.ep = 2;
   plan.expert_load = load;
+  plan.expert_dispatch = ExpertDispatch::alltoall;
   plan.sequence_parallel = plan.overlap_grad_reduce = true;
   plan.attention = AttentionKind::fused;
   plan.zero = 1;
@@ -48,6 +49,18 @@ TEST(ExpertExport, MegatronsArgumentsReadBack) {
   const Job read = read_megatron_job(job.files.front().text, "megatron.sh", {});
   EXPECT_EQ(read.plan, plan.plan);
   EXPECT_EQ(to_layer_list(read.model), to_layer_list(plan.model));
+}
+
+// How tokens travel and which modules are rebuilt, words apart, go out and come back.
+TEST(ExpertExport, MegatronsWordsOfExpertsReadBack) {
+  Plan words = in_twos();
+  words.expert_dispatch = ExpertDispatch::once;
+  words.recompute = parse_recompute_word("selective:layernorm+moe_act").value();
+  const ResolvedPlan plan = loaded(words, of_experts());
+  const std::string text = export_megatron(plan, {}).files.front().text;
+  EXPECT_THAT(text, HasSubstr("--recompute-modules layernorm moe_act"));
+  EXPECT_THAT(text, HasSubstr("--moe-token-dispatcher-type flex"));
+  EXPECT_EQ(read_megatron_job(text, "megatron.sh", {}).plan, plan.plan);
 }
 
 // Two tensor-parallel devices hold experts of their own: the eight of a layer are among eight.

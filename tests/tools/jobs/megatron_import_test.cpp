@@ -187,7 +187,7 @@ TEST(MegatronJob, QuotedArgumentsInArraysCount) {
 TEST(MegatronJob, EachArgumentHasItsFate) {
   const Job job = megatron(kSmall +
                            "--lr 1e-4 --log-interval 5 --recompute-activations --recompute-modules "
-                           "core_attn mlp --overlap-moe-expert-parallel-comm --warp-drive 9");
+                           "core_attn mhc --overlap-moe-expert-parallel-comm --warp-drive 9");
   const auto fate = [&](const std::string& name) -> std::string {
     for (const JobArgument& argument : job.arguments) {
       if (argument.name == name)
@@ -197,7 +197,7 @@ TEST(MegatronJob, EachArgumentHasItsFate) {
   };
   EXPECT_EQ(fate("hidden-size"), "64: carried");
   EXPECT_EQ(fate("log-interval"), "5: no effect");
-  EXPECT_EQ(fate("recompute-modules"), "core_attn mlp: changed");
+  EXPECT_EQ(fate("recompute-modules"), "core_attn mhc: changed");
   EXPECT_EQ(fate("overlap-moe-expert-parallel-comm"), ": not carried");
   EXPECT_EQ(fate("warp-drive"), "9: unknown");
 }
@@ -329,7 +329,26 @@ TEST(MegatronJob, SelectiveIsTheAttentionCore) {
     EXPECT_EQ(names(job), "") << words;
   }
   EXPECT_EQ(names(megatron(kSmall + "--recompute-activations --recompute-modules core_attn mlp")),
+            "");
+  EXPECT_EQ(names(megatron(kSmall + "--recompute-activations --recompute-modules core_attn mhc")),
             "recompute-modules ");
+}
+
+// Megatron gathers all tokens where a script says nothing; flex sends each once, whichever library
+// does. Of one device there is nothing to say.
+TEST(MegatronJob, TheDispatcherIsAWordOfThePlan) {
+  const std::string experts = kSmall + "--num-experts 4 --expert-model-parallel-size 2 ";
+  const auto way = [&](const std::string& words) {
+    return megatron(experts + words, {.dp = 2}).plan.expert_dispatch;
+  };
+  EXPECT_EQ(way(""), ExpertDispatch::allgather);
+  EXPECT_EQ(way("--moe-token-dispatcher-type alltoall"), ExpertDispatch::alltoall);
+  EXPECT_EQ(way("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep"),
+            ExpertDispatch::once);
+  EXPECT_EQ(megatron(kSmall + "--num-experts 4", {.dp = 2}).plan.expert_dispatch,
+            ExpertDispatch::by_stack);
+  EXPECT_EQ(complaint([&] { way("--moe-token-dispatcher-type pigeon"); }),
+            "job.args: --moe-token-dispatcher-type: expected allgather, alltoall or flex");
 }
 
 // Gradients in fp16 are half the bytes of those in a plan; bf16 jobs sum in fp32 by themselves.

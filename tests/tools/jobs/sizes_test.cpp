@@ -75,16 +75,29 @@ TEST(MegatronSizes, AnUnknownSizeIsDoubted) {
                   .empty());
 }
 
-// Plans have no word for these modules: with the attention core among them it is rebuilt, without
-// it nothing is, and both are doubted.
+// Plans have a word for most modules; the others are doubted.
 TEST(MegatronRecompute, ModulesThatNoPlanHasAreDoubted) {
-  const Job moe = job_of("--recompute-granularity selective --recompute-modules layernorm moe");
-  EXPECT_EQ(moe.plan.recompute.mode, RecomputeMode::none);
-  EXPECT_THAT(moe.remarks.back().text, HasSubstr("layernorm moe: the plan rebuilds nothing"));
-  const Job core = job_of("--recompute-granularity selective --recompute-modules core_attn mlp");
-  EXPECT_EQ(core.plan.recompute.mode, RecomputeMode::selective);
+  const std::string selective = "--recompute-granularity selective --recompute-modules ";
+  EXPECT_EQ(recompute_word(job_of(selective + "moe layernorm").plan.recompute),
+            "selective:layernorm+moe");
+  EXPECT_EQ(recompute_word(job_of(selective + "'[mla_up_proj moe_act]'").plan.recompute),
+            "selective:mla_up_proj+moe_act");
+  const Job none = job_of(selective + "mhc shared_experts");
+  EXPECT_EQ(none.plan.recompute.mode, RecomputeMode::none);
+  EXPECT_THAT(none.remarks.back().text, HasSubstr("mhc shared_experts: the plan rebuilds nothing"));
   EXPECT_THAT(doubts_of({.tool = "megatron", .left_out = {"recompute-modules"}}),
               ElementsAre("recompute-modules"));
+}
+
+// What makes memory less and is in no plan, whatever the tool's way of writing it.
+TEST(Doubts, WhatIsLeanerThanThePlanIsKnown) {
+  const SourceJob job{
+      .tool = "nemo",
+      .left_out = {"model.recompute_modules", "model.offload_modules", "optimizer.exp_avg_dtype",
+                   "model.moe_paged_stash", "overlap-p2p-communication", "model.num_heads"}};
+  EXPECT_THAT(leaner_than_planned(job),
+              ElementsAre("model.recompute_modules", "model.offload_modules",
+                          "optimizer.exp_avg_dtype", "model.moe_paged_stash"));
 }
 
 // Adapters and frozen layers, in whatever file.

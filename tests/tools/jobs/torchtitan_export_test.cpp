@@ -115,6 +115,7 @@ TEST_P(TorchtitanForms, TrainingReadsBack) {
 TEST_P(TorchtitanForms, SharedExpertsReadBack) {
   Plan p = shared();
   p.ep = 2;
+  p.expert_dispatch = ExpertDispatch::alltoall;
   p.tp = 1;
   p.sequence_parallel = false;
   p.zero = 1;
@@ -142,6 +143,14 @@ TEST_P(TorchtitanForms, SharedExpertsReadBack) {
     if (whole) p.etp = 1;
     EXPECT_EQ(read.plan, p);
     EXPECT_THAT(names(read.remarks), ElementsAre());
+    // DeepEP has a key in the newer form alone.
+    p.expert_dispatch = ExpertDispatch::once;
+    const ResolvedPlan deep = loaded(p, model);
+    const ExportedJob once = GetParam().write(deep, {});
+    EXPECT_EQ(testing::Value(names(once.not_carried), Contains("expert_dispatch")), !whole);
+    EXPECT_EQ(back(deep, once).plan.expert_dispatch,
+              whole ? ExpertDispatch::once : ExpertDispatch::alltoall);
+    p.expert_dispatch = ExpertDispatch::alltoall;
   }
 }
 

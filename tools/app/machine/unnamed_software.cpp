@@ -4,16 +4,24 @@
 
 #include "plan/job/assumed_stack.hpp"
 #include "sim/unnamed_software.hpp"
+#include "tools/jobs/job/doubt.hpp"
 #include "tools/reproduce/known_software.hpp"
 
 namespace weir::app {
 
 void widen_for_unnamed(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
   const bool known_device = cluster.device.kernels.has_value();
-  if (forecast.basis != Basis::builtin || !known_device || !is_assumed(cluster.stack)) return;
+  if (forecast.basis != Basis::builtin || !known_device) return;
+  if (cluster.stack.fp8 && !is_assumed(cluster.stack)) bound_least(forecast, resolved, cluster);
+  if (!is_assumed(cluster.stack)) return;
   bound_memory(forecast, resolved, cluster);
   const auto range = step_range(resolved, cluster, known_software(resolved.plan.dtype));
   if (range) set_interval(forecast, *range, range_margins());
+}
+
+void widen_for_job(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
+  if (forecast.memory.empty() || leaner_than_planned(resolved.plan.job).empty()) return;
+  bound_by_state(forecast, resolved, cluster);
 }
 
 }  // namespace weir::app

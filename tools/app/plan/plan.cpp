@@ -328,7 +328,8 @@ Fields fields(PlanRequest& r) {
         "order, not in one device's"},
        {"--recompute", &r.recompute,
         "none (never), selective, full (a layer at a time), full:N (N blocks at a time, from one "
-        "kept input), stage (always), except-last, or the layers that full rebuilds, as 0-11,40; "
+        "kept input), stage (always), except-last, the layers that full rebuilds, as 0-11,40, or "
+        "modules, as selective:layernorm+moe_act; "
         "auto: the fewest with which each rank fits"},
        {"--recompute-microbatches", &r.recompute_microbatches, "all or except-last"},
        {"--memory-limit", &r.memory_limit,

@@ -28,6 +28,11 @@ constexpr const char* kRankOrder =
     "of a replica side by side, Megatron's --use-tp-pp-dp-mapping)";
 std::vector<std::string> rank_orders() { return {"tp-cp-dp-pp", "tp-cp-pp-dp"}; }
 
+constexpr const char* kDispatch =
+    "How tokens come to their experts: alltoall (once for each expert), allgather (all to every "
+    "device) or once (once to each device and node, DeepEP) (default: as the stack does)";
+std::vector<std::string> dispatches() { return {"alltoall", "allgather", "once"}; }
+
 // "POOL:RANKS".
 PlacedRanks placed_ranks(const std::string& text) {
   const auto colon = text.rfind(':');
@@ -56,6 +61,7 @@ void append_flags(app::Fields& fields, Options& o) {
         &o.expert_load,
         "Tokens of the fullest device's experts over the mean, or the capacity factor (default 1)",
         {.range = kExpertLoad}},
+       {"--expert-dispatch", &o.expert_dispatch, kDispatch, {.choices = dispatches()}},
        {"--sequence-parallel", &o.sequence_parallel, "Divide what --tp leaves whole by tokens"},
        {"--tp-comm-overlap", &o.overlap_tensor_parallel,
         "Gather and scatter for --sequence-parallel beside its products, where the stack can"},
@@ -91,6 +97,7 @@ void apply(const ParallelOptions& o, Plan& plan) {
   plan.ep = o.ep.value_or(plan.ep);
   if (o.etp) plan.etp = *o.etp == plan.tp ? 0 : *o.etp;
   if (o.expert_load > 0) plan.expert_load = o.expert_load;
+  if (const auto way = parse_expert_dispatch(o.expert_dispatch)) plan.expert_dispatch = *way;
   plan.zero = o.zero.value_or(plan.zero);
   if (o.sequence_parallel) plan.sequence_parallel = true;
   if (o.overlap_grad_reduce) plan.overlap_grad_reduce = true;
@@ -126,6 +133,8 @@ void apply(const ParallelLists& o, SweepRequest& request) {
   request.ep = o.ep;
   request.etp = o.etp;
   if (o.expert_load > 0) request.base.expert_load = o.expert_load;
+  if (const auto way = parse_expert_dispatch(o.expert_dispatch))
+    request.base.expert_dispatch = *way;
   request.zero = o.zero;
   request.base.sequence_parallel = o.sequence_parallel;
   request.base.overlap_tensor_parallel = o.overlap_tensor_parallel;

@@ -20,6 +20,7 @@ struct ParallelOptions {
   std::optional<int> tp, cp, dp, ep, etp, zero;
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
+  std::string expert_dispatch;  // as parse_expert_dispatch has it; empty: not given
   std::string rank_order;
   app::Words placement;  // "POOL:RANKS"
 };
@@ -32,7 +33,8 @@ struct ParallelLists {
   std::vector<int> tp, cp, dp, ep, etp, zero;
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
-  app::Words rank_order;  // none: Megatron's
+  std::string expert_dispatch;  // as parse_expert_dispatch has it; empty: not given
+  app::Words rank_order;        // none: Megatron's
 };
 [[nodiscard]] app::Fields fields(ParallelLists& lists);
 void apply(const ParallelLists& lists, SweepRequest& request);

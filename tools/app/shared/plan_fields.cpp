@@ -106,7 +106,8 @@ Recompute parse_recompute(const std::string& mode, const std::string& microbatch
   if (!known) {
     throw UsageError(fmt::format(
         "--recompute {}: expected none (never), selective, full, stage "
-        "(always), except-last, full:N (so many blocks at a time), or layers as 0-11,40{}",
+        "(always), except-last, full:N (so many blocks at a time), layers as 0-11,40, or modules "
+        "as selective:layernorm+moe_act{}",
         mode,
         did_you_mean(mode,
                      {"none", "never", "selective", "full", "stage", "always", "except-last"})));

@@ -148,6 +148,7 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   const Costs costs = load(r.costs, loaded.model, loaded.plan, cluster);
   auto [forecast, trace] = weir::forecast(loaded, costs, cluster, options);
   widen_for_unnamed(forecast, loaded, cluster);
+  widen_for_job(forecast, loaded, cluster);
   if (failures)
     forecast.goodput = GoodputForecast{*failures, best_checkpoints(forecast.step_time, *failures)};
   if (!r.memory_limit.empty()) {

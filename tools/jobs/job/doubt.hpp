@@ -13,4 +13,9 @@ namespace weir {
 // a word for, by the job's own names; none: nothing that is known of is missing.
 [[nodiscard]] std::vector<std::string> doubts_of(const SourceJob& job);
 
+// What the job says and the plan does not that makes memory less than forecast: re-materialisation,
+// offload, formats narrower than the plan's, fused losses. A plan with any of them may fit where
+// the forecast says that it does not.
+[[nodiscard]] std::vector<std::string> leaner_than_planned(const SourceJob& job);
+
 }  // namespace weir

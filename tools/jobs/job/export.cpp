@@ -72,6 +72,8 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("ep", a.ep, b.ep);
   compare("etp", a.etp, b.etp);
   compare("expert_load", a.expert_load, b.expert_load);
+  if (b.expert_dispatch != ExpertDispatch::by_stack)
+    compare("expert_dispatch", a.expert_dispatch, b.expert_dispatch);
   compare("microbatches", a.microbatches, b.microbatches);
   compare("micro_batch_size", a.micro_batch_size, b.micro_batch_size);
   compare("seq_length", a.seq_length, b.seq_length);
@@ -229,10 +231,13 @@ void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>
   if (plan.overlap_tensor_parallel) users("overlap_tensor_parallel", "true");
   if (plan.ep > 1) users("ep", std::to_string(plan.ep));
   if (plan.etp > 0) users("etp", std::to_string(plan.etp));
+  if (plan.expert_dispatch != ExpertDispatch::by_stack)
+    users("expert_dispatch", to_string(plan.expert_dispatch));
   if (plan.zero > 0) users("zero", std::to_string(plan.zero));
   if (plan.overlap_grad_reduce) users("overlap_grad_reduce", "true");
   if (plan.overlap_param_gather) users("overlap_param_gather", "true");
-  if (plan.recompute.mode == RecomputeMode::selective) users("recompute", "selective");
+  if (plan.recompute.mode == RecomputeMode::selective)
+    users("recompute", recompute_word(plan.recompute));
 }
 
 std::string python_number(double value) {

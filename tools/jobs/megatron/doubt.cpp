@@ -3,6 +3,8 @@
 #include "tools/jobs/job/doubt.hpp"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "tools/jobs/job/unmodelled.hpp"
 #include "tools/jobs/megatron/import.hpp"
@@ -20,6 +22,33 @@ std::vector<std::string> doubts_of(const SourceJob& job) {
     if (rebuilds || size) doubts.push_back(left_out);
   }
   return doubts;
+}
+
+std::vector<std::string> leaner_than_planned(const SourceJob& job) {
+  // Parts of names, as Megatron, NeMo, DeepSpeed and torchtitan have them.
+  constexpr std::array<std::string_view, 14> kParts{"recompute",
+                                                    "checkpoint-layers",
+                                                    "offload",
+                                                    "precision-aware",
+                                                    "-dtype",
+                                                    "fp8",
+                                                    "fp4",
+                                                    "paged-stash",
+                                                    "loss-fusion",
+                                                    "in-bf16",
+                                                    "quantize",
+                                                    "mixed-precision",
+                                                    "saved-activations",
+                                                    "capacity-factor"};
+  std::vector<std::string> leaner;
+  for (const std::string& left_out : job.left_out) {
+    std::string name = left_out.substr(left_out.rfind('.') + 1);
+    std::ranges::replace(name, '_', '-');
+    const bool known = std::ranges::any_of(
+        kParts, [&](std::string_view part) { return name.find(part) != std::string::npos; });
+    if (known) leaner.push_back(left_out);
+  }
+  return leaner;
 }
 
 }  // namespace weir

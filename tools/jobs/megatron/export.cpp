@@ -116,6 +116,19 @@ void add_full_recompute(MegatronArguments& s, std::string_view method, int layer
   s.add("recompute-num-layers", layers);
 }
 
+constexpr std::string_view kRecomputeModules = "recompute-modules";
+
+// The core alone is what the short word means.
+void add_modules(MegatronArguments& s, ModuleSet modules) {
+  if (modules == BlockModule::core_attn) return s.add("recompute-activations");
+  std::string names;
+  for (const auto& [module, name] : kBlockModules) {
+    if (modules.meets(module)) names += (names.empty() ? "" : " ") + std::string(name);
+  }
+  s.add("recompute-granularity", "selective");
+  s.add(kRecomputeModules, names);
+}
+
 // A stage at once is a chunk of all its blocks; full a chunk of one or more, or the first blocks
 // of each stage.
 void add_recompute(MegatronArguments& s, const ResolvedPlan& loaded, const std::vector<int>& blocks,
@@ -125,7 +138,7 @@ void add_recompute(MegatronArguments& s, const ResolvedPlan& loaded, const std::
     case RecomputeMode::none:
       return;
     case RecomputeMode::selective:
-      s.add("recompute-activations");
+      add_modules(s, recompute.modules);
       return;
     case RecomputeMode::stage:
       add_full_recompute(s, "uniform", std::max(1, *std::ranges::max_element(blocks)));
@@ -255,7 +268,9 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   std::string lines;
   for (const auto& [name, value] : arguments.all()) {
     lines += fmt::format(" \\\n  --{}", name);
-    if (!value.empty()) lines += " " + shell_quoted(value);
+    // Names of modules are words apart.
+    if (name == kRecomputeModules) lines += " " + value;
+    if (!value.empty() && name != kRecomputeModules) lines += " " + shell_quoted(value);
   }
   job.not_carried.push_back(
       {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});

@@ -93,11 +93,6 @@ void set_sharing(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   // Weights are gathered once a step where replicas share the update and no more.
   const bool gathers = plan.zero == 1 || plan.zero == 2;
   plan.overlap_param_gather = a.flag("overlap-param-gather") && gathers;
-  const std::string dispatcher = a.text_or("moe-token-dispatcher-type", "alltoall");
-  if (dispatcher != "alltoall") {
-    remarks.push_back({"moe-token-dispatcher-type",
-                       dispatcher.substr(0, 40) + ": tokens are exchanged all to all in the plan"});
-  }
   const bool ranks_first = a.flag("use-tp-pp-dp-mapping");
   if (ranks_first && plan.dp > 1) plan.rank_order = RankOrder::tp_cp_pp_dp;
   if (plan.dtype == Dtype::fp16 && !sums_in_fp32) {
@@ -193,9 +188,30 @@ void set_batch(Arguments& a, Plan& plan, const std::string& file, const GivenFie
   plan.microbatches = static_cast<int>(*batch.global / per_step);
 }
 
+// Megatron gathers all tokens where nothing is said (transformer_config.py:891 @d98e8a64ddf3); flex
+// sends a token once, by DeepEP or HybridEP (:1024 of token_dispatcher.py). Megatron-DeepSpeed's
+// experts exchange all to all.
+void set_dispatch(Arguments& a, Plan& plan, bool deepspeed, Job& job) {
+  const std::string type = a.text_or("moe-token-dispatcher-type", "allgather");
+  const std::string backend = a.text_or("moe-flex-dispatcher-backend", "deepep");
+  const bool once = a.flag("moe-enable-deepep") || type == "flex";
+  if (deepspeed || plan.ep == 1) return;
+  if (type != "allgather" && type != "alltoall" && type != "alltoall_seq" && type != "flex")
+    a.fail("moe-token-dispatcher-type", "expected allgather, alltoall or flex");
+  if (backend != "deepep" && backend != "hybridep" && backend != "ncclep")
+    a.fail("moe-flex-dispatcher-backend", "expected deepep, hybridep or ncclep");
+  plan.expert_dispatch = once                  ? ExpertDispatch::once
+                         : type == "allgather" ? ExpertDispatch::allgather
+                                               : ExpertDispatch::alltoall;
+  if (!once && !a.says("moe-token-dispatcher-type"))
+    job.defaults.push_back({"token dispatcher", "allgather"});
+}
+
 // Experts that are padded to a capacity are all as full as that; without padding, and where tokens
 // are dropped, as full as they are on average.
-void set_expert_parallelism(Arguments& a, Plan& plan, const Model& model, const std::string& file) {
+void set_expert_parallelism(Arguments& a, const std::string& file, Job& job) {
+  Plan& plan = job.plan;
+  const Model& model = job.model;
   const bool deepspeed = a.flag("deepspeed");  // whose experts are always padded
   const char* const name = deepspeed ? "moe-expert-parallel-size" : "expert-model-parallel-size";
   plan.ep = degree(a, name);
@@ -209,6 +225,7 @@ void set_expert_parallelism(Arguments& a, Plan& plan, const Model& model, const 
   } else if (deepspeed) {
     plan.ep = 1;  // Megatron-DeepSpeed's scripts say it of dense models, too
   }
+  if (experts) set_dispatch(a, plan, deepspeed, job);
   // Of dense models it says nothing.
   if (experts && apart && *apart != plan.tp) plan.etp = static_cast<int>(*apart);
   if (plan.ep == 1 && plan.expert_load == 1 && plan.etp == 0) return;
@@ -322,7 +339,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : options.given.dtype.value_or(Dtype::fp32);
   plan.dp = replicas_of(options, megatron_devices(a), plan, file, job.remarks);
   set_sharing(a, plan, job.remarks);
-  set_expert_parallelism(a, plan, job.model, file);
+  set_expert_parallelism(a, file, job);
   set_batch(a, plan, file, options.given, job);
   set_stages(a, plan, blocks, file);
   set_schedule(a, plan, job.remarks);

@@ -21,25 +21,31 @@ Recompute first_blocks(const std::vector<int>& of_stages, std::int64_t layers) {
 }
 
 // Selective: the modules of a list, the attention core where there is none
-// (transformer_config.py:560-582 and :1940 @d98e8a64ddf3). A plan has a word for the core alone.
+// (transformer_config.py:560-582 and :1940 @d98e8a64ddf3). Those of other blocks than a plan has,
+// and shared experts apart from the others, have no word in it.
 Recompute selected(Arguments& a, std::vector<Remark>& remarks) {
   std::string list = a.values("recompute-modules");
   std::ranges::replace_if(
       list, [](char c) { return c == ',' || c == '[' || c == ']'; }, ' ');
   std::istringstream words(list);
-  bool core = list.empty();
+  ModuleSet modules;
+  if (list.empty()) modules = BlockModule::core_attn;
   std::string others;
   for (std::string word; words >> word;) {
-    if (word == "core_attn") core = true;
-    if (word != "core_attn") others += (others.empty() ? "" : " ") + word;
+    std::erase_if(word, [](char c) { return c == '\'' || c == '"'; });
+    const auto module = named(kBlockModules, word);
+    if (module) modules |= *module;
+    if (!module && !word.empty()) others += (others.empty() ? "" : " ") + word;
   }
+  Recompute recompute;
+  if (!modules.empty()) recompute = {.mode = RecomputeMode::selective, .modules = modules};
   if (!others.empty()) {
     remarks.push_back({"recompute-modules",
                        fmt::format("{}: the plan rebuilds {}: memory is less than forecast, time "
                                    "more",
-                                   others, core ? "the attention core alone" : "nothing")});
+                                   others, modules.empty() ? "nothing" : "the others alone")});
   }
-  return {.mode = core ? RecomputeMode::selective : RecomputeMode::none};
+  return recompute;
 }
 
 }  // namespace

@@ -159,6 +159,13 @@ void set_degrees(TorchtitanJob& job, const Plan& plan, Trainer version,
   add("pipeline_parallel_degree", plan.pp);
   if (plan.ep > 1) {
     add("expert_parallel_degree", plan.ep);
+    if (plan.expert_dispatch == ExpertDispatch::once && version != Trainer::torchtitan_0_2) {
+      job.parallelism.emplace_back("expert_parallel_comm_backend", "\"deepep\"");
+    } else if (plan.expert_dispatch == ExpertDispatch::once ||
+               plan.expert_dispatch == ExpertDispatch::allgather) {
+      instead("expert_dispatch", fmt::format("{}: tokens are exchanged all to all there",
+                                             to_string(plan.expert_dispatch)));
+    }
     if (plan.tp > 1 && version == Trainer::torchtitan_0_2) {
       add("expert_tensor_parallel_degree", plan.expert_tp());
     } else if (plan.expert_tp() > 1) {

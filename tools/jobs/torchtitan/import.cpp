@@ -166,8 +166,13 @@ void set_experts(TomlTable& t, Plan& plan, const Model& model) {
                          tensor_key = "parallelism.expert_tensor_parallel_degree";
   const auto degree = static_cast<int>(t.integer_or(key, 1, 1, kMostRanks));
   const std::int64_t tensor = t.integer_or(tensor_key, 1, 1, kMostRanks);
+  const std::string_view backend_key = "parallelism.expert_parallel_comm_backend";
+  const std::string backend = t.text_or(backend_key, "standard");
+  if (backend != "standard" && backend != "deepep" && backend != "hybridep")
+    t.fail(backend_key, "expected standard, deepep or hybridep");
   if (degree == 1 || !has_experts(model)) return;  // without experts it has no effect there either
   plan.ep = degree;
+  plan.expert_dispatch = backend == "standard" ? ExpertDispatch::alltoall : ExpertDispatch::once;
   if (tensor != plan.tp) plan.etp = static_cast<int>(tensor);
   if (const auto misfit = cannot_divide(model, plan))
     t.fail(misfit->key == "etp" ? tensor_key : key, misfit->reason);

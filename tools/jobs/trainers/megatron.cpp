@@ -107,7 +107,12 @@ constexpr TrainerRow kBoth[] = {
     {"token-dispatcher", RowKind::states, "model", [](const Facts& f) { return f.experts; },
      "tokens are gathered from all devices where nothing is said",
      "core/transformer/moe/token_dispatcher.py", "moe-token-dispatcher-type",
-     [](const Facts&) { return std::string("alltoall"); }}};
+     [](const Facts& f) {
+       const ExpertDispatch way = f.plan.expert_dispatch;
+       return std::string(way == ExpertDispatch::once        ? "flex"
+                          : way == ExpertDispatch::allgather ? "allgather"
+                                                             : "alltoall");
+     }}};
 
 template <std::size_t A, std::size_t B>
 constexpr std::array<TrainerRow, A + B> joined(const TrainerRow (&first)[A],

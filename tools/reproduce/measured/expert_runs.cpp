@@ -112,6 +112,18 @@ int one_or(const PublishedRow& c, const std::string& column) {
   return text.empty() || text == "n/a" || text == "None" ? 1 : c.integer(column);
 }
 
+// "flex:deepep" is the stack's own way; older releases do not say.
+ExpertDispatch dispatch_of(const std::string& text) {
+  return text == "alltoall" ? ExpertDispatch::alltoall : ExpertDispatch::by_stack;
+}
+
+// "mla_up_proj;mlp".
+Recompute recompute_of(const std::string& text) {
+  std::string word = "selective:" + text;
+  std::ranges::replace(word, ';', '+');
+  return text.empty() ? Recompute{} : parse_recompute_word(word).value_or(Recompute{});
+}
+
 Plan expert_plan(const PublishedRow& c) {
   Plan plan;
   plan.seq_length = c.integer("sequence");
@@ -122,6 +134,8 @@ Plan expert_plan(const PublishedRow& c) {
   plan.cp = one_or(c, "cp");
   plan.vpp = one_or(c, "vp");
   plan.ep = c.integer("ep");
+  plan.expert_dispatch = dispatch_of(c.text_or_empty("moe_dispatcher"));
+  plan.recompute = recompute_of(c.text_or_empty("recompute_modules"));
   if (const int etp = one_or(c, "etp"); etp != plan.tp) plan.etp = etp;
   plan.dp = c.share("gpus", plan.tp * plan.pp * plan.cp);
   plan.micro_batch_size = c.integer("micro_batch");
