@@ -96,7 +96,7 @@ constexpr Key<Recompute> kRecompute[] = {
         "`none`, `selective` (attention cores), `full` (every block, one at a time), `full:N`"
         " (N blocks of a stage at a time, N > 1), `stage` (a stage at once, by R), the layers that "
         "`full` rebuilds, ascending: `0-11,40`, or modules of every block, as Megatron's "
-        "`--recompute-modules` names them: `selective:layernorm+moe_act` (`core_attn`, "
+        "`recompute-modules` names them: `selective:layernorm+moe_act` (`core_attn`, "
         "`layernorm`, `mla_up_proj`, `mlp`, `moe`, `moe_act`)")
         .expect("expected none, selective, full, stage, full:N, ascending layers as 0-11,40, or "
                 "modules as selective:layernorm+moe_act"),

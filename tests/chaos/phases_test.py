@@ -45,7 +45,7 @@ class Killed(Run):
     """Training by mpirun on four processes; resumed by as many or by two."""
 
     name = "killed"
-    line = f"run k2.json --warmup 0 --steps {STEPS} --checkpoint-every {EVERY} -o out --patience 6"
+    line = f"run k2.json --warmup 0 --steps {STEPS} --checkpoint-every {EVERY} -o out --patience 20"
 
     def __init__(self, weir, mpirun):
         super().__init__(weir)

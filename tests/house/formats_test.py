@@ -280,6 +280,11 @@ def outputs(folder):
     yield printed("export", "plan.json", "--to", "torch", "-o", "exported")
     (folder / "other.args").write_text(MEGATRON + " --recompute-activations\n")
     yield printed("export", "imported.json", "--patch", "other.args")
+    # A job that fits, one that a change makes fit, and one that needs more devices.
+    yield printed("fits", "imported.json", "--cluster", "dgx-h100")
+    for least in ("700 KiB", "1 KiB"):
+        fits = ("--json", "fits", "imported.json", "--memory-limit", least)
+        yield json.loads(weir(folder, *fits, code=4))
     yield printed("export", "imported.json", "--to", "megatron", "--patch", "other.args",
                   "-o", "patched")
 

@@ -89,8 +89,8 @@ TEST(FactorEffects, ReplicasGrowTheMiniBatchOrDivideIt) {
   EXPECT_NEAR(pairs[0].measured + pairs[1].measured, std::log(1.1) + std::log(0.6), 1e-12);
 }
 
-// A run of the papers' by their own software is forecast by the middle of what is known, on the machine
-// that its file describes without them; its nodes stay.
+// A run of the papers' by their own software is forecast by the middle of what is known, on the
+// machine that its file describes without them; its nodes stay.
 TEST(DefaultCall, NamesNoSoftwareAndLeavesItsSourceOut) {
   MeasuredRun made = run(8, 4, 1, 1, 1);
   made.source = "papers";

@@ -157,10 +157,10 @@ TEST_F(ParallelCommand, SweepsOverDegrees) {
 // An empty folder ranks Llama-3-70B on 64 H100: built in, no interval; 70.6e9 parameters of 18
 // bytes fit only when divided by 16 or more, and the fullest plans stay under its 79.1 GiB.
 TEST_F(ParallelCommand, AnEmptyFolderRanksALargeModel) {
-  const CommandResult result = weir(
-      "--json sweep " WEIR_SOURCE_DIR "/tools/examples/models/llama-3-70b.json" + cluster_ +
-      " -K 1,2,4,8 --tp 1..8 --cp 1 --dp 1,2,4 --zero 0,1 --sequence-parallel --schedule 1f1b "
-      "--attention unfused --recompute none,selective,full --dtype bf16 --global-batch-size 64");
+  const CommandResult result =
+      weir("--json sweep " WEIR_SOURCE_DIR "/tools/examples/models/llama-3-70b.json" + cluster_ +
+           " -K 1,2,4,8 --tp 1..8 --cp 1 --dp 1,2,4 --zero 0,1 --sequence-parallel --schedule 1f1b "
+           "--attention fused --recompute none,selective,full --dtype bf16 --global-batch-size 64");
   ASSERT_EQ(result.code, 0);
   const Json json = Json::parse(result.out);
   EXPECT_LT(json["seconds"].get<double>(), 60);

@@ -46,7 +46,7 @@ TEST_F(MachineCommand, ABareNameIsABuiltInCluster) {
 
 TEST_F(MachineCommand, AForecastNamesItsStack) {
   EXPECT_EQ(forecast("")["stack"], "weir");
-  EXPECT_EQ(forecast("--cluster dgx-h100")["stack"], "megatron-core");
+  EXPECT_EQ(forecast("--cluster dgx-h100")["stack"], "typical");
   EXPECT_EQ(forecast("--cluster dgx-h100 --stack nanotron")["stack"], "nanotron");
   EXPECT_THAT(weir("simulate plan.json --cluster dgx-h100").out,
               HasSubstr("stack: typical, half-way between the leanest"));

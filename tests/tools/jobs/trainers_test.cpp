@@ -278,7 +278,7 @@ TEST(TorchRows, TheScriptDividesOnce) {
   const ExportedJob job = export_torch(loaded(pipeline(2, 2, 4), llama_like(8)), {});
   EXPECT_THAT(job.files[0].text, AllOf(HasSubstr("scale_grads = False"),
                                        HasSubstr("parameter.grad.div_(MICROBATCHES)"),
-                                       HasSubstr("return x.contiguous()")));
+                                       HasSubstr("each.contiguous() for each in x")));
   EXPECT_EQ(job.files[2].name, "split_points.json");
   EXPECT_EQ(parse_json(job.files[2].text, "split_points.json").size(), 3U);
 }
