@@ -36,8 +36,9 @@ class Notebooks(unittest.TestCase):
                 self.assertEqual(
                     [cell.outputs for cell in code], [[]] * len(code), "commit it without outputs"
                 )
-                NotebookClient(
-                    notebook, timeout=200, resources={"metadata": {"path": FOLDER}}
+                NotebookClient(  # a kernel takes a busy machine more than the usual minute
+                    notebook, timeout=200, startup_timeout=180,
+                    resources={"metadata": {"path": FOLDER}}
                 ).execute()
                 pictures = [
                     output
