@@ -220,11 +220,21 @@ struct Kernels {
 void add_stack(Passes& p, const TransformerShape& block, const Split& split, std::int64_t keys,
                std::int64_t tokens, const StackTime& stack) {
   for (const ExtraStream& extra : stack.block) {
+    if (!is_of(extra.blocks, block)) continue;
     const double numbers =
         width_of(extra.width, extra.share, block, split, keys) * static_cast<double>(tokens);
     if (numbers == 0) continue;  // a block without such a tensor launches nothing for it
-    if (extra.forward > 0) p.f.move(extra.forward * numbers, extra.kernels);
-    if (extra.backward > 0) p.i.move(extra.backward * numbers, extra.kernels);
+    const auto experts = static_cast<int>((block.experts + split.ep - 1) / split.ep);
+    const auto pass = [&](KernelSum& sum, double bytes) {
+      if (bytes == 0) return;
+      if (extra.each_expert) {
+        sum.steps(bytes * numbers, extra.kernels * experts);
+      } else {
+        sum.move(bytes * numbers, extra.kernels);
+      }
+    };
+    pass(p.f, extra.forward);
+    pass(p.i, extra.backward);
   }
   p.f.small(stack.block_kernels_forward);
   p.i.small(stack.block_kernels_backward);

@@ -38,13 +38,14 @@ enum class Width : std::uint8_t {
 // Which blocks a rule is for.
 enum class Blocks : std::uint8_t {
   all,
-  dense,          // without experts
-  experts,        // with
-  latent,         // with latent attention
-  direct,         // without
-  rotary,         // with rotary positions
-  drops_out,      // with dropout of what attention and MLP give
-  plain_experts,  // with experts whose MLPs have no gate
+  dense,           // without experts
+  experts,         // with
+  latent,          // with latent attention
+  direct,          // without
+  rotary,          // with rotary positions
+  drops_out,       // with dropout of what attention and MLP give
+  plain_experts,   // with experts whose MLPs have no gate
+  biased_experts,  // with experts whose MLPs have biases
 };
 
 // Who shares it.
@@ -77,6 +78,8 @@ struct ExtraStream {
   double forward = 0, backward = 0;  // bytes moved for each number of the width
   Share share = Share::tensor;
   int kernels = 1;  // launches, in each pass that has bytes
+  Blocks blocks = Blocks::all;
+  bool each_expert = false;  // of the device's makes these launches, one after the other
 };
 
 // What a stack makes step by step, a kernel each, where others have one kernel: bytes that all of

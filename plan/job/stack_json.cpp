@@ -26,14 +26,15 @@ constexpr Names<Width, 13> kWidths{{{Width::hidden, "hidden"},
                                     {Width::token, "token"},
                                     {Width::experts, "experts"},
                                     {Width::vocabulary, "vocabulary"}}};
-constexpr Names<Blocks, 8> kBlocks{{{Blocks::all, "all"},
+constexpr Names<Blocks, 9> kBlocks{{{Blocks::all, "all"},
                                     {Blocks::dense, "dense"},
                                     {Blocks::experts, "experts"},
                                     {Blocks::latent, "latent"},
                                     {Blocks::direct, "direct"},
                                     {Blocks::rotary, "rotary"},
                                     {Blocks::drops_out, "drops_out"},
-                                    {Blocks::plain_experts, "plain_experts"}}};
+                                    {Blocks::plain_experts, "plain_experts"},
+                                    {Blocks::biased_experts, "biased_experts"}}};
 constexpr Names<Share, 3> kShares{
     {{Share::tensor, "tensor"}, {Share::sequence, "sequence"}, {Share::whole, "whole"}}};
 constexpr Names<StagePlacement, 4> kStages{{{StagePlacement::layers, "layers"},
@@ -84,7 +85,8 @@ constexpr Key<KeptRule> kKept[] = {
     maybe<&KeptRule::blocks, Named<kBlocks>>(
         "blocks",
         "| may be left out: `all` | which blocks have it: `dense`, `experts`, `plain_experts` "
-        "(without a gate), `latent` (attention), `direct` (no latents), `rotary`, `drops_out` "
+        "(without a gate), `biased_experts`, `latent` (attention), `direct` (no latents), "
+        "`rotary`, `drops_out` "
         "(dropout of what attention and MLP give)"),
     or_null<&KeptRule::rebuilt_by, Core>(
         "attention_core", "| may be left out: false | as `core_attn` in `rebuilt_by`"),
@@ -106,6 +108,12 @@ constexpr Key<ExtraStream> kStream[] = {
     maybe<&ExtraStream::share, Named<kShares>>(
         "share", "| may be left out: `tensor` | as in `memory.block[]`"),
     or_null<&ExtraStream::kernels>("kernels", "| may be left out: 1 | launches", {0, 1000}),
+    maybe<&ExtraStream::blocks, Named<kBlocks>>(
+        "blocks", "| may be left out: `all` | which blocks do it, as in `memory.block[]`"),
+    or_null<&ExtraStream::each_expert>(
+        "each_expert",
+        "| may be left out: false | `kernels` are launched for each of the device's experts, one "
+        "after the other"),
 };
 constexpr Key<StepwiseKernels> kSteps[] = {
     key<&StepwiseKernels::forward>("forward",

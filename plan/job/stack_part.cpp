@@ -43,29 +43,6 @@ double whole_width(Width width, const TransformerShape& b, std::int64_t keys) {
   return 0;
 }
 
-bool is_of(Blocks blocks, const TransformerShape& block) {
-  const bool experts = block.experts > 1, latent = block.latent.key_value > 0;
-  switch (blocks) {
-    case Blocks::all:
-      break;
-    case Blocks::dense:
-      return !experts;
-    case Blocks::experts:
-      return experts;
-    case Blocks::latent:
-      return latent;
-    case Blocks::direct:
-      return !latent;
-    case Blocks::rotary:
-      return block.rotary;
-    case Blocks::drops_out:
-      return block.residual_dropout > 0;
-    case Blocks::plain_experts:
-      return experts && !block.gated;
-  }
-  return true;
-}
-
 void keep(LayerTensors& tensors, const TransformerShape& block, std::int64_t seq_length,
           const Split& split, const Stack& stack) {
   tensors.saved.clear();
@@ -98,6 +75,31 @@ void keep_logits(LayerTensors& tensors, const HeadShape& head, std::int64_t seq_
 }
 
 }  // namespace
+
+bool is_of(Blocks blocks, const TransformerShape& block) {
+  const bool experts = block.experts > 1, latent = block.latent.key_value > 0;
+  switch (blocks) {
+    case Blocks::all:
+      break;
+    case Blocks::dense:
+      return !experts;
+    case Blocks::experts:
+      return experts;
+    case Blocks::latent:
+      return latent;
+    case Blocks::direct:
+      return !latent;
+    case Blocks::rotary:
+      return block.rotary;
+    case Blocks::drops_out:
+      return block.residual_dropout > 0;
+    case Blocks::plain_experts:
+      return experts && !block.gated;
+    case Blocks::biased_experts:
+      return experts && block.mlp_bias;
+  }
+  return true;
+}
 
 double width_of(Width width, Share share, const TransformerShape& block, const Split& split,
                 std::int64_t keys) {

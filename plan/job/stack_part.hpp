@@ -8,6 +8,9 @@
 
 namespace weir {
 
+// Whether a block is one of these.
+[[nodiscard]] bool is_of(Blocks blocks, const TransformerShape& block);
+
 // Numbers of that width for one token on one device of the split; of `keys` tokens attended to.
 [[nodiscard]] double width_of(Width width, Share share, const TransformerShape& block,
                               const Split& split, std::int64_t keys);

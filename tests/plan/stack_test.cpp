@@ -1,6 +1,7 @@
 // Stacks: where their rules begin stages, and what a file of one must say.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job/stack.hpp"
+#include "plan/job/stack_part.hpp"
 
 #include <gtest/gtest.h>
 
@@ -128,6 +129,23 @@ TEST(StackFile, AKeptTensorSaysWhoseItIs) {
             std::string::npos);
   EXPECT_NE(refusal(file(R"(, "blocks": "some")")).find("blocks: expected one of all, dense"),
             std::string::npos);
+}
+
+// Which blocks do it, and whether each expert has launches of its own.
+TEST(StackFile, AStreamSaysWhoDoesIt) {
+  const std::string text = R"({"schema": "weir.stack/1", "name": "x", "placement": "layers",
+      "time": {"block": [{"what": "biases", "width": "visits", "forward": 28,
+                          "blocks": "biased_experts", "each_expert": true}]},
+      "origins": {"placement": {"source": "read"}, "time": {"source": "read"}}})";
+  const ExtraStream stream = parse_stack(text, "s.json").time.block.at(0);
+  EXPECT_EQ(stream.blocks, Blocks::biased_experts);
+  EXPECT_TRUE(stream.each_expert);
+  TransformerShape block{.hidden = 64, .heads = 4, .kv_heads = 4, .head_dim = 16, .ffn = 32};
+  EXPECT_FALSE(is_of(Blocks::biased_experts, block));
+  block.experts = 8;
+  EXPECT_TRUE(is_of(Blocks::biased_experts, block));
+  block.mlp_bias = false;
+  EXPECT_FALSE(is_of(Blocks::biased_experts, block));
 }
 
 TEST(StackFile, NoConstantForOneRow) {
