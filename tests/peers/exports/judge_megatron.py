@@ -17,6 +17,7 @@ import io
 import json
 import os
 import sys
+import traceback
 import typing
 
 CHECKOUT = sys.argv[1]
@@ -131,6 +132,8 @@ def verdict(job):
             start(found)
         except BaseException as raised:  # SystemExit is a refusal, too
             error = f"{type(raised).__name__}: {raised}"
+            if isinstance(raised, AssertionError) and not str(raised):  # then its line says it
+                error += traceback.extract_tb(raised.__traceback__)[-1].line
     return {"id": job["id"], "error": error, "args": found}
 
 

@@ -32,6 +32,8 @@ def launched(work, folder, line):
     out = f"{work}/launched.json"
     if os.path.exists(out):
         os.unlink(out)
+    # A script may look for its program where it stands.
+    open(f"{folder}/pretrain_gpt.py", "a").close()
     outer = {
         "PATH": f"{stand_ins(work)}:/usr/bin:/bin",
         "GATE_OUT": out,

@@ -63,7 +63,7 @@ def places(gate, base, gpus):
         "--gpus": gpus,
         "--global-batch-size": batch,
         "--baseline": base,
-        "--keep": PLACES,
+        "--top": PLACES,
         "-o": f"{name}.sweep.json",
     }
     gate.weir("sweep", f"{name}.model.json", *(word for pair in given.items() for word in pair))
@@ -115,7 +115,9 @@ def patched(gate, part, script, given, tag, plan):
     if said is None:
         return None
     argv, env, world = launched(gate.work, out, f"bash {name} {given}")
-    kept = "overlap_grad_reduce: the script's" in said
+    # Without replicas there is nothing to overlap, and what the script says of it stays.
+    alone = read(plan)["dp"] * read(plan)["cp"] == 1
+    kept = alone or "overlap_grad_reduce: the script's" in said
     wanted = wanted_of(read(plan), overlap=not kept)
     return {"id": f"{name}-{tag}", "argv": argv, "env": env, "world": world}, wanted
 

@@ -123,6 +123,25 @@ TEST(ScriptEdit, FlagsGoTogether) {
               AllOf(Contains("overlap-param-gather"), Contains("overlap_grad_reduce")));
 }
 
+// A script that starts fewer devices than its own degrees need: the nodes follow the plan.
+TEST(ScriptEdit, NodesAreThoseOfThePlan) {
+  std::string script = kScript;
+  script.replace(script.find("PP=${PP:-1}"), 11, "PP=${PP:-2}");
+  const JobOptions asked{.gpus = 16};
+  const Job job = read_megatron_job(script, "train.sh", asked);
+  const Patch patch = patch_megatron(loaded(job.plan, job.model),
+                                     {.text = script, .file = "train.sh", .options = asked});
+  EXPECT_THAT(patch.text, HasSubstr("--nproc_per_node $GPUS_PER_NODE --nnodes 2 "));
+  EXPECT_THAT(patch.not_edited, IsEmpty());
+}
+
+// What the script unsets is set there, and not before, where it would be unset again.
+TEST(ScriptEdit, AnUnsetVariableIsSetInItsPlace) {
+  EXPECT_EQ(with_variable("cd x\nunset A # as FSDP needs\nrun\n", "A", "1"),
+            "cd x\nexport A=1 # as FSDP needs\nrun\n");
+  EXPECT_EQ(with_variable("unset AB\nrun\n", "A", "1"), "export A=1\nunset AB\nrun\n");
+}
+
 // FSDP: its checkpoints, its strategy, and the variable unset where it is set.
 TEST(ScriptEdit, TheEnvironmentIsEdited) {
   const Patch patch = patched([](Plan& plan) {

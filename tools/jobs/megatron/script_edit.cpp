@@ -83,16 +83,18 @@ class ScriptEditor {
   }
 
  private:
-  // The launcher's numbers, where one of them makes the devices what they should be.
+  // The launcher's numbers, where one of them makes the devices what they should be: as it says how
+  // many it starts, or, where it does not, as the job was read for.
   void set_devices(const DeviceChange& devices) {
-    if (!devices.before || *devices.before == devices.after) return;
     const auto number = [&](std::string_view name) {
       const auto found = now_.find(name);
       return found == now_.end() ? std::nullopt : whole_number<int>(found->second);
     };
     const auto each = number("nproc-per-node");
     const auto nodes = number("nnodes");
-    if (!each) return;
+    if (!each || *each < 1) return;
+    const std::optional<int> before = nodes ? *each * *nodes : devices.before;
+    if (!before || *before == devices.after) return;
     if (nodes && devices.after % *each == 0) {
       wanted_["nnodes"] = fmt::to_string(devices.after / *each);
     } else if (!nodes || *nodes == 1) {

@@ -207,13 +207,38 @@ std::vector<ScriptEdit> edits_of(const std::string& text, const EditedArgument& 
   return Edits(text, argument).all();
 }
 
+namespace {
+
+// Lines "unset NAME", each without its indentation and what follows.
+std::vector<TextPart> unset_lines(const std::string& text, const std::string& gone) {
+  std::vector<TextPart> found;
+  for (std::size_t at = text.find(gone); at != text.npos; at = text.find(gone, at + 1)) {
+    const std::size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
+    const bool first = text.find_first_not_of(" \t", begin) == at;
+    const std::size_t next =
+        std::min(text.find_first_not_of(" \t\r", at + gone.size()), text.size());
+    if (first && (next == text.size() || text[next] == '\n' || text[next] == '#'))
+      found.push_back({at, at + gone.size()});
+  }
+  return found;
+}
+
+}  // namespace
+
 std::string with_variable(const std::string& text, std::string_view name,
                           const std::string& value) {
   const ScriptPlaces places(text);
   const std::vector<TextPart> assigned = places.assignments(name);
+  const std::string exported = fmt::format("export {}={}", name, value);
+  if (const auto unset = unset_lines(text, fmt::format("unset {}", name)); !unset.empty()) {
+    std::string set = text;
+    for (auto part = unset.rbegin(); part != unset.rend(); ++part)
+      set = replaced(set, *part, exported);
+    return with_variable(set, name, value);
+  }
   if (assigned.empty()) {
     const std::size_t at = places.first_command();
-    return replaced(text, {at, at}, fmt::format("export {}={}\n", name, value));
+    return replaced(text, {at, at}, exported + "\n");
   }
   std::string changed = text;
   for (auto part = assigned.rbegin(); part != assigned.rend(); ++part) {
