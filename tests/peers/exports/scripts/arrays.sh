@@ -51,4 +51,4 @@ torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py \
     ${MODEL_PARALLEL_ARGS[@]} \
     ${TRAINING_ARGS[@]} \
     --vocab-size 32000 --tokenizer-type NullTokenizer --mock-data \
-    --save "$CHECKPOINTS" --load "$CHECKPOINTS" --tensorboard-dir "$LOGS"
+    --save "$CHECKPOINTS" --save-interval 1000 --load "$CHECKPOINTS" --tensorboard-dir "$LOGS"

@@ -8,7 +8,7 @@ declare -a PARALLEL=(
   --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4
   --num-layers-per-virtual-pipeline-stage 5 --sequence-parallel --tp-comm-overlap
   --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather
-  --overlap-param-gather-with-optimizer-step
+  --overlap-param-gather-with-optimizer-step --ckpt-format torch
 )
 torchrun --nnodes=8 --nproc-per-node=8 --node-rank="$NODE_RANK" pretrain_gpt.py \
   "${PARALLEL[@]}" \
