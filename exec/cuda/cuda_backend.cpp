@@ -108,6 +108,19 @@ class CudaBackend : public Backend {
     visit_kernels(*call.layer, [&](const auto& shape) { cuda::backward_weight(shape, call, on_); });
   }
   void update(std::span<const UpdateCall> calls) override { cuda::update(calls, on_); }
+  double sum_of_squares(std::span<const Tensor> gradients, std::int64_t elements) override {
+    return cuda::sum_of_squares(gradients, elements, on_);
+  }
+  std::int64_t squares_room(std::int64_t elements) const override {
+    return cuda::squares_room(elements);
+  }
+  void launch_squares(const SquaresCall& call, Stream& on) override {
+    cuda::squares(call, dynamic_cast<const CudaStream&>(on).handle());
+  }
+  void launch_factor(const FactorCall& call) override { cuda::factor(call, on_); }
+  void launch_sums(const OrderedSums& sums, Stream& on) override {
+    cuda::ordered_sums(sums, dynamic_cast<const CudaStream&>(on).handle());
+  }
   void finish() override { CUDA_CHECK(cudaStreamSynchronize(stream_.handle())); }
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
     copy(to.data, from, bytes, cudaMemcpyHostToDevice);

@@ -51,6 +51,7 @@ struct Workbench {
   Attention* fused = nullptr;
   void* fused_scratch = nullptr;
   RotaryTables rotary;
+  const float* factor = nullptr;  // of gradients, where they are clipped on the device
 
   // Tables of rotary positions are there when this returns.
   void use(std::byte* scratch, const ScratchNeeds& needs);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <stdexcept>
 
 #include "plan/words/error.hpp"
 #include "plan/words/names.hpp"
@@ -25,8 +26,21 @@ void Backend::logits(const LayerCall&, float*) {
 }
 
 double Backend::sum_of_squares(std::span<const Tensor>, std::int64_t) {
-  throw MissingComponent("gradients are clipped on the cpu backend only");
+  throw MissingComponent("this backend sums no squares: gradients are not clipped on it");
 }
+
+namespace {
+
+[[noreturn]] void refuse_launch() {
+  throw std::logic_error("a backend without a stream waits for its sums");
+}
+
+}  // namespace
+
+std::int64_t Backend::squares_room(std::int64_t) const { return 0; }
+void Backend::launch_squares(const SquaresCall&, Stream&) { refuse_launch(); }
+void Backend::launch_factor(const FactorCall&) { refuse_launch(); }
+void Backend::launch_sums(const OrderedSums&, Stream&) { refuse_launch(); }
 
 // Some at a time: as many zeros beside a tensor as it has itself would be twice its memory.
 void Backend::put_zeros(const Tensor& to) {

@@ -112,6 +112,40 @@ struct DeviceUse {
 // Memory of the host that lives as long as this does.
 using HostMemory = std::unique_ptr<std::byte[], void (*)(std::byte*) noexcept>;
 
+// Sums of squares of some weights' gradients, which stay on the device.
+struct SquaresCall {
+  struct One {
+    std::span<const Tensor> gradients;  // summed in this order (copies of a weight)
+    std::int64_t elements = 0;
+  };
+  std::span<const One> of;
+  Tensor room;           // Backend::squares_room of all of them
+  double* to = nullptr;  // a number a weight
+};
+
+// From the squares of all weights to the factor that clips their gradients.
+struct FactorCall {
+  const double* squares = nullptr;  // [parts, weights]; a weight's parts are added in order
+  std::int64_t weights = 0;
+  int parts = 1;
+  double most = 0;  // the optimizer's clip_norm
+  Tensor factor;    // where it stays until the step's last update
+};
+
+// Some arrays of which each of several devices has a term, added in the devices' order: this one's
+// own is in its place, where the sum comes to be.
+struct OrderedSums {
+  struct One {
+    float* own = nullptr;
+    const float* others = nullptr;  // of the first other device; the next one's is `stride` further
+    std::int64_t elements = 0;
+  };
+  std::span<const One> of;
+  int terms = 1;
+  int own = 0;              // which of the terms is this device's
+  std::int64_t stride = 0;  // numbers
+};
+
 // Pieces of rows: of each row `bytes` from its byte `from_offset` on to byte `to_offset` of a row
 // of another tensor.
 struct RowsCopy {
@@ -156,6 +190,15 @@ class Backend : public BlockSource {
   // where the backend cannot give it.
   [[nodiscard]] virtual double sum_of_squares(std::span<const Tensor> gradients,
                                               std::int64_t elements);
+  // The same where launches do not wait, for backends with a stream; others throw std::logic_error.
+  // Squares and sums are launched on a stream of this device, the factor on the backend's own,
+  // and every update behind it multiplies gradients by it. Of a weight squares are the same bits
+  // whatever others the call is of.
+  [[nodiscard]] virtual std::int64_t squares_room(
+      std::int64_t elements) const;  // bytes of a weight
+  virtual void launch_squares(const SquaresCall& call, Stream& on);
+  virtual void launch_factor(const FactorCall& call);
+  virtual void launch_sums(const OrderedSums& sums, Stream& on);
   // What a stage's row has of messages. Throws MissingComponent where tensors are not in the host's
   // memory.
   virtual void copy_rows(const RowsCopy& copy);

@@ -93,16 +93,6 @@ void NcclCommunicator::exchange(std::span<const NcclPart> sends, std::span<const
   settle();
 }
 
-void NcclCommunicator::sum(std::span<const Floats> arrays, cudaStream_t stream) {
-  Group group;
-  for (const Floats& array : arrays) {
-    NCCL_CHECK(ncclAllReduce(array.data, array.data, static_cast<std::size_t>(array.elements),
-                             ncclFloat32, ncclSum, handle_.get(), stream));
-  }
-  group.end();
-  settle();
-}
-
 void await_stream(cudaStream_t stream, const NcclCommunicator::Wait& wait) {
   wait([stream] { return CUDA_DONE(cudaStreamQuery(stream)); });
 }

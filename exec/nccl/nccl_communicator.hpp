@@ -48,12 +48,6 @@ class NcclCommunicator {
   // Sends and receives that need each other. Between two members both ends stand in the same order.
   void exchange(std::span<const NcclPart> sends, std::span<const NcclPart> receives,
                 cudaStream_t stream);
-  // fp32, in place, over all members, to the same bits in each.
-  struct Floats {
-    float* data = nullptr;
-    std::int64_t elements = 0;
-  };
-  void sum(std::span<const Floats> arrays, cudaStream_t stream);
 
   void check() const;  // throws RunFailed when a connection broke
   void abort() noexcept { handle_.reset(); }

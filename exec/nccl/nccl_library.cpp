@@ -27,7 +27,6 @@ struct Nccl {
   decltype(&ncclGroupEnd) group_end = nullptr;
   decltype(&ncclSend) send = nullptr;
   decltype(&ncclRecv) receive = nullptr;
-  decltype(&ncclAllReduce) all_reduce = nullptr;
 };
 
 std::string dotted(int version) {
@@ -43,8 +42,7 @@ std::string load(const std::vector<std::string>& libraries, Nccl& nccl) {
       Entry{"ncclCommGetAsyncError", nccl.async_error},
       Entry{"ncclGetErrorString", nccl.error_string}, Entry{"ncclGetLastError", nccl.last_error},
       Entry{"ncclGroupStart", nccl.group_start}, Entry{"ncclGroupEnd", nccl.group_end},
-      Entry{"ncclSend", nccl.send}, Entry{"ncclRecv", nccl.receive},
-      Entry{"ncclAllReduce", nccl.all_reduce});
+      Entry{"ncclSend", nccl.send}, Entry{"ncclRecv", nccl.receive});
   if (!why.empty()) return why;
   int version = 0;
   if (nccl.get_version(&version) != ncclSuccess) return "NCCL does not say its version";
@@ -110,9 +108,5 @@ ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int p
 ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t handle,
                       cudaStream_t stream) {
   return weir::nccl().receive(to, count, type, peer, handle, stream);
-}
-ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type,
-                           ncclRedOp_t sum, ncclComm_t handle, cudaStream_t stream) {
-  return weir::nccl().all_reduce(from, to, count, type, sum, handle, stream);
 }
 }

@@ -1,5 +1,5 @@
-// A communicator for each edge of a rank, one for its replicas, one for tied weights; unique ids
-// travel over the processes' messages.
+// A communicator for each edge of a rank and for each circle it is in; unique ids travel over the
+// processes' messages.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/nccl/nccl_transport.hpp"
 
@@ -45,8 +45,7 @@ NcclTransport::NcclTransport(const StreamTransportRequest& request, Processes& p
   }
   CUDA_CHECK(cudaSetDevice(request_.backend->stream()->device()));
   connect_edges();
-  connect_replicas();
-  connect_sharing();
+  for (const Among among : {Among::replicas, Among::sharers, Among::norm}) connect_circle(among);
 }
 
 NcclCommunicator::Wait NcclTransport::wait() const {
@@ -63,8 +62,8 @@ bool NcclTransport::shares() const {
 int NcclTransport::blocks_each() const {
   constexpr int kBlocksSharing = 2;  // measured: more do not find room beside another process's
   if (sharing_gpus_ == GpuSharing::yes) return kBlocksSharing;
-  std::vector<int> communicators(static_cast<std::size_t>(request_.program.shape().ranks),
-                                 request_.replicas > 1 ? 1 : 0);
+  const int of_all = (request_.replicas > 1 ? 1 : 0) + (norm_members() > 1 ? 1 : 0);
+  std::vector<int> communicators(static_cast<std::size_t>(request_.program.shape().ranks), of_all);
   for (const Edge& edge : request_.program.edges()) {
     ++communicators[static_cast<std::size_t>(edge.from.value)];
     ++communicators[static_cast<std::size_t>(edge.to.value)];
@@ -148,44 +147,54 @@ std::unique_ptr<NcclCommunicator> NcclTransport::join(const std::vector<int>& me
                                             static_cast<int>(own), blocks_each(), wait());
 }
 
-void NcclTransport::connect_replicas() {
-  if (request_.replicas == 1) return;
-  std::vector<int> members;
-  for (int replica = 0; replica < request_.replicas; ++replica) {
-    members.push_back(process_of(request_.rank.value, replica));
-  }
-  replicas_ = join(members);
-  Tensor probe = request_.arena->allocate(1);
-  sum_over_replicas({&probe, 1});  // connects
-  await_stream(handle_of(*gradients_), wait());
-  request_.arena->release(probe);
+int NcclTransport::norm_members() const {
+  return request_.norm_parts * request_.program.shape().ranks;
 }
 
-void NcclTransport::connect_sharing() {
-  if (!shares()) return;
-  const std::vector<std::int32_t>& ranks = request_.sharing_ranks;
-  std::vector<int> members;
-  for (const std::int32_t rank : ranks) members.push_back(process_of(rank, request_.replica));
-  sharing_ = join(members);
-  // Connects all to all: at most as many as there are ranks, and which of them meet is the plan's
-  // business.
-  Tensor probe = request_.arena->allocate(1);
-  Tensor heard = request_.arena->allocate(static_cast<std::int64_t>(ranks.size()) * probe.bytes);
-  std::vector<NcclPart> sends, receives;
-  for (std::int32_t rank : ranks) {
-    if (rank == request_.rank.value) continue;
-    sends.push_back(part(sharer(rank), probe));
-    receives.push_back({sharer(rank), heard.data + sharer(rank) * probe.bytes, probe.bytes});
+int NcclTransport::Circle::place_of(int member) const {
+  return static_cast<int>(std::ranges::find(members, member) - members.begin());
+}
+
+std::optional<NcclTransport::Circle> NcclTransport::circle_of(Among among) const {
+  Circle circle;
+  const auto add = [&circle](int member, int process) {
+    circle.members.push_back(member);
+    circle.processes.push_back(process);
+  };
+  if (among == Among::sharers && shares()) {
+    for (const std::int32_t rank : request_.sharing_ranks)
+      add(rank, process_of(rank, request_.replica));
+  } else if (among == Among::replicas) {
+    for (int replica = 0; replica < request_.replicas; ++replica)
+      add(replica, process_of(request_.rank.value, replica));
+  } else if (among == Among::norm) {
+    const int first = request_.norm_parts > 1 ? 0 : process_of(0, request_.replica);
+    for (int member = 0; member < norm_members(); ++member) add(member, first + member);
   }
-  sharing_->exchange(sends, receives, handle_of(*gradients_));
+  if (circle.members.size() < 2) return {};
+  return circle;
+}
+
+// Connects all to all: at most as many as there are, and which of them meet is the plan's business.
+void NcclTransport::connect_circle(Among among) {
+  std::optional<Circle> found = circle_of(among);
+  if (!found) return;
+  Circle& circle = circles_[among] = std::move(*found);
+  circle.communicator = join(circle.processes);
+  const auto count = static_cast<std::int64_t>(circle.members.size());
+  Tensor probe = request_.arena->allocate(1);
+  Tensor heard = request_.arena->allocate(count * probe.bytes);
+  std::vector<StreamTransfer> sends, receives;
+  for (std::size_t i = 0; i < circle.members.size(); ++i) {
+    if (circle.processes[i] == processes_.index()) continue;
+    const auto place = static_cast<std::int64_t>(i) * probe.bytes;
+    sends.push_back({circle.members[i], probe});
+    receives.push_back({circle.members[i], {heard.data + place, probe.bytes}});
+  }
+  exchange(among, sends, receives);
   await_stream(handle_of(*gradients_), wait());
   request_.arena->release(probe);
   request_.arena->release(heard);
-}
-
-int NcclTransport::sharer(std::int32_t rank) const {
-  const auto& ranks = request_.sharing_ranks;
-  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
 void NcclTransport::send(std::int32_t edge, const Tensor& message) {
@@ -198,31 +207,20 @@ void NcclTransport::receive(std::int32_t edge, const Tensor& into) {
   end.communicator->receive(part(end.peer, into), handle_of(*end.stream));
 }
 
-void NcclTransport::sum_over_replicas(std::span<const Tensor> gradients) {
-  std::vector<NcclCommunicator::Floats> arrays;
-  arrays.reserve(gradients.size());
-  for (const Tensor& gradient : gradients) {
-    arrays.push_back(
-        {gradient.floats(), gradient.bytes / static_cast<std::int64_t>(sizeof(float))});
-  }
-  replicas_->sum(arrays, handle_of(*gradients_));
-}
-
-void NcclTransport::exchange(std::span<const GradientTransfer> sends,
-                             std::span<const GradientTransfer> receives) {
+void NcclTransport::exchange(Among among, std::span<const StreamTransfer> sends,
+                             std::span<const StreamTransfer> receives) {
+  const Circle& circle = circles_.at(among);
   std::vector<NcclPart> out, in;
-  for (const GradientTransfer& to : sends) out.push_back(part(sharer(to.rank), to.gradient));
-  for (const GradientTransfer& from : receives)
-    in.push_back(part(sharer(from.rank), from.gradient));
-  sharing_->exchange(out, in, handle_of(*gradients_));
+  for (const StreamTransfer& to : sends) out.push_back(part(circle.place_of(to.member), to.tensor));
+  for (const StreamTransfer& from : receives)
+    in.push_back(part(circle.place_of(from.member), from.tensor));
+  circle.communicator->exchange(out, in, handle_of(*gradients_));
 }
 
 std::vector<NcclCommunicator*> NcclTransport::all() const {
   std::vector<NcclCommunicator*> all;
   for (const auto& [index, end] : edges_) all.push_back(end.communicator.get());
-  for (NcclCommunicator* communicator : {replicas_.get(), sharing_.get()}) {
-    if (communicator != nullptr) all.push_back(communicator);
-  }
+  for (const auto& [among, circle] : circles_) all.push_back(circle.communicator.get());
   return all;
 }
 
@@ -233,8 +231,9 @@ void NcclTransport::check() {
 
 void NcclTransport::abandon() noexcept {
   for (const auto& [index, end] : edges_) end.communicator->abort();
-  if (replicas_) replicas_->abort();
-  if (sharing_) sharing_->abort();
+  for (const auto& [among, circle] : circles_) {
+    if (circle.communicator) circle.communicator->abort();
+  }
 }
 
 }  // namespace weir

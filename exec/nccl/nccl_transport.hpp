@@ -1,6 +1,8 @@
 // Between the GPUs of several processes over NCCL: one communicator for each directed edge, one for
-// a rank's replicas, one for the ranks of a replica that share weights. All are connected before
-// the first step, edges in rounds in which every process has one edge at most.
+// a rank's replicas, one for the ranks of a replica that share weights, and one for all whose
+// squares make up a norm. All are connected before the first step, edges in rounds in which every
+// process has one edge at most. NCCL carries messages alone: sums are our own kernels', so that
+// their order is (exec/streams/stream_gradients).
 //
 // The receiver launches a receive into each free slot, and a send waits on its stream until its
 // receive is there: slots bound the messages without a word between the ends. Strictly first in,
@@ -13,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "exec/nccl/nccl_communicator.hpp"
@@ -36,9 +39,8 @@ class NcclTransport : public StreamTransport {
   void send(std::int32_t edge, const Tensor& message) override;
   void receive(std::int32_t edge, const Tensor& into) override;
   [[nodiscard]] Stream& gradient_stream() override { return *gradients_; }
-  void sum_over_replicas(std::span<const Tensor> gradients) override;
-  void exchange(std::span<const GradientTransfer> sends,
-                std::span<const GradientTransfer> receives) override;
+  void exchange(Among among, std::span<const StreamTransfer> sends,
+                std::span<const StreamTransfer> receives) override;
   void check() override;
   void abandon() noexcept override;
 
@@ -51,15 +53,24 @@ class NcclTransport : public StreamTransport {
 
   void connect_edges();
   void make_end(EdgeId edge, const ncclUniqueId& id);
-  void connect_replicas();
-  void connect_sharing();
+  // Those that exchange among each other, this one with them.
+  struct Circle {
+    std::vector<int> processes;  // ascending
+    std::vector<int> members;    // what they are called
+    std::unique_ptr<NcclCommunicator> communicator;
+    [[nodiscard]] int place_of(int member) const;  // in the communicator
+  };
+
+  void connect_circle(Among among);
+  // Without a communicator; absent where this process has nobody to exchange with.
+  [[nodiscard]] std::optional<Circle> circle_of(Among among) const;
   // A communicator of these processes, of which this is one; the first makes its id.
   [[nodiscard]] std::unique_ptr<NcclCommunicator> join(const std::vector<int>& members);
   [[nodiscard]] int process_of(std::int32_t rank, int replica) const;
-  [[nodiscard]] int sharer(std::int32_t rank) const;  // its number among those that share
   [[nodiscard]] NcclCommunicator::Wait wait() const;
   [[nodiscard]] int blocks_each() const;  // of a communicator's kernel
   [[nodiscard]] bool shares() const;      // weights with other ranks
+  [[nodiscard]] int norm_members() const;
   [[nodiscard]] std::vector<NcclCommunicator*> all() const;
 
   StreamTransportRequest request_;
@@ -67,8 +78,7 @@ class NcclTransport : public StreamTransport {
   Processes& processes_;
   std::map<std::int32_t, End> edges_;
   std::unique_ptr<Stream> gradients_;
-  std::unique_ptr<NcclCommunicator> replicas_,
-      sharing_;  // null where there is nothing to sum, nothing to share
+  std::map<Among, Circle> circles_;
 };
 
 }  // namespace weir

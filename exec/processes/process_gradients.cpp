@@ -156,24 +156,29 @@ void ProcessGradients::finish_reduction(const GradientKey& key, Reduction& reduc
     for (std::size_t i = 0; i < own.size(); ++i) own[i] += partial[i];
   }
   for (const Processes::Ticket send : reduction.sends)
-    processes_.wait(send);   // the sums go over what was sent
-  if (divided(key)) return;  // the sum is this replica's to use
-  exchange_slices(key, gradient);
+    processes_.wait(send);  // the sums go over what was sent
+  // Where it is divided the sum is this replica's to use.
+  if (!divided(key)) exchange_slices(key, std::as_writable_bytes(gradient), sizeof(float));
   if (!setup_.backend->in_host_memory()) {
     setup_.backend->to_device(parameter(key).gradient, gradient.data(),
                               static_cast<std::int64_t>(gradient.size_bytes()));
   }
 }
 
-void ProcessGradients::exchange_slices(const GradientKey& key, std::span<float> values) {
+void ProcessGradients::exchange_slices(const GradientKey& key, std::span<std::byte> values,
+                                       std::int64_t element_bytes) {
+  const std::int64_t elements = parameter(key).description.elements();
+  const auto slice_of_values = [&](int replica) {
+    const Slice part = replica_slice(elements, replica, setup_.plan.dp);
+    return values.subspan(static_cast<std::size_t>(part.first * element_bytes),
+                          static_cast<std::size_t>(part.count * element_bytes));
+  };
   std::vector<Processes::Ticket> receives;
   for (int replica = 0; replica < setup_.plan.dp; ++replica) {
     if (replica == setup_.replica) continue;
     const int peer = process_of(setup_.rank.value, replica);
-    receives.push_back(
-        processes_.start_receive(peer, tag(key), std::as_writable_bytes(slice(values, replica))));
-    sends_.push_back(
-        processes_.start_send(peer, tag(key), std::as_bytes(slice(values, setup_.replica))));
+    receives.push_back(processes_.start_receive(peer, tag(key), slice_of_values(replica)));
+    sends_.push_back(processes_.start_send(peer, tag(key), slice_of_values(setup_.replica)));
   }
   for (const Processes::Ticket receive : receives) processes_.wait(receive);
 }
@@ -186,10 +191,26 @@ void ProcessGradients::updated(Stage stage) {
     const GradientKey key{stage.value, static_cast<int>(p)};
     // A second use of a weight is updated with the first.
     if (uses[p].empty() || !divided(key)) continue;
+    if (!setup_.backend->in_host_memory()) {
+      exchange_through_host(key);
+      continue;
+    }
     const Parameter& held = parameter(key);
-    exchange_slices(key,
-                    {held.weight.floats(), static_cast<std::size_t>(held.description.elements())});
+    const auto elements = static_cast<std::size_t>(held.description.elements());
+    exchange_slices(key, std::as_writable_bytes(std::span(held.weight.floats(), elements)),
+                    sizeof(float));
   }
+}
+
+void ProcessGradients::exchange_through_host(const GradientKey& key) {
+  const Parameter& held = parameter(key);
+  const std::int64_t each = bytes_per_element(setup_.plan.dtype);
+  const std::int64_t bytes = held.description.elements() * each;
+  std::vector<std::byte>& values = weights_[key];
+  values.resize(static_cast<std::size_t>(bytes));
+  setup_.backend->to_host(values.data(), held.weight, bytes);
+  exchange_slices(key, values, each);
+  setup_.backend->to_device(held.weight, values.data(), bytes);
 }
 
 void ProcessGradients::sum_copies() {
@@ -355,6 +376,7 @@ void ProcessGradients::end_step() {
   sends_.clear();
   reductions_.clear();
   host_.clear();
+  weights_.clear();
   met_ = false;
 }
 

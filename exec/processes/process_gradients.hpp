@@ -84,7 +84,10 @@ class ProcessGradients : public GradientExchange {
   void start_reductions(std::int32_t stage);
   void finish_reduction(const GradientKey& key, Reduction& reduction);
   // Sends each other replica this one's slice and receives theirs into their places.
-  void exchange_slices(const GradientKey& key, std::span<float> values);
+  void exchange_slices(const GradientKey& key, std::span<std::byte> values,
+                       std::int64_t element_bytes);
+  // The same of a weight that lies in a device's memory.
+  void exchange_through_host(const GradientKey& key);
   void sum_copies();
   // Makes this rank's squares and gives each rank of the replica all of them.
   void exchange_squares();
@@ -107,7 +110,8 @@ class ProcessGradients : public GradientExchange {
   SharedGradients shared_;
   std::set<int> noted_;                          // processes that wait for each other, timed waits
   std::map<GradientKey, Reduction> reductions_;  // under way
-  std::map<GradientKey, std::vector<float>> host_;  // of gradients in a device's memory
+  std::map<GradientKey, std::vector<float>> host_;         // of gradients in a device's memory
+  std::map<GradientKey, std::vector<std::byte>> weights_;  // as the last; under way until the end
   std::vector<Processes::Ticket> sends_;
   bool met_ = false;
 };

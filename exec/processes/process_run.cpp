@@ -211,13 +211,16 @@ class ProcessRun {
     Backend& backend = device_->backend();
     Arena& arena = device_->arena();
     const GradientCopies copies = gradient_copies(loaded_);
-    auto transport = open_transport({program_, rank_, replica_, loaded_.plan.dp,
-                                     sharing_ranks(program_, copies), &backend, &arena});
+    const GradientNorm norm(loaded_);
+    const int norm_parts = loaded_.plan.zero > 0 ? loaded_.plan.dp : 1;
+    auto transport =
+        open_transport({program_, rank_, replica_, loaded_.plan.dp, sharing_ranks(program_, copies),
+                        &backend, &arena, norm.clips() ? norm_parts : 0});
     own_rank_ = std::make_unique<StreamRank>(
         routes_, std::move(transport),
-        StreamGradients::Setup{program_, training_->stages, copies, rank_, loaded_.plan.dp, &arena,
-                               backend.stream()},
-        message_bytes_, backend,
+        StreamGradients::Setup{program_, training_->stages, copies, rank_, loaded_.plan, replica_,
+                               &backend, &arena},
+        norm, message_bytes_,
         [this](GradientExchange& gradients) { return make_handler(gradients); },
         [this](const std::function<bool()>& reached) { processes_.wait_until(reached); }, now_ns);
   }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "exec/processes/process_rank.hpp"
@@ -20,18 +21,21 @@ class StreamRank : public ProcessRank {
   // OtherProcesses.
   using MakeHandler = std::function<std::unique_ptr<ActionHandler>(GradientExchange&)>;
   StreamRank(const std::vector<MessageRoute>& routes, std::unique_ptr<StreamTransport> transport,
-             const StreamGradients::Setup& setup, const std::vector<std::int64_t>& message_bytes,
-             Backend& backend, const MakeHandler& make_handler,
+             const StreamGradients::Setup& setup, const GradientNorm& norm,
+             const std::vector<std::int64_t>& message_bytes, const MakeHandler& make_handler,
              std::function<void(const std::function<bool()>&)> wait_until, StepLauncher::Now now);
 
   void begin_step(std::uint32_t step, StepClock& clock) override;
   [[nodiscard]] Step run_step(std::uint32_t step) override;
   void end_step() override { gradients_.end_step(); }
+  [[nodiscard]] std::optional<double> gradient_norm() const override { return found_; }
   [[nodiscard]] std::int64_t blocks() const override { return 0; }
 
  private:
   std::unique_ptr<StreamTransport> transport_;
   StreamGradients gradients_;
+  std::optional<StreamNorm> norm_;  // where gradients are clipped
+  std::optional<double> found_;     // in the last step
   std::unique_ptr<ActionHandler> handler_;
   StepLauncher launcher_;
   StepClock* clock_ = nullptr;

@@ -177,20 +177,22 @@ void StageWorker::update(Step step, Copies copies) {
     gradients.push_back(copies(i));
     if (gradients.back().empty())
       continue;  // a second use of a weight of this stage: updated with the first
+    if (parameter.updated.count == 0) continue;  // a slice behind the end
     const bool divided = parameter.updated.count < parameter.description.elements();
-    calls.push_back(
-        {.weight = divided ? slice_of(parameter.weight, parameter.updated) : parameter.weight,
-         .master = parameter.master,
-         .gradients = gradients.back(),
-         .state1 = parameter.state1,
-         .state2 = parameter.state2,
-         .elements = parameter.updated.count,
-         .decays = parameter.description.decays,
-         .running = parameter.description.running,
-         .samples = plan_.global_batch_size(),
-         .step = step.number,
-         .factor = step.factor,
-         .optimizer = plan_.optimizer});
+    calls.push_back({.weight = divided ? slice_of(parameter.weight, parameter.updated,
+                                                  bytes_per_element(plan_.dtype))
+                                       : parameter.weight,
+                     .master = parameter.master,
+                     .gradients = gradients.back(),
+                     .state1 = parameter.state1,
+                     .state2 = parameter.state2,
+                     .elements = parameter.updated.count,
+                     .decays = parameter.description.decays,
+                     .running = parameter.description.running,
+                     .samples = plan_.global_batch_size(),
+                     .step = step.number,
+                     .factor = step.factor,
+                     .optimizer = plan_.optimizer});
   }
   backend_.update(calls);
 }

@@ -88,10 +88,9 @@ class ThreadRun {
     std::vector<Arena*> arenas;
     for (auto& device : devices_) arenas.push_back(&device->arena());
     transport_ = std::make_unique<ThreadTransport>(program_, arenas, now_ns, spin_);
-    gradients_ = std::make_unique<GradientBarrier>(
-        GradientBarrier::Setup{program_, training_ ? training_->stages : none_,
-                               training_ ? gradient_copies(loaded) : GradientCopies{},
-                               training_ ? GradientNorm(loaded) : GradientNorm(), spin_, now_ns});
+    gradients_ = std::make_unique<GradientBarrier>(GradientBarrier::Setup{
+        program_, training_ ? training_->stages : none_,
+        training_ ? gradient_copies(loaded) : GradientCopies{}, norm_of_barrier(), spin_, now_ns});
     context_ = std::make_unique<StepContext>(
         StepContext{program_, routes_, *transport_, *gradients_, now_ns, clock_, activity_});
   }
@@ -139,7 +138,9 @@ class ThreadRun {
       ranks.push_back(
           {&devices_[rank]->backend(), &devices_[rank]->arena(), handlers.back().get()});
     }
-    StepLauncher launcher(program_, routes_, std::move(ranks), now_ns);
+    open_stream_norm(ranks);
+    StepLauncher launcher(program_, routes_, std::move(ranks), now_ns, {},
+                          stream_norm_ ? &*stream_norm_ : nullptr);
     blocks_ = blocks_taken();
     KernelWatch* watch = devices_.front()->backend().kernel_watch();
     std::vector<double> launching;
@@ -149,6 +150,7 @@ class ThreadRun {
         watch->begin_step(step - options_.warmup_steps);
       launcher.begin_step(number(step));
       const LaunchedStep done = launcher.run_step(clock_);
+      if (stream_norm_) stream_norm_found_ = stream_norm_->read();
       if (step >= options_.warmup_steps)
         launching.push_back(static_cast<double>(done.launching_ns) * 1e-9);
       end_step(step, done.start_ns, done.end_ns);
@@ -161,6 +163,22 @@ class ThreadRun {
     if (!launching.empty())
       result_.host_per_action =
           Seconds(median(launching) / static_cast<double>(compute_actions(program_)));
+  }
+
+  // Where launches do not wait the norm is the streams', and the barrier clips nothing.
+  [[nodiscard]] GradientNorm norm_of_barrier() const {
+    return training_ && !has_streams() ? GradientNorm(loaded_) : GradientNorm();
+  }
+  void open_stream_norm(const std::vector<LocalRank>& ranks) {
+    GradientNorm norm(loaded_);
+    if (!norm.clips()) return;
+    std::vector<StreamNorm::RankOfNorm> own;
+    for (const LocalRank& rank : ranks) own.push_back({rank.backend, rank.arena});
+    stream_norm_.emplace(StreamNorm::Setup{program_, training_->stages, std::move(norm),
+                                           *gradients_, std::move(own)});
+  }
+  [[nodiscard]] std::optional<double> norm_of_step() const {
+    return stream_norm_ ? stream_norm_found_ : gradients_->norm();
   }
 
   // One graph from now on, where that was asked for or may be.
@@ -303,7 +321,7 @@ class ThreadRun {
   void end_step(int step, std::int64_t start, std::int64_t end) {
     const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
     StepResult result{0, Seconds(Nanoseconds(end - start)), blocks_ - blocks_before,
-                      gradients_->norm()};
+                      norm_of_step()};
     if (training_) {
       result.loss = loss();
       dumped_ = std::exchange(training_->logits, {});
@@ -372,6 +390,8 @@ class ThreadRun {
   const Stages none_;
   std::unique_ptr<ThreadTransport> transport_;
   std::unique_ptr<GradientBarrier> gradients_;
+  std::optional<StreamNorm> stream_norm_;  // where launches do not wait and gradients are clipped
+  std::optional<double> stream_norm_found_;
   std::unique_ptr<StepContext> context_;
   std::unique_ptr<std::barrier<Stamp>> barrier_;
   std::int64_t arrived_ns_ = 0;  // at the latest barrier

@@ -11,12 +11,14 @@
 
 namespace weir {
 StepLauncher::StepLauncher(const Program& program, const std::vector<MessageRoute>& routes,
-                           std::vector<LocalRank> ranks, Now now, OtherProcesses others)
+                           std::vector<LocalRank> ranks, Now now, OtherProcesses others,
+                           StreamNorm* norm)
     : program_(program),
       routes_(routes),
       ranks_(std::move(ranks)),
       now_(now),
       others_(std::move(others)),
+      norm_(norm),
       begin_(program.size()),
       end_(program.size()) {
   for (const MessageRoute& route : routes) {
@@ -67,7 +69,9 @@ Stream* StepLauncher::stream_of(const Lane& lane) const {
     case LaneKind::receive:
       return here(program_.edge(lane.edge).from) ? nullptr : edge_streams_[lane.edge];
     default:
-      return others_.transport == nullptr ? nullptr : &others_.transport->gradient_stream();
+      if (others_.transport != nullptr) return &others_.transport->gradient_stream();
+      // In one process gradients are read where they are; of a norm the squares are made.
+      return norm_ == nullptr ? nullptr : ranks_[lane.rank.position()].backend->stream();
   }
 }
 
@@ -186,7 +190,7 @@ void StepLauncher::launch(OperationId id) {
       if (Stream* stream = stream_of(lane)) receive(id, *stream);
       return;
     case LaneKind::reduce:
-      if (others_.transport != nullptr) reduce(id);
+      if (stream_of(lane) != nullptr) reduce(id);
   }
 }
 
@@ -206,6 +210,8 @@ void StepLauncher::compute(OperationId id) {
   rank.arena->begin_action(end_[id]);  // what this action releases is in use until then
   stream.begin_action(names_[id]);
   stream.record(begin_[id]);
+  if (action.kind == ActionKind::OPTIMIZER && norm_ != nullptr)
+    norm_->launch_factor(program_.rank_of(id));
   const Tensor outgoing = rank.handler->act(id, action, {incoming}).main;
   stream.record(end_[id]);
   stream.end_action();
@@ -273,17 +279,24 @@ void StepLauncher::receive(OperationId id, Stream& stream) {
   messages_[sends.first + (id - receives.first)] = into;
 }
 
-// Sums a stage's gradients over the replicas; the last reduction of the step also exchanges those
-// of tied weights.
 void StepLauncher::reduce(OperationId id) {
-  Stream& stream = others_.transport->gradient_stream();
+  Stream& stream = *stream_of(program_.lane_of(id));
   await_predecessors(stream, id);
   stream.begin_action(names_[id]);
   stream.record(begin_[id]);
-  others_.gradients->launch_sum(program_.op(id).action.stage);
-  if (id == last_reduction_ && others_.gradients->exchanges()) others_.gradients->launch_exchange();
+  launch_reduction(id, program_.op(id).action.stage, stream);
   stream.record(end_[id]);
   stream.end_action();
+}
+
+// Sums a stage's gradients over the replicas; the last reduction of the step also exchanges those
+// of tied weights and then, where gradients are clipped, all squares.
+void StepLauncher::launch_reduction(OperationId id, Stage stage, Stream& stream) {
+  if (others_.transport == nullptr) return norm_->launch_squares(stage, stream);
+  others_.gradients->launch_sum(stage);
+  if (id != last_reduction_) return;
+  if (others_.gradients->exchanges()) others_.gradients->launch_exchange();
+  if (norm_ != nullptr) norm_->launch_all(*others_.transport);
 }
 
 void StepLauncher::await_predecessors(Stream& waiting, OperationId id) const {

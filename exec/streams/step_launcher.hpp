@@ -31,6 +31,7 @@
 #include "exec/rank/interpreter.hpp"
 #include "exec/rank/transport.hpp"
 #include "exec/streams/stream_gradients.hpp"
+#include "exec/streams/stream_norm.hpp"
 #include "exec/streams/stream_transport.hpp"
 #include "plan/program/program.hpp"
 
@@ -63,8 +64,10 @@ class StepLauncher {
   using Now = std::int64_t (*)();
   // `ranks`: by rank; without a backend where `others` has them. Throws RunFailed when the program
   // can deadlock, MissingComponent where skips go directly.
+  // `norm`: where gradients are clipped; outlives the launcher.
   StepLauncher(const Program& program, const std::vector<MessageRoute>& routes,
-               std::vector<LocalRank> ranks, Now now, OtherProcesses others = {});
+               std::vector<LocalRank> ranks, Now now, OtherProcesses others = {},
+               StreamNorm* norm = nullptr);
   StepLauncher(const StepLauncher&) = delete;
   StepLauncher& operator=(const StepLauncher&) = delete;
   ~StepLauncher();  // waits for what is launched, or abandons what waits for another process
@@ -93,6 +96,7 @@ class StepLauncher {
   void send_away(OperationId id, Stream& stream);
   void receive(OperationId id, Stream& stream);
   void reduce(OperationId id);
+  void launch_reduction(OperationId id, Stage stage, Stream& stream);
   void await_predecessors(Stream& waiting, OperationId id) const;
   void add_launched_before(OperationId id, std::set<OperationId>& launched) const;
   void finish_step();
@@ -107,6 +111,7 @@ class StepLauncher {
   std::vector<LocalRank> ranks_;
   Now now_;
   OtherProcesses others_;
+  StreamNorm* norm_;
   Stream* origin_ = nullptr;        // of the first rank here: a step begins and ends on it
   std::vector<OperationId> order_;  // of these ranks
   PerOperation<std::string> names_;

@@ -3,8 +3,9 @@
 // (exec/nccl).
 //
 // What two ends put on their streams must meet in one order, or both wait for ever. Messages of an
-// edge follow each other on a stream of their own. Sums and exchanges share one stream: the sum of
-// each stage in launch order, which all processes find alike, then one exchange.
+// edge follow each other on a stream of their own. Exchanges share one stream: those of each
+// stage's gradients in launch order, which all processes find alike, then one of tied weights', one
+// of squares, and those of each stage's weights.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,10 +22,15 @@
 
 namespace weir {
 
-// A gradient that goes to, or comes from, a rank of the same replica.
-struct GradientTransfer {
-  std::int32_t rank = 0;
-  Tensor gradient;
+// Who exchanges, and what each is called: the ranks of a replica that share weights, by rank; the
+// replicas of a rank, by replica; and all processes whose squares make up one norm, first those of
+// replica 0 by rank, then those of the next where it has a part of its own.
+enum class Among : std::uint8_t { sharers, replicas, norm };
+
+// What goes to, or comes from, another of them.
+struct StreamTransfer {
+  int member = 0;
+  Tensor tensor;
 };
 
 class StreamTransport {
@@ -37,14 +43,11 @@ class StreamTransport {
   virtual void send(std::int32_t edge, const Tensor& message) = 0;
   virtual void receive(std::int32_t edge, const Tensor& into) = 0;
 
-  // On the stream of gradients: fp32, summed in place over the ranks of this number in all
-  // replicas, to the same bits in each; the padding of tensors too.
-  [[nodiscard]] virtual Stream& gradient_stream() = 0;
-  virtual void sum_over_replicas(std::span<const Tensor> gradients) = 0;
-  // Between ranks of a replica. What goes from one rank to another stands in the same order at
+  // On the stream of gradients. What goes from one member to another stands in the same order at
   // both.
-  virtual void exchange(std::span<const GradientTransfer> sends,
-                        std::span<const GradientTransfer> receives) = 0;
+  [[nodiscard]] virtual Stream& gradient_stream() = 0;
+  virtual void exchange(Among among, std::span<const StreamTransfer> sends,
+                        std::span<const StreamTransfer> receives) = 0;
 
   virtual void check() = 0;             // throws RunFailed when a connection broke
   virtual void abandon() noexcept = 0;  // what waits for another process ends, undone; nothing may
@@ -60,6 +63,7 @@ struct StreamTransportRequest {
       sharing_ranks;  // between which gradients are exchanged (exec/training/gradient_peers)
   Backend* backend = nullptr;  // with a stream
   Arena* arena = nullptr;
+  int norm_parts = 0;  // replicas whose squares make up one norm: 1, or all; 0: nothing is clipped
 };
 using StreamTransportFactory =
     std::function<std::unique_ptr<StreamTransport>(const StreamTransportRequest&)>;

@@ -21,7 +21,8 @@ class GradientNorm {
   GradientNorm() = default;  // nothing is clipped
   explicit GradientNorm(const ResolvedPlan& loaded);
 
-  [[nodiscard]] bool clips() const { return optimizer_.clip_norm > 0; }
+  [[nodiscard]] bool clips() const { return most() > 0; }
+  [[nodiscard]] double most() const { return optimizer_.clip_norm; }
 
   // Sets the squares of those weights that are this stage's to give; `sum` makes one of its
   // parameters'. Different stages' may be set at once.
@@ -30,6 +31,10 @@ class GradientNorm {
   // index among the stage's parameters.
   [[nodiscard]] std::span<double> squares_of(Stage stage);
   [[nodiscard]] std::span<const int> parameters_of(Stage stage) const;
+  // The squares of all weights, and where a stage's begin among them.
+  [[nodiscard]] std::span<double> squares() { return squares_; }
+  [[nodiscard]] std::size_t weights() const { return parameters_.size(); }
+  [[nodiscard]] std::size_t first_weight(Stage stage) const { return first_[stage.position()]; }
 
   // Of the gradients as they are, when all stages' are set; absent where nothing is clipped.
   [[nodiscard]] std::optional<double> norm() const;

@@ -19,14 +19,14 @@ Slice replica_slice(std::int64_t elements, int replica, int replicas) {
 }
 
 int dividing_replicas(const Plan& plan, const ParameterTensor& parameter, ParameterPart part) {
-  const bool divided = plan.zero > 0 && part != ParameterPart::values && !parameter.running;
+  const bool whole = part == ParameterPart::values && bytes_per_element(plan.dtype) == 4;
+  const bool divided = plan.zero > 0 && !whole && !parameter.running;
   return divided ? plan.dp : 1;
 }
 
-Tensor slice_of(const Tensor& tensor, const Slice& slice) {
-  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
+Tensor slice_of(const Tensor& tensor, const Slice& slice, std::int64_t element_bytes) {
   if (!tensor) return {};
-  return {tensor.data + slice.first * kBytes, slice.count * kBytes};
+  return {tensor.data + slice.first * element_bytes, slice.count * element_bytes};
 }
 
 }  // namespace weir

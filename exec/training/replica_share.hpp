@@ -25,12 +25,14 @@ struct Slice {
 [[nodiscard]] Slice replica_slice(std::int64_t elements, int replica, int replicas);
 
 // Replicas that divide this part of a parameter among them, by the plan: under ZeRO-1 they keep
-// their slice of what the optimizer holds of each weight, and make that of its gradient. Running
-// statistics, of which it holds nothing, are every replica's.
+// their slice of what the optimizer holds of each weight, and make that of its gradient. Of values
+// in fp32 that is nothing, and each replica has all; of a format of fewer bits the masters are what
+// is asked for. Running statistics, of which it holds nothing, are every replica's.
 [[nodiscard]] int dividing_replicas(const Plan& plan, const ParameterTensor& parameter,
                                     ParameterPart part);
 
-// So much of an fp32 tensor, in its place.
-[[nodiscard]] Tensor slice_of(const Tensor& tensor, const Slice& slice);
+// So much of a tensor, in its place; elements are fp32 unless said otherwise.
+[[nodiscard]] Tensor slice_of(const Tensor& tensor, const Slice& slice,
+                              std::int64_t element_bytes = 4);
 
 }  // namespace weir

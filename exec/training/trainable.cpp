@@ -143,9 +143,7 @@ void list_what_runs(const Plan& plan, Replicas replicas, BackendKind backend, Re
         divided ? "tp" : "dp", divided ? plan.tp : plan.dp,
         divided ? "the devices that divide layers" : "replicas", plan.pp * plan.tp * plan.dp));
   }
-  // A single replica has nobody to share with.
-  if (plan.zero > 1 || (plan.zero == 1 && plan.dp > 1 && backend != BackendKind::cpu))
-    refuse(fmt::format("zero = {}{}", plan.zero, plan.zero == 1 ? " on a GPU" : ""));
+  if (plan.zero > 1) refuse(fmt::format("zero = {}", plan.zero));
   if (plan.recompute.mode == RecomputeMode::selective || plan.recompute.at_a_time > 1)
     refuse("recompute = " + recompute_word(plan.recompute));
 }
@@ -181,7 +179,6 @@ void list_optimizer(const Optimizer& optimizer, BackendKind backend, Reasons& wh
   if (optimizer.kind != OptimizerKind::sgd && optimizer.kind != OptimizerKind::adamw)
     refuse(to_string(optimizer.kind));
   if (optimizer.nesterov) refuse("nesterov");
-  if (optimizer.clip_norm > 0) refuse("clip_norm");
 }
 
 void list_what_cuda_trains(const ResolvedPlan& loaded, BackendKind backend, Reasons& why) {

@@ -65,7 +65,7 @@ TEST(Trainable, LlamasFamilyHasKernelsOnBothBackends) {
 TEST(Trainable, AllThatCudaLacksIsNamedAtOnce) {
   const TinyModel tiny;
   ResolvedPlan plan = loaded(tiny, tiny_bert(0).text);
-  plan.plan.optimizer.clip_norm = 1;
+  plan.plan.optimizer.nesterov = true;
   plan.plan.zero = 2;
   EXPECT_THAT(
       [&] { require_trainable(plan, Replicas::one, BackendKind::cuda); },
@@ -74,7 +74,7 @@ TEST(Trainable, AllThatCudaLacksIsNamedAtOnce) {
           HasSubstr("embedding: the cuda backend has no kernels for token types, a normalised "
                     "embedding, this order of norms (block.0), this attention (block.0) and a "
                     "dense layer before the head (head); it can be forecast, not trained or "
-                    "measured; and optimizer: the cuda backend has no kernels for clip_norm; the "
+                    "measured; and optimizer: the cuda backend has no kernels for nesterov; the "
                     "cpu backend has"))));
 }
 

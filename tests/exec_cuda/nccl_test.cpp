@@ -106,21 +106,5 @@ TEST(CudaNccl, AMessageIsCapturedAndRepeated) {
   }
 }
 
-// Of one member the sum is what it was, of two arrays in one group.
-TEST(CudaNccl, TheSumOfOneIsItself) {
-  WEIR_NEEDS_DEVICE();
-  WEIR_NEEDS_NCCL();
-  NcclCommunicator communicator = alone();
-  const StreamHandle stream = make_stream_handle();
-  std::vector<float> values(1000);
-  std::iota(values.begin(), values.end(), -3.5F);
-  const DeviceArray<float> first(values), second(values);
-  const NcclCommunicator::Floats arrays[] = {{first.get(), 1000}, {second.get(), 1000}};
-  communicator.sum(arrays, stream.get());
-  finish(stream);
-  EXPECT_EQ(first.host(), values);
-  EXPECT_EQ(second.host(), values);
-}
-
 }  // namespace
 }  // namespace weir

@@ -39,7 +39,7 @@ TEST(CudaKernelOptimizer, AdamWAtTheDevicesStep) {
             m.get(),
             v.get(),
             true}},
-          numbers.get(), nullptr);
+          numbers.get(), {}, nullptr);
     const double unbias1 = 1 / (1 - std::pow(b1, step + 1)),
                  unbias2 = 1 / (1 - std::pow(b2, step + 1));
     std::vector<double> w_expected, m_expected, v_expected;
@@ -73,7 +73,7 @@ TEST(CudaKernelOptimizer, LongMomentsKeepTheirShare) {
     const DeviceFloats gradient(g);
     adamw({1e-3F, 1.0F, 1e-8F, b1, b2},
           {{{{gradient.get()}, 1}, kCount, {w.get(), nullptr}, m.get(), v.get(), true}},
-          numbers.get(), nullptr);
+          numbers.get(), {}, nullptr);
     for (std::size_t i = 0; i < size(kCount); ++i)
       expected[i] = b2 * expected[i] + (1 - b2) * g[i] * g[i];
   }
@@ -94,7 +94,7 @@ TEST(CudaKernelOptimizer, SgdWithMomentumAndWithout) {
           momentum ? m.get() : nullptr,
           nullptr,
           true}},
-        nullptr);
+        {}, nullptr);
     std::vector<double> expected;
     for (std::size_t i = 0; i < size(kCount); ++i) {
       const double g = double{in.g1[i]} + in.g2[i] + decay * in.w[i];
@@ -166,12 +166,93 @@ TEST(CudaKernelOptimizer, AllParametersAtOnceAsEachAlone) {
   const Adam adam{1e-2F, 1 - 1e-3F, 1e-8F, 0.9, 0.95};
   const Sgd descent{1e-2F, 0.1F, 0.9F};
   const Stage together, apart;
-  adamw(adam, together.parameters(), numbers.get(), nullptr);
-  for (const Updated& one : apart.parameters()) adamw(adam, {one}, numbers.get(), nullptr);
+  adamw(adam, together.parameters(), numbers.get(), {}, nullptr);
+  for (const Updated& one : apart.parameters()) adamw(adam, {one}, numbers.get(), {}, nullptr);
   EXPECT_EQ(together.numbers(), apart.numbers());
-  sgd(descent, together.parameters(), nullptr);
-  for (const Updated& one : apart.parameters()) sgd(descent, {one}, nullptr);
+  sgd(descent, together.parameters(), {}, nullptr);
+  for (const Updated& one : apart.parameters()) sgd(descent, {one}, {}, nullptr);
   EXPECT_EQ(together.numbers(), apart.numbers());
+}
+
+std::vector<double> squares_of(const std::vector<Updated>& parameters) {
+  std::int64_t room = 1;
+  for (const Updated& one : parameters) room += square_partials(one.n);
+  const DeviceArray<double> partials(size(room)), sums(parameters.size());
+  sums_of_squares(parameters, partials.get(), sums.get(), nullptr);
+  return sums.host();
+}
+
+// In double the sums of up to 40,001 squares of size 1 err by 40,001 * 1e-16 at most. More weights
+// than a launch takes, and a slice that has nothing: each as alone, to the bit.
+TEST(CudaKernelOptimizer, SquaresAreSummedInDouble) {
+  WEIR_NEEDS_DEVICE();
+  const Stage stage;
+  std::vector<Updated> parameters = stage.parameters();
+  parameters[5].n = 0;
+  const std::vector<double> found = squares_of(parameters);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    double expected = 0;
+    std::vector<std::vector<float>> copies;
+    for (const DeviceFloats& copy : stage.all[i].copies) copies.push_back(copy.host());
+    for (std::size_t k = 0; k < size(parameters[i].n); ++k) {
+      float sum = copies[0][k];
+      for (std::size_t copy = 1; copy < copies.size(); ++copy) sum += copies[copy][k];
+      expected += static_cast<double>(sum) * static_cast<double>(sum);
+    }
+    ASSERT_NEAR(found[i], expected, 1e-11 * expected) << i;
+    if (i >= 12) continue;
+    EXPECT_EQ(found[i], squares_of({parameters[i]}).front()) << i;
+  }
+}
+
+// Two replicas' parts of 700 weights, more than threads: as the host adds them, and 1 below the
+// most. Of a norm that is not finite nothing is made of 1.
+TEST(CudaKernelOptimizer, TheFactorIsThatOfTheHost) {
+  WEIR_NEEDS_DEVICE();
+  constexpr std::int64_t kWeights = 700;
+  std::vector<double> squares;
+  for (const float value : random_floats(2 * kWeights, 5)) squares.push_back(double{value} * value);
+  double sum = 0;
+  for (std::size_t weight = 0; weight < kWeights; ++weight)
+    sum += squares[weight] + squares[kWeights + weight];
+  const double norm = std::sqrt(sum);  // about 37
+  const auto factor = [&](double most) {
+    const DeviceArray<double> parts(squares);
+    const DeviceFloats found(std::size_t{1});
+    clip_factor({parts.get(), kWeights, 2}, most, found.get(), nullptr);
+    return found.host().front();
+  };
+  EXPECT_EQ(factor(0.5), static_cast<float>(0.5 / (norm + 1e-6)));
+  EXPECT_EQ(factor(1e6), 1.0F);
+  squares[3] = std::nan("");
+  EXPECT_TRUE(std::isnan(factor(0.5)));
+}
+
+// By a factor of the host's and by one of the device's, to the same bits: those of gradients that
+// were smaller from the start, whose factor, a power of two, rounds nothing.
+TEST(CudaKernelOptimizer, GradientsAreScaledByTheFactor) {
+  WEIR_NEEDS_DEVICE();
+  const StepOnDevice numbers(4);
+  const DeviceFloats quarter(std::vector<float>{0.25F});
+  const auto updated = [&](const GradientFactor& factor, float size_of_gradients, bool descends) {
+    const Inputs in;
+    std::vector<float> g = in.g1;
+    for (float& value : g) value *= size_of_gradients;
+    const DeviceFloats gradient(g), w(in.w), m(in.m), v(in.v);
+    const Updated one{{{gradient.get()}, 1}, kCount, {w.get(), nullptr}, m.get(), v.get(), true};
+    if (descends) {
+      sgd({1e-2F, 0.1F, 0.9F}, {one}, factor, nullptr);
+    } else {
+      adamw({1e-2F, 1 - 1e-3F, 1e-8F, 0.9, 0.95}, {one}, numbers.get(), factor, nullptr);
+    }
+    return w.host();
+  };
+  for (const bool descends : {false, true}) {
+    const std::vector<float> expected = updated({}, 0.25F, descends);
+    EXPECT_EQ(updated({0.25F, nullptr}, 1, descends), expected);
+    EXPECT_EQ(updated({1, quarter.get()}, 1, descends), expected);
+    EXPECT_NE(updated({}, 1, descends), expected);
+  }
 }
 
 }  // namespace

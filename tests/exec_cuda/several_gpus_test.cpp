@@ -1,10 +1,13 @@
-// Ranks as processes on GPUs of their own, messages and sums over NCCL; the processes are threads
-// here, which NCCL takes alike. Where there is one GPU this is skipped.
+// Ranks as processes on GPUs of their own, messages over NCCL; the processes are threads here,
+// which NCCL takes alike. Where there are fewer GPUs they share them, by an NCCL of 2.30 or later;
+// with an older one this is skipped.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include "exec/cuda/cuda_backend.hpp"
+#include "exec/nccl/nccl_facts.hpp"
 #include "exec/nccl/nccl_transport.hpp"
+#include "plan/words/error.hpp"
 #include "tests/exec/streams/launch_cases.hpp"
 #include "tests/exec/thread_processes.hpp"
 #include "tests/exec_cuda/device.hpp"
@@ -12,12 +15,28 @@
 namespace weir {
 namespace {
 
-#define WEIR_NEEDS_DEVICES(count)                                                              \
-  WEIR_NEEDS_DEVICE();                                                                         \
-  int devices = 0;                                                                             \
-  CUDA_CHECK(cudaGetDeviceCount(&devices));                                                    \
-  if (devices < (count)) GTEST_SKIP() << "needs " << (count) << " GPUs, here are " << devices; \
+#define WEIR_NEEDS_DEVICES(count)                                                   \
+  WEIR_NEEDS_DEVICE();                                                              \
+  if (const std::string why = why_not_on(count); !why.empty()) GTEST_SKIP() << why; \
   static_assert(true)
+
+int gpus() {
+  int devices = 0;
+  CUDA_CHECK(cudaGetDeviceCount(&devices));
+  return devices;
+}
+
+// So many processes; empty: nothing stands against it.
+std::string why_not_on(int processes) {
+  if (gpus() >= processes) return "";
+  try {
+    let_ranks_share_gpus();
+    return "";
+  } catch (const MissingComponent& why) {
+    return "needs " + std::to_string(processes) + " GPUs, here are " + std::to_string(gpus()) +
+           ": " + why.what();
+  }
+}
 
 RunOptions steps_on_gpus(int steps) {
   RunOptions options;
@@ -32,14 +51,16 @@ RunResult in_one_process(const ResolvedPlan& loaded, int steps) {
 }
 
 ThreadsResult over_nccl(const ResolvedPlan& loaded, int steps) {
+  const bool shared = gpus() < loaded.plan.pp * loaded.plan.dp;
+  const GpuSharing sharing = shared ? GpuSharing::yes : GpuSharing::no;
   return run_as_threads(
       loaded, steps_on_gpus(steps),
       [](int) -> Backends {
         return {{BackendKind::cuda, cuda_backends()}};
       },
-      [](Processes& processes) -> ProcessLinks {
-        return StreamTransportFactory([&processes](const StreamTransportRequest& request) {
-          return std::make_unique<NcclTransport>(request, processes);
+      [sharing](Processes& processes) -> ProcessLinks {
+        return StreamTransportFactory([&processes, sharing](const StreamTransportRequest& request) {
+          return std::make_unique<NcclTransport>(request, processes, sharing);
         });
       });
 }
@@ -95,6 +116,50 @@ TEST(CudaSeveralGpus, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
   const RunResult one = in_one_process(model.load(plan), 3);
   for (std::size_t s = 0; s < 3; ++s)
     EXPECT_NEAR(first.leaders.steps[s].loss, one.steps[s].loss, 1e-5);
+}
+
+// Two replicas of K = 2: each gradient is summed in the order of replicas, so the bits are those of
+// K = 1, with the optimizer's state divided and without; clipped, they are one for every K.
+TEST(CudaSeveralGpus, ReplicasHaveTheSameBitsForEveryK) {
+  WEIR_NEEDS_DEVICES(4);
+  const TinyModel model;
+  for (const double clip : {0.0, 0.05}) {
+    std::string expected;
+    for (const int zero : {0, 1}) {
+      for (const std::vector<int>& boundaries : {std::vector<int>{}, std::vector<int>{3}}) {
+        Plan plan = model.plan(boundaries, 3, "1f1b");
+        plan.dp = 2;
+        plan.zero = zero;
+        plan.optimizer.clip_norm = clip;
+        const ThreadsResult found = over_nccl(model.load(plan), 3);
+        EXPECT_EQ(found.endings, Endings{});
+        // The squares of slices add up to those of whole gradients in another order.
+        if (boundaries.empty() && (zero == 0 || clip > 0))
+          expected = found.leaders.parameters_sha256;
+        EXPECT_EQ(found.leaders.parameters_sha256, expected)
+            << "clip " << clip << " zero " << zero << " K " << plan.pp;
+      }
+    }
+  }
+}
+
+// Of whole training steps of K = 1, 2 and 4 that are clipped, over NCCL and in one process.
+TEST(CudaSeveralGpus, StagesClipByOneNorm) {
+  WEIR_NEEDS_DEVICES(4);
+  const TinyModel model;
+  Plan plan = model.plan({}, 4, "1f1b");
+  plan.optimizer.clip_norm = 0.05;
+  const RunResult one = in_one_process(model.load(plan), 3);
+  for (const std::vector<int>& boundaries : {std::vector<int>{3}, std::vector<int>{1, 2, 4}}) {
+    Plan stages = model.plan(boundaries, 4, "1f1b");
+    stages.optimizer.clip_norm = 0.05;
+    EXPECT_EQ(in_one_process(model.load(stages), 3).parameters_sha256, one.parameters_sha256);
+    const ThreadsResult found = over_nccl(model.load(stages), 3);
+    EXPECT_EQ(found.endings, Endings{});
+    EXPECT_EQ(found.leaders.parameters_sha256, one.parameters_sha256);
+    for (std::size_t step = 0; step < 3; ++step)
+      EXPECT_EQ(found.leaders.steps[step].gradient_norm, one.steps[step].gradient_norm);
+  }
 }
 
 }  // namespace

@@ -216,5 +216,47 @@ TEST(CudaTraining, LossesWithinAWindowAreThoseOfEitherAttention) {
   EXPECT_GT(std::abs(all.back().loss - fused.back().loss), 1e-3);
 }
 
+// Below the tiny models' norms, of about 1: every step is clipped.
+constexpr double kClip = 0.05;
+
+Plan clipped(Plan plan, OptimizerKind kind = OptimizerKind::adamw) {
+  plan.optimizer = {.kind = kind, .learning_rate = 1e-2, .clip_norm = kClip};
+  return plan;
+}
+
+// The squares of each weight are summed by its stage and together in model order, so the factor's
+// bits are those of one rank; the table is tied, and its squares are of the sum of both uses.
+TEST(CudaTraining, ClippedParametersAreBitwiseEqualForEveryPipeline) {
+  WEIR_NEEDS_DEVICE();
+  const TinyModel model(true, 0.1, 32, 3, 20);
+  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+    const RunResult one = train(model, clipped(model.plan({}, 4), kind), BackendKind::cuda, kSteps);
+    for (const std::vector<int>& boundaries : kPartitions) {
+      const Plan plan = clipped(model.plan(boundaries, 4), kind);
+      const RunResult found = train(model, plan, BackendKind::cuda, kSteps);
+      EXPECT_EQ(found.parameters_sha256, one.parameters_sha256) << "K" << plan.pp;
+      for (std::size_t step = 0; step < found.steps.size(); ++step)
+        EXPECT_EQ(found.steps[step].gradient_norm, one.steps[step].gradient_norm) << step;
+    }
+  }
+}
+
+// The norm is that of the CPU's gradients: fp32 sums in another order, at step 0 of the same
+// weights; later both have drifted as the losses may.
+TEST(CudaTraining, ClippedLossesAndNormsAreTheCpus) {
+  WEIR_NEEDS_DEVICE();
+  const TinyModel model(true, 0.1, 32, 3, 20);
+  const Plan plan = clipped(model.plan({3}, 4));
+  const RunResult cpu = train(model, plan, BackendKind::cpu, kLosses);
+  const RunResult cuda = train(model, plan, BackendKind::cuda, kLosses);
+  for (std::size_t step = 0; step < std::size_t{kLosses}; ++step) {
+    const double loss = cpu.steps[step].loss, norm = cpu.steps[step].gradient_norm.value();
+    EXPECT_NEAR(cuda.steps[step].loss, loss, 1e-3 * loss) << step;
+    EXPECT_NEAR(cuda.steps[step].gradient_norm.value(), norm, (step == 0 ? 1e-5 : 1e-2) * norm)
+        << step;
+    EXPECT_GT(norm, kClip);
+  }
+}
+
 }  // namespace
 }  // namespace weir

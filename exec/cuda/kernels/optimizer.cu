@@ -34,7 +34,8 @@ struct Table {
   int count;
 };
 // 32,764 bytes from capability 7.0 on (CUDA C++ Programming Guide, kernel function parameters).
-static_assert(sizeof(Table) + sizeof(Adam) + sizeof(void*) <= 32764, "arguments of a launch");
+static_assert(sizeof(Table) + sizeof(Adam) + sizeof(GradientFactor) + sizeof(void*) <= 32764,
+              "arguments of a launch");
 
 // The last tensor whose first piece is not behind the block's: the same for all its threads.
 __device__ const Table::One& tensor_of(const Table& table, unsigned piece) {
@@ -100,6 +101,11 @@ __device__ void load_gradient(const Table& table, const Table::One& one, std::in
   }
 }
 
+// The same for all threads.
+__device__ float factor_of(const GradientFactor& factor) {
+  return factor.found == nullptr ? factor.known : factor.known * *factor.found;
+}
+
 template <int L>
 __device__ void store_weight(const Table::One& one, std::int64_t i, const float (&weight)[L]) {
   store<L>(one.master + i, weight);
@@ -107,10 +113,11 @@ __device__ void store_weight(const Table::One& one, std::int64_t i, const float 
 }
 
 template <int L>
-__device__ void adamw_some(const Adam& a, const Unbias& unbias, const Table& table,
+__device__ void adamw_some(const Adam& a, const Unbias& unbias, float factor, const Table& table,
                            const Table::One& one, std::int64_t i) {
   float g[L], w[L], m[L], v[L];
   load_gradient<L>(table, one, i, g);
+  for (int k = 0; k < L; ++k) g[k] *= factor;
   load<L>(one.master + i, w);
   load<L>(one.first + i, m);
   load<L>(one.second + i, v);
@@ -130,18 +137,21 @@ __device__ void adamw_some(const Adam& a, const Unbias& unbias, const Table& tab
 }
 
 __global__ void adamw_kernel(Adam a, const __grid_constant__ Table table,
-                             const StepNumbers* numbers) {
+                             const StepNumbers* numbers, GradientFactor clipping) {
   const Unbias unbias = unbias_of(a, numbers);
+  const float factor = factor_of(clipping);
   const Table::One& one = tensor_of(table, blockIdx.x);
   walk_piece(one, blockIdx.x, [&](std::int64_t i, auto elements) {
-    adamw_some<elements.value>(a, unbias, table, one, i);
+    adamw_some<elements.value>(a, unbias, factor, table, one, i);
   });
 }
 
 template <int L>
-__device__ void sgd_some(const Sgd& s, const Table& table, const Table::One& one, std::int64_t i) {
+__device__ void sgd_some(const Sgd& s, float factor, const Table& table, const Table::One& one,
+                         std::int64_t i) {
   float step[L], w[L];
   load_gradient<L>(table, one, i, step);
+  for (int k = 0; k < L; ++k) step[k] *= factor;
   load<L>(one.master + i, w);
   const float decay = one.decays ? s.decay : 0.0F;
   for (int k = 0; k < L; ++k) step[k] += decay * w[k];
@@ -155,10 +165,59 @@ __device__ void sgd_some(const Sgd& s, const Table& table, const Table::One& one
   store_weight<L>(one, i, w);
 }
 
-__global__ void sgd_kernel(Sgd s, const __grid_constant__ Table table) {
+__global__ void sgd_kernel(Sgd s, const __grid_constant__ Table table, GradientFactor clipping) {
+  const float factor = factor_of(clipping);
   const Table::One& one = tensor_of(table, blockIdx.x);
-  walk_piece(one, blockIdx.x,
-             [&](std::int64_t i, auto elements) { sgd_some<elements.value>(s, table, one, i); });
+  walk_piece(one, blockIdx.x, [&](std::int64_t i, auto elements) {
+    sgd_some<elements.value>(s, factor, table, one, i);
+  });
+}
+
+// A block's piece: each thread its elements in ascending order, then threads by a tree.
+__global__ void square_partials_kernel(const __grid_constant__ Table table, double* partials) {
+  const Table::One& one = tensor_of(table, blockIdx.x);
+  double sum = 0;
+  walk_piece(one, blockIdx.x, [&](std::int64_t i, auto elements) {
+    constexpr int L = elements.value;
+    float g[L];
+    load_gradient<L>(table, one, i, g);
+    for (int k = 0; k < L; ++k) sum += static_cast<double>(g[k]) * static_cast<double>(g[k]);
+  });
+  sum = block_reduce(sum, Sum{});
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+// A block a weight; the pieces as the elements before.
+__global__ void sum_of_squares_kernel(const __grid_constant__ Table table, const double* partials,
+                                      double* to) {
+  const Table::One& one = table.of[blockIdx.x];
+  const std::int64_t pieces = (one.n + kPiece - 1) / kPiece;
+  double sum = 0;
+  for (std::int64_t piece = threadIdx.x; piece < pieces; piece += kThreads)
+    sum += partials[one.first_piece + piece];
+  sum = block_reduce(sum, Sum{});
+  if (threadIdx.x == 0) to[blockIdx.x] = sum;
+}
+
+// One block. Weights are added one after the other, as the host adds them: by one thread, to which
+// the others bring as many at a time as there are threads.
+__global__ void clip_factor_kernel(Squares squares, double most, float* factor) {
+  __shared__ double brought[kThreads];
+  double sum = 0;
+  for (std::int64_t first = 0; first < squares.weights; first += kThreads) {
+    const std::int64_t weight = first + threadIdx.x;
+    double own = 0;
+    for (int part = 0; part < squares.parts && weight < squares.weights; ++part)
+      own += squares.of[part * squares.weights + weight];
+    brought[threadIdx.x] = own;
+    __syncthreads();
+    const std::int64_t count = min(std::int64_t{kThreads}, squares.weights - first);
+    for (int i = 0; threadIdx.x == 0 && i < count; ++i) sum += brought[i];
+    __syncthreads();  // read before the next are brought
+  }
+  if (threadIdx.x != 0) return;
+  const double wanted = most / (sqrt(sum) + 1e-6);
+  *factor = static_cast<float>(wanted > 1 ? 1 : wanted);  // of a norm that is no number: none
 }
 
 [[maybe_unused]] bool begin_right(const Updated& one) {
@@ -204,18 +263,39 @@ void in_tables(const std::vector<Updated>& parameters, Launch launch) {
 }  // namespace
 
 void adamw(const Adam& adam, const std::vector<Updated>& parameters, const StepNumbers* numbers,
-           cudaStream_t stream) {
+           const GradientFactor& factor, cudaStream_t stream) {
   in_tables(parameters, [&](const Table& table, std::uint32_t blocks) {
-    adamw_kernel<<<blocks, kThreads, 0, stream>>>(adam, table, numbers);
+    if (blocks == 0) return;
+    adamw_kernel<<<blocks, kThreads, 0, stream>>>(adam, table, numbers, factor);
     check_launch("adamw");
   });
 }
 
-void sgd(const Sgd& sgd, const std::vector<Updated>& parameters, cudaStream_t stream) {
+void sgd(const Sgd& sgd, const std::vector<Updated>& parameters, const GradientFactor& factor,
+         cudaStream_t stream) {
   in_tables(parameters, [&](const Table& table, std::uint32_t blocks) {
-    sgd_kernel<<<blocks, kThreads, 0, stream>>>(sgd, table);
+    if (blocks == 0) return;
+    sgd_kernel<<<blocks, kThreads, 0, stream>>>(sgd, table, factor);
     check_launch("sgd");
   });
+}
+
+void sums_of_squares(const std::vector<Updated>& parameters, double* room, double* to,
+                     cudaStream_t stream) {
+  in_tables(parameters, [&](const Table& table, std::uint32_t blocks) {
+    if (blocks > 0) square_partials_kernel<<<blocks, kThreads, 0, stream>>>(table, room);
+    const auto count = static_cast<unsigned>(table.count);
+    sum_of_squares_kernel<<<count, kThreads, 0, stream>>>(table, room, to);
+    check_launch("sums_of_squares");
+    to += table.count;
+  });
+}
+
+std::int64_t square_partials(std::int64_t elements) { return (elements + kPiece - 1) / kPiece; }
+
+void clip_factor(const Squares& squares, double most, float* factor, cudaStream_t stream) {
+  clip_factor_kernel<<<1, kThreads, 0, stream>>>(squares, most, factor);
+  check_launch("clip_factor");
 }
 
 }  // namespace weir::cuda

@@ -33,6 +33,13 @@ struct Updated {
 // Tensors and, where a gradient has several, copies that one launch takes.
 constexpr int kMostUpdated = 512, kMostSharedCopies = 128;
 
+// What all gradients are multiplied with: clipping's factor, as the host knows it or as it stands
+// on the device (null: it does not). One of the two is 1, which changes no bit.
+struct GradientFactor {
+  float known = 1;
+  const float* found = nullptr;
+};
+
 // Loshchilov & Hutter, ICLR 2019, algorithm 2: decay apart from the gradient. The moments
 // move by 1 - beta of their distance and are unbiased by 1 / (1 - beta^t), t = step + 1.
 struct Adam {
@@ -40,11 +47,28 @@ struct Adam {
   double beta1, beta2;
 };
 void adamw(const Adam& adam, const std::vector<Updated>& parameters, const StepNumbers* numbers,
-           cudaStream_t stream);
+           const GradientFactor& factor, cudaStream_t stream);
 
 struct Sgd {
   float rate, decay, momentum;  // decay: the weight decay, of what decays
 };
-void sgd(const Sgd& sgd, const std::vector<Updated>& parameters, cudaStream_t stream);
+void sgd(const Sgd& sgd, const std::vector<Updated>& parameters, const GradientFactor& factor,
+         cudaStream_t stream);
+
+// to[i] = the sum of squares of the i-th gradient, in double; of what is to be updated the gradient
+// and its length are looked at. A weight's sum depends on nothing but its own gradient. `room`: as
+// many numbers as `square_partials` says of each weight's length, together.
+void sums_of_squares(const std::vector<Updated>& parameters, double* room, double* to,
+                     cudaStream_t stream);
+[[nodiscard]] std::int64_t square_partials(std::int64_t elements);
+
+// From all weights' sums of squares, [parts, weights], to the factor that gradients are clipped by:
+// 1, or most / (norm + 1e-6) where that is less. A weight's parts are added in order, then weights.
+struct Squares {
+  const double* of;
+  std::int64_t weights;
+  int parts;
+};
+void clip_factor(const Squares& squares, double most, float* factor, cudaStream_t stream);
 
 }  // namespace weir::cuda

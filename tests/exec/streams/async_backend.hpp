@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <span>
 #include <utility>
@@ -51,9 +52,37 @@ class AsyncBackend : public Backend {
             UpdateCall then = call;
             then.gradients = gradients;
             then.step = step_ + 1;
+            then.factor *= factor_;
             cpu_->update({&then, 1});
           });
     }
+  }
+  void launch_squares(const SquaresCall& call, Stream& on) override {
+    for (std::size_t i = 0; i < call.of.size(); ++i) {
+      const SquaresCall::One& one = call.of[i];
+      static_cast<AsyncStream&>(on).launch_work(
+          [this, gradients = std::vector(one.gradients.begin(), one.gradients.end()),
+           elements = one.elements,
+           to = call.to + i] { *to = cpu_->sum_of_squares(gradients, elements); });
+    }
+  }
+  void launch_factor(const FactorCall& call) override {
+    stream_.launch_work([this, call] {
+      double sum = 0;
+      for (std::int64_t weight = 0; weight < call.weights; ++weight) {
+        double squares = 0;
+        for (int part = 0; part < call.parts; ++part)
+          squares += call.squares[part * call.weights + weight];
+        sum += squares;
+      }
+      factor_ = clip_factor({.clip_norm = call.most}, std::sqrt(sum));
+    });
+  }
+  void launch_sums(const OrderedSums& sums, Stream& on) override {
+    static_cast<AsyncStream&>(on).launch_work(
+        [sums, of = std::vector(sums.of.begin(), sums.of.end())] {
+          for (const OrderedSums::One& one : of) add_in_order(sums, one);
+        });
   }
   void begin_step(std::uint32_t step) override {
     stream_.launch_work([this, step] { step_ = step; });
@@ -68,6 +97,17 @@ class AsyncBackend : public Backend {
   }
 
  private:
+  static void add_in_order(const OrderedSums& sums, const OrderedSums::One& one) {
+    for (std::int64_t i = 0; i < one.elements; ++i) {
+      float sum = 0;
+      for (int term = 0; term < sums.terms; ++term) {
+        const int other = term - (term > sums.own ? 1 : 0);
+        const float value = term == sums.own ? one.own[i] : one.others[other * sums.stride + i];
+        sum = term == 0 ? value : sum + value;
+      }
+      one.own[i] = sum;
+    }
+  }
   template <class Work>
   void now(Work&& work) {
     stream_.launch_work([&work] { work(); });
@@ -92,6 +132,7 @@ class AsyncBackend : public Backend {
 
   std::unique_ptr<Backend> cpu_;
   std::shared_ptr<AsyncWorld> world_;
+  double factor_ = 1;       // as the next
   std::uint32_t step_ = 0;  // the device's: the stream's thread reads and writes it
   AsyncStream stream_;      // ends first
 };

@@ -1,6 +1,5 @@
 // The transport between launched processes on the asynchronous device of the tests: as with NCCL, a
-// send holds up its stream until the receive is there and the other way round, and sums and
-// exchanges until all take part.
+// send holds up its stream until the receive is there and the other way round.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -26,14 +25,9 @@ struct AsyncMeetings {
     Tensor data;
     bool taken = false;
   };
-  struct Sum {                                 // one at a time, of the replicas of a rank
-    std::map<int, std::vector<Tensor>> parts;  // by replica
-    std::int64_t done = 0;
-  };
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, std::deque<std::shared_ptr<Offer>>> offers;
-  std::map<int, Sum> sums;  // by rank
 };
 
 class AsyncTransport : public StreamTransport {
@@ -55,19 +49,17 @@ class AsyncTransport : public StreamTransport {
     edges_.at(edge)->launch_work([this, key = name(edge), into] { take(key, into); });
   }
   [[nodiscard]] Stream& gradient_stream() override { return *gradients_; }
-  void sum_over_replicas(std::span<const Tensor> gradients) override {
-    gradients_->launch_work(
-        [this, parts = std::vector(gradients.begin(), gradients.end())] { sum(parts); });
-  }
-  void exchange(std::span<const GradientTransfer> sends,
-                std::span<const GradientTransfer> receives) override {
-    gradients_->launch_work([this, out = std::vector(sends.begin(), sends.end()),
+  void exchange(Among among, std::span<const StreamTransfer> sends,
+                std::span<const StreamTransfer> receives) override {
+    const int own = own_member(among);
+    gradients_->launch_work([this, own, name = name_of(among),
+                             out = std::vector(sends.begin(), sends.end()),
                              in = std::vector(receives.begin(), receives.end())] {
       std::vector<std::shared_ptr<AsyncMeetings::Offer>> offered;
       offered.reserve(out.size());
-      for (const GradientTransfer& t : out)
-        offered.push_back(offer(between(request_.rank.value, t.rank), t.gradient));
-      for (const GradientTransfer& t : in) take(between(t.rank, request_.rank.value), t.gradient);
+      for (const StreamTransfer& t : out)
+        offered.push_back(offer(between(name, own, t.member), t.tensor));
+      for (const StreamTransfer& t : in) take(between(name, t.member, own), t.tensor);
       for (const auto& each : offered) await(each);
     });
   }
@@ -85,9 +77,20 @@ class AsyncTransport : public StreamTransport {
   [[nodiscard]] std::string name(std::int32_t edge) const {
     return std::to_string(request_.replica) + " edge " + std::to_string(edge);
   }
-  [[nodiscard]] std::string between(std::int32_t from, std::int32_t to) const {
-    return std::to_string(request_.replica) + " rank " + std::to_string(from) + " to " +
-           std::to_string(to);
+  // Of those that exchange, what they are called and which is this one.
+  [[nodiscard]] std::string name_of(Among among) const {
+    const std::string replica = "replica " + std::to_string(request_.replica);
+    if (among == Among::replicas) return "rank " + std::to_string(request_.rank.value);
+    if (among == Among::sharers) return "sharers of " + replica;
+    return "norm of " + (request_.norm_parts > 1 ? "all" : replica);
+  }
+  [[nodiscard]] int own_member(Among among) const {
+    if (among == Among::replicas) return request_.replica;
+    const int before = among == Among::norm && request_.norm_parts > 1 ? request_.replica : 0;
+    return before * request_.program.shape().ranks + request_.rank.value;
+  }
+  [[nodiscard]] static std::string between(const std::string& name, int from, int to) {
+    return name + " from " + std::to_string(from) + " to " + std::to_string(to);
   }
   // On streams. Gives up when abandoned, which it looks for in case its waker came too early.
   template <class Ready>
@@ -116,28 +119,6 @@ class AsyncTransport : public StreamTransport {
     offers.front()->taken = true;
     offers.pop_front();
     meetings_->changed.notify_all();
-  }
-  void sum(const std::vector<Tensor>& parts) {
-    std::unique_lock lock(meetings_->mutex);
-    AsyncMeetings::Sum& sum = meetings_->sums[request_.rank.value];
-    const std::int64_t turn = sum.done;
-    sum.parts[request_.replica] = parts;
-    if (static_cast<int>(sum.parts.size()) == request_.replicas) {
-      for (std::size_t i = 0; i < parts.size(); ++i) add(sum, i);
-      sum.parts.clear();
-      ++sum.done;
-      meetings_->changed.notify_all();
-    }
-    wait(lock, [&] { return sum.done > turn; });
-  }
-  static void add(const AsyncMeetings::Sum& sum, std::size_t tensor) {
-    const Tensor first = sum.parts.begin()->second[tensor];
-    std::vector<float> total(static_cast<std::size_t>(first.bytes) / sizeof(float), 0.0F);
-    for (const auto& [replica, parts] : sum.parts) {
-      for (std::size_t i = 0; i < total.size(); ++i) total[i] += parts[tensor].floats()[i];
-    }
-    for (const auto& [replica, parts] : sum.parts)
-      std::copy(total.begin(), total.end(), parts[tensor].floats());
   }
 
   StreamTransportRequest request_;

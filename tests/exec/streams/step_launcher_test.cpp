@@ -71,6 +71,33 @@ TEST(StepLauncher, BidirectionalPlansToo) {
   }
 }
 
+// Squares on each rank's stream, the factor on all: the bits and the norms of ranks that wait, on
+// one device and with a device a rank; recorded and repeated too.
+TEST(StepLauncher, GradientsAreClippedAsByRanksThatWait) {
+  const TinyModel model;
+  unsigned seed = 0;
+  for (const Case& c :
+       {Case{"gpipe", 1, {}}, Case{"1f1b", 1, {1, 3}}, Case{"v-half", 2, {1, 3, 4}}}) {
+    Plan plan = plan_of(model, c, 4);
+    plan.slots = 0;
+    plan.optimizer.clip_norm = 0.05;  // below the tiny model's norm, of about 1
+    const ResolvedPlan loaded = model.load(plan);
+    const RunResult expected = train_waiting(loaded, 4);
+    for (const bool graphs : {false, true}) {
+      for (const int ranks_a_device : {4, 1}) {
+        if (graphs && ranks_a_device == 1) continue;  // a graph is one device's
+        SCOPED_TRACE(std::string(c.schedule) + " seed " + std::to_string(++seed));
+        const auto world = std::make_shared<AsyncWorld>(
+            AsyncOptions{.seed = seed, .ranks_a_device = ranks_a_device});
+        const RunResult found = train(loaded, asynchronous(world), 4, graphs);
+        EXPECT_EQ(found.parameters_sha256, expected.parameters_sha256);
+        for (std::size_t step = 0; step < 4; ++step)
+          EXPECT_EQ(found.steps[step].gradient_norm, expected.steps[step].gradient_norm);
+      }
+    }
+  }
+}
+
 // The parameters' hash; or, where what was read too early is no number, how the run ended.
 std::string hash_or_fault(const ResolvedPlan& loaded, const std::shared_ptr<AsyncWorld>& world) {
   try {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "plan/words/error.hpp"
+#include "tests/exec/copied_transport.hpp"
 #include "tests/exec/streams/async_backend.hpp"
 #include "tests/exec/streams/async_transport.hpp"
 #include "tests/exec/streams/launch_cases.hpp"
@@ -98,6 +99,44 @@ TEST(StreamRank, ReplicasTrainAsOneWouldWithTheirMicrobatches) {
     EXPECT_NEAR(first.leaders.steps[s].loss, one.steps[s].loss, 1e-5);
 }
 
+// Sums, squares, factor and slices of weights on streams, to the bits of processes that wait, whose
+// order of additions is the same; so are the norms that steps report. Layers of 8 numbers leave the
+// third replica slices without any.
+TEST(StreamRank, ReplicasSumClipAndShareAsThoseThatWait) {
+  const TinyModel model;
+  unsigned seed = 0;
+  for (const int replicas : {2, 3}) {
+    for (const int zero : {0, 1}) {
+      for (const double clip : {0.0, 0.05}) {
+        for (const std::vector<int>& boundaries : {std::vector<int>{}, std::vector<int>{3}}) {
+          Plan plan = model.plan(boundaries, 2);
+          plan.dp = replicas;
+          plan.zero = zero;
+          plan.overlap_grad_reduce = zero == 0;
+          plan.optimizer.clip_norm = clip;
+          const ResolvedPlan loaded = model.load(plan);
+          SCOPED_TRACE("D" + std::to_string(replicas) + " zero " + std::to_string(zero) + " clip " +
+                       std::to_string(clip) + " K" + std::to_string(plan.pp));
+          RunOptions options;
+          options.steps = 2;
+          options.warmup_steps = 0;
+          options.trace = false;
+          const RunResult expected =
+              run_as_threads(
+                  loaded, options, [](int) { return cpu_only(); }, copied_links())
+                  .leaders;
+          const ProcessesResult found = train_as_processes(loaded, 2, seed += 10);
+          EXPECT_EQ(found.endings, Endings{});
+          EXPECT_EQ(found.leaders.parameters_sha256, expected.parameters_sha256);
+          ASSERT_EQ(found.leaders.steps.size(), 2U);
+          for (std::size_t step = 0; step < 2; ++step)
+            EXPECT_EQ(found.leaders.steps[step].gradient_norm, expected.steps[step].gradient_norm);
+        }
+      }
+    }
+  }
+}
+
 // The leader's trace holds every operation of all processes, each after all that it waited for.
 TEST(StreamRank, TheTraceIsWholeAndCausal) {
   const TinyModel model;
@@ -155,10 +194,17 @@ TEST(StreamRank, EveryWaitCounts) {
   Plan replicas = model.plan({}, 1, "zb-h1");
   replicas.dp = 2;
   replicas.overlap_grad_reduce = true;
+  Plan shared = model.plan({}, 1);
+  shared.dp = 2;
+  shared.zero = 1;
+  shared.optimizer.clip_norm = 0.05;
   // A border is crossed twice by each micro-batch; each layer with weights is summed behind its
   // backward.
   expect_every_wait_to_count(model.load(pipeline), 2 * 3);
   expect_every_wait_to_count(model.load(replicas), 5);
+  // Sums wait for the gradients, updates for the norm, the exchange of weights for updates, and the
+  // step's end for it.
+  expect_every_wait_to_count(model.load(shared), 3);
 }
 
 // One process fails while it launches: the other waits for a message that never comes, and both

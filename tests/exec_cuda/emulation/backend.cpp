@@ -47,6 +47,9 @@ class EmulatedBackend : public Backend {
     visit_kernels(*call.layer, [&](const auto& shape) { cuda::backward_weight(shape, call, on_); });
   }
   void update(std::span<const UpdateCall> calls) override { cuda::update(calls, on_); }
+  double sum_of_squares(std::span<const Tensor> gradients, std::int64_t elements) override {
+    return cuda::sum_of_squares(gradients, elements, on_);
+  }
   void finish() override {}
   void to_device(const Tensor& to, const void* from, std::int64_t bytes) override {
     std::memcpy(to.data, from, static_cast<std::size_t>(bytes));

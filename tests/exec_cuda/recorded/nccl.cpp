@@ -1,6 +1,5 @@
-// NCCL between threads: a part of a message, or of a sum, begins when it is at the head of its
-// stream, and goes on when the parts that it needs have begun too. Counts of the two ends must
-// agree.
+// NCCL between threads: an end of a message begins when it is at the head of its stream, and goes
+// on when the other has begun too. Counts of the two ends must agree.
 // SPDX-License-Identifier: Apache-2.0
 #include <nccl.h>
 
@@ -22,7 +21,7 @@ namespace {
 
 #define WEIR_NCCL_CALL() WEIR_CALL_OR(ncclSystemError)
 
-// The k-th message from a member to another, or one member's part of the k-th sum.
+// The k-th message from a member to another.
 struct Part {
   bool sent = false, received = false;
   std::size_t bytes = 0;
@@ -37,8 +36,6 @@ struct Members {
   std::set<int> devices;
   std::map<std::array<int, 2>, std::map<std::uint64_t, Part>> messages;  // by from, to
   std::map<std::array<int, 2>, std::uint64_t> sends, receives;
-  std::vector<std::uint64_t> sums;  // begun by each member
-  std::map<std::uint64_t, std::map<int, Part>> parts;
 };
 
 struct Communicator {
@@ -49,7 +46,7 @@ struct Communicator {
 };
 
 struct Call {
-  enum class Kind : std::uint8_t { send, receive, sum } kind;
+  enum class Kind : std::uint8_t { send, receive } kind;
   std::shared_ptr<Communicator> of;
   int peer = 0;
   const std::byte* from = nullptr;
@@ -98,24 +95,13 @@ class Group : public Meeting {
       part.sent = true;
       return number;
     }
-    if (call.kind == Call::Kind::receive) {
-      const std::uint64_t number = all.receives[{call.peer, own}]++;
-      Part& part = all.messages[{call.peer, own}][number];
-      part.receiver = stream.clock;
-      if (part.sent && part.bytes != call.bytes)
-        machine().violation("the two ends of a message have different counts");
-      part.bytes = call.bytes;
-      part.received = true;
-      return number;
-    }
-    const std::uint64_t number = all.sums[static_cast<std::size_t>(own)]++;
-    Part& part = all.parts[number][own];
-    take(call, part, stream);
+    const std::uint64_t number = all.receives[{call.peer, own}]++;
+    Part& part = all.messages[{call.peer, own}][number];
+    part.receiver = stream.clock;
+    if (part.sent && part.bytes != call.bytes)
+      machine().violation("the two ends of a message have different counts");
     part.bytes = call.bytes;
-    for (const auto& [member, other] : all.parts[number]) {
-      if (other.bytes != call.bytes)
-        machine().violation("the members of a sum have different counts");
-    }
+    part.received = true;
     return number;
   }
   static void take(const Call& call, Part& part, const Stream& stream) {
@@ -125,8 +111,6 @@ class Group : public Meeting {
   }
   static bool complete(const Call& call, std::uint64_t number) {
     Members& all = *call.of->members;
-    if (call.kind == Call::Kind::sum)
-      return all.parts[number].size() == static_cast<std::size_t>(all.count);
     const bool out = call.kind == Call::Kind::send;
     const Part& part = all.messages[out ? std::array{call.of->own, call.peer}
                                         : std::array{call.peer, call.of->own}][number];
@@ -136,25 +120,10 @@ class Group : public Meeting {
     Members& all = *call.of->members;
     if (call.kind == Call::Kind::send)
       return join(stream.clock, all.messages[{call.of->own, call.peer}][number].receiver);
-    if (call.kind == Call::Kind::receive) {
-      const Part& part = all.messages[{call.peer, call.of->own}][number];
-      join(stream.clock, part.sender);
-      machine().writes(call.to, call.bytes);
-      std::memcpy(call.to, part.data.data(), std::min(call.bytes, part.data.size()));
-      return;
-    }
-    const std::map<int, Part>& parts = all.parts[number];
-    for (const auto& [member, part] : parts) join(stream.clock, part.sender);
+    const Part& part = all.messages[{call.peer, call.of->own}][number];
+    join(stream.clock, part.sender);
     machine().writes(call.to, call.bytes);
-    std::vector<float> sum(call.bytes / sizeof(float));
-    for (const auto& [member, part] : parts) {
-      for (std::size_t i = 0; i < sum.size() && (i + 1) * sizeof(float) <= part.data.size(); ++i) {
-        float value = 0;
-        std::memcpy(&value, part.data.data() + i * sizeof(float), sizeof(float));
-        sum[i] += value;
-      }
-    }
-    std::memcpy(call.to, sum.data(), sum.size() * sizeof(float));
+    std::memcpy(call.to, part.data.data(), std::min(call.bytes, part.data.size()));
   }
 
   bool begun_ = false;
@@ -248,7 +217,6 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* made, int count, ncclUniqueId id
   std::shared_ptr<Members>& members = rendezvous()[number];
   if (!members) members = std::make_shared<Members>();
   members->count = count;
-  members->sums.resize(static_cast<std::size_t>(count));
   ++members->joined;
   const bool alone = members->devices.insert(current().device).second;
   if (!alone && (machine().faults.nccl < 23000 || getenv("NCCL_MULTI_RANK_GPU_ENABLE") == nullptr))
@@ -322,17 +290,6 @@ ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t, int peer, ncclComm
               .from = nullptr,
               .to = static_cast<std::byte*>(to),
               .bytes = count},
-             handle, stream);
-}
-ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t, ncclRedOp_t,
-                           ncclComm_t handle, cudaStream_t stream) {
-  WEIR_NCCL_CALL();
-  return add({.kind = Call::Kind::sum,
-              .of = {},
-              .peer = 0,
-              .from = static_cast<const std::byte*>(from),
-              .to = static_cast<std::byte*>(to),
-              .bytes = count * sizeof(float)},
              handle, stream);
 }
 }

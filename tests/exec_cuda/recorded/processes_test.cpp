@@ -6,7 +6,9 @@
 #include "exec/nccl/nccl_check.hpp"
 #include "exec/nccl/nccl_facts.hpp"
 #include "exec/nccl/nccl_transport.hpp"
+#include "exec/processes/threads/threaded_run.hpp"
 #include "plan/words/error.hpp"
+#include "tests/exec/copied_transport.hpp"
 #include "tests/exec/thread_processes.hpp"
 #include "tests/exec_cuda/device.hpp"
 #include "tests/exec_cuda/recorded/communicators.hpp"
@@ -133,6 +135,101 @@ TEST_F(RecordedProcesses, FourReplicasOfTwoStages) {
     EXPECT_NEAR(found.leaders.steps[step].loss, one.steps[step].loss, 1e-5);
 }
 
+// D = 2 over 20 steps, of two stages and of one: the same bits, since each gradient is summed in
+// the order of replicas wherever it is; the bits of processes whose sums go through the host; and
+// the losses of the CPU, in fp32.
+TEST_F(RecordedProcesses, ReplicasSumInTheHostsOrder) {
+  constexpr int kSteps = 20;
+  const TinyModel model(true, 0.1, 32, 1, 4);
+  Plan plan = model.plan({2}, 2, "1f1b");
+  plan.dp = 2;
+  machine().reset(4);
+  const ThreadsResult two = over_nccl(model.load(plan), kSteps);
+  EXPECT_EQ(two.endings, Endings{});
+  RunOptions cpu;
+  cpu.steps = kSteps;
+  cpu.warmup_steps = 0;
+  const RunResult expected =
+      run_in_one_process(model.load(plan), cpu, {{BackendKind::cpu, make_cpu_backend}});
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    const double loss = expected.steps[step].loss;
+    EXPECT_NEAR(two.leaders.steps[step].loss, loss, 1e-3 * loss) << step;
+  }
+  plan = model.plan({}, 2, "1f1b");
+  plan.dp = 2;
+  machine().reset(2);
+  const ThreadsResult one = over_nccl(model.load(plan), kSteps);
+  EXPECT_EQ(one.leaders.parameters_sha256, two.leaders.parameters_sha256);
+  machine().reset(1);
+  RunOptions through_host = steps_on_cuda(kSteps);
+  through_host.trace = false;  // the tests' transport keeps no times
+  const ThreadsResult host = run_as_threads(
+      model.load(plan), through_host,
+      [](int) -> Backends {
+        return {{BackendKind::cuda, cuda_backends()}};
+      },
+      copied_links());
+  EXPECT_EQ(host.endings, Endings{});
+  EXPECT_EQ(host.leaders.parameters_sha256, two.leaders.parameters_sha256);
+}
+
+// The optimizer's state divided among two and three replicas (a third has nothing of a layer of 8):
+// the bits of whole states, in fp32 and with masters beside bf16, and less memory. Clipped, the
+// squares are of slices: one set of bits for every K.
+TEST_F(RecordedProcesses, ReplicasDivideTheOptimizersState) {
+  const TinyModel model(true, 0.1, 32, 1, 4);
+  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+    for (const int replicas : {2, 3}) {
+      SCOPED_TRACE(std::string(to_string(dtype)) + " D " + std::to_string(replicas));
+      Plan plan = model.plan({2}, 1, "1f1b");
+      plan.dtype = dtype;
+      plan.dp = replicas;
+      machine().reset(2 * replicas);
+      const ThreadsResult whole = over_nccl(model.load(plan), 2);
+      plan.zero = 1;
+      machine().reset(2 * replicas);
+      const ThreadsResult divided = over_nccl(model.load(plan), 2);
+      EXPECT_EQ(divided.endings, Endings{});
+      EXPECT_EQ(divided.leaders.parameters_sha256, whole.leaders.parameters_sha256);
+      EXPECT_LT(divided.leaders.peak_memory.front(), whole.leaders.peak_memory.front());
+      plan.optimizer.clip_norm = 0.05;
+      machine().reset(2 * replicas);
+      const ThreadsResult clipped = over_nccl(model.load(plan), 2);
+      EXPECT_EQ(clipped.endings, Endings{});
+      EXPECT_NE(clipped.leaders.parameters_sha256, divided.leaders.parameters_sha256);
+      Plan one = model.plan({}, 1, "1f1b");
+      one.dtype = dtype;
+      one.dp = replicas;
+      one.zero = 1;
+      one.optimizer.clip_norm = 0.05;
+      machine().reset(replicas);
+      const ThreadsResult alone = over_nccl(model.load(one), 2);
+      EXPECT_EQ(alone.leaders.parameters_sha256, clipped.leaders.parameters_sha256);
+      for (std::size_t step = 0; step < 2; ++step) {
+        EXPECT_EQ(alone.leaders.steps[step].gradient_norm.value(),
+                  clipped.leaders.steps[step].gradient_norm.value());
+      }
+      EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+    }
+  }
+}
+
+// Without replicas the norm of processes is that of one.
+TEST_F(RecordedProcesses, StagesClipByOneNorm) {
+  const TinyModel model(true, 0.1, 32, 1, 4);
+  Plan plan = model.plan({1, 2}, 3, "1f1b");
+  plan.optimizer.clip_norm = 0.05;
+  const RunResult one = train(model.load(plan), steps_on_cuda(2));
+  machine().reset(3);
+  const ThreadsResult found = over_nccl(model.load(plan), 2);
+  EXPECT_EQ(found.endings, Endings{});
+  EXPECT_EQ(found.leaders.parameters_sha256, one.parameters_sha256);
+  for (std::size_t step = 0; step < 2; ++step) {
+    EXPECT_EQ(found.leaders.steps[step].gradient_norm.value(),
+              one.steps[step].gradient_norm.value());
+  }
+}
+
 // Whichever call of whichever process fails: all end, with the same line.
 TEST_F(RecordedProcesses, AnErrorAtAnyCallEndsAllWithOneLine) {
   const TinyModel model(true, 0.1, 32, 1, 4);
@@ -195,11 +292,6 @@ class RecordedNccl : public Recorded {
     CUDA_CHECK(cudaSetDevice(1));
     NCCL_CHECK(ncclRecv(data_[1], bytes, ncclInt8, 0, members_[1], streams_[1].get()));
   }
-  void sum(int device, std::size_t count) {
-    CUDA_CHECK(cudaSetDevice(device));
-    NCCL_CHECK(ncclAllReduce(data_[device], data_[device], count, ncclFloat, ncclSum,
-                             members_[device], streams_[static_cast<std::size_t>(device)].get()));
-  }
   std::vector<StreamHandle> streams_;
   ncclComm_t members_[2] = {};
   std::optional<DeviceArray<float>> memory_[2];
@@ -211,15 +303,10 @@ TEST_F(RecordedNccl, CountsThatDiffer) {
   using ::testing::HasSubstr;
   send(64);
   receive(64);
-  sum(0, 16);
-  sum(1, 16);
   EXPECT_THAT(found(), ::testing::IsEmpty());
   send(64);
   receive(32);
   EXPECT_THAT(found(), ElementsAre(HasSubstr("ends of a message have different counts")));
-  sum(0, 16);
-  sum(1, 8);
-  EXPECT_THAT(found(), ElementsAre(HasSubstr("members of a sum have different counts")));
 }
 
 TEST_F(RecordedNccl, ACommunicatorOnAnotherDevicesStream) {

@@ -221,6 +221,40 @@ TEST_F(RecordedTraining, CudnnKeepsToAWindow) {
   expect_losses(by_cudnn, own, 2e-2);
 }
 
+// Clipped by the norm of all ranks' gradients, on shares of a device, as a graph and on devices of
+// their own: the CPU's losses and norms, and one set of bits for every K.
+TEST_F(RecordedTraining, GradientsAreClipped) {
+  const TinyModel model(true, 0.1, 32, 1, 4);
+  const struct {
+    Pipeline pipeline;
+    int devices;
+    Graphs graphs;
+  } ways[] = {{{"gpipe", 1, {}}, 1, Graphs::never},
+              {{"gpipe", 1, {}}, 1, Graphs::always},
+              {{"1f1b", 1, {2}}, 1, Graphs::never},
+              {{"1f1b", 1, {1, 2}}, 3, Graphs::never}};
+  RunResult expected;
+  std::string parameters;
+  for (const auto& way : ways) {
+    SCOPED_TRACE(std::to_string(way.pipeline.boundaries.size() + 1) + " stages");
+    Plan plan = plan_of(model, way.pipeline, 3);
+    plan.optimizer.clip_norm = 0.05;  // below the tiny model's norm, of about 1
+    const ResolvedPlan loaded = model.load(plan);
+    if (parameters.empty()) expected = on_cpu(loaded, 3);
+    machine().reset(way.devices, 3);
+    const RunResult found = train(loaded, steps_on_cuda(3, way.graphs));
+    expect_losses(found, expected, kTolerance);
+    for (std::size_t step = 0; step < 3; ++step) {
+      const double norm = expected.steps[step].gradient_norm.value();
+      EXPECT_GT(norm, 0.05);
+      EXPECT_NEAR(found.steps[step].gradient_norm.value(), norm, (step == 0 ? 1e-5 : 1e-2) * norm);
+    }
+    EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+    if (parameters.empty()) parameters = found.parameters_sha256;
+    EXPECT_EQ(found.parameters_sha256, parameters);
+  }
+}
+
 // A machine with the toolkit alone: attention is our own kernels', and the run says why.
 TEST_F(RecordedTraining, WithoutCudnnAttentionIsOurOwn) {
   const TinyModel model(true, 0.0, 32, 1, 4);

@@ -1,0 +1,73 @@
+// A launch takes a table of arrays, each cut into pieces, and a block finds the array of its piece;
+// a thread has one number of each term at a time.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/ordered_sums.hpp"
+
+namespace weir::cuda {
+namespace {
+
+constexpr std::int64_t kPiece = std::int64_t{16} * kThreads;  // sixteen rounds of a block
+constexpr int kMost = 128;                                    // arrays of a launch
+struct Arrays {
+  OrderedSum of[kMost];
+  std::uint32_t first_piece[kMost];  // among those of the launch
+  int count;
+};
+
+// The last array whose first piece is not behind the block's.
+__device__ int array_of(const Arrays& arrays, unsigned piece) {
+  int first = 0, last = arrays.count;
+  while (last - first > 1) {
+    const int middle = (first + last) / 2;
+    if (arrays.first_piece[middle] <= piece) {
+      first = middle;
+    } else {
+      last = middle;
+    }
+  }
+  return first;
+}
+
+__global__ void ordered_sums_kernel(const __grid_constant__ Arrays arrays, SumOrder order) {
+  const int array = array_of(arrays, blockIdx.x);
+  const OrderedSum& one = arrays.of[array];
+  const std::int64_t begin = std::int64_t{blockIdx.x - arrays.first_piece[array]} * kPiece;
+  const std::int64_t end = min(begin + kPiece, one.n);
+  for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
+    const float* other = one.others + i;
+    float sum = 0;
+    for (int term = 0; term < order.terms; ++term) {
+      float value = 0;
+      if (term == order.own) {
+        value = one.own[i];
+      } else {
+        value = *other;
+        other += order.stride;
+      }
+      sum = term == 0 ? value : sum + value;
+    }
+    one.own[i] = sum;
+  }
+}
+
+}  // namespace
+
+void ordered_sums(const std::vector<OrderedSum>& sums, const SumOrder& order, cudaStream_t stream) {
+  for (std::size_t first = 0; first < sums.size(); first += kMost) {
+    Arrays arrays{};
+    arrays.count = static_cast<int>(std::min<std::size_t>(kMost, sums.size() - first));
+    std::uint32_t pieces = 0;
+    for (int i = 0; i < arrays.count; ++i) {
+      arrays.of[i] = sums[first + static_cast<std::size_t>(i)];
+      arrays.first_piece[i] = pieces;
+      pieces += static_cast<std::uint32_t>((arrays.of[i].n + kPiece - 1) / kPiece);
+    }
+    ordered_sums_kernel<<<pieces, kThreads, 0, stream>>>(arrays, order);
+    check_launch("ordered_sums");
+  }
+}
+
+}  // namespace weir::cuda
