@@ -1,0 +1,237 @@
+// Megatron's cut is a layout: for every example decoder the collectives, bytes and memory that are
+// derived from a network's operations alone are those that forecasts price for --tp,
+// --sequence-parallel, --dp and --ep. Two computations that share no code but the collectives'
+// formulas. And small networks by hand.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/layers/network_math.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <stdexcept>
+
+#include "costmodel/layers/layer_math.hpp"
+#include "costmodel/links/parallel.hpp"
+#include "plan/layout/model_network.hpp"
+#include "plan/layout/network_text.hpp"
+#include "plan/model/layer_tensors.hpp"
+#include "plan/model/readers/model_import.hpp"
+
+namespace weir {
+namespace {
+
+using layout::Collective;
+using layout::Exchange;
+using layout::LayerShare;
+using layout::Network;
+using layout::NetworkLayout;
+using layout::Pass;
+using testing::HasSubstr;
+
+// The example decoders; what the others lack is refused in words, below.
+const char* const kDecoders[] = {"gpt2",        "gpt2-512x8", "gpt2-mini",    "llama-10m",
+                                 "llama-2-7b",  "llama-3-8b", "llama-3-70b",  "mixtral-8x7b",
+                                 "opt-125m",    "pythia-160m"};
+
+Model example(const std::string& name) {
+  return load_model(std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models" /
+                    (name + ".json"));
+}
+
+// A link whose times are bytes alone, and one whose times are messages alone, times 1 ns: equal
+// times on both are equal bytes and equal messages.
+const Link kBytes{Seconds(0), BytesPerSecond(1e9)}, kMessages{Seconds(1e-9), BytesPerSecond(0)};
+double ns(Seconds time) { return time.count() * 1e9; }
+
+struct Case {
+  std::string model;
+  int tp = 1;
+  bool sequence_parallel = false;
+  int dp = 1, ep = 1;
+  AttentionKind attention = AttentionKind::unfused;
+};
+
+struct Pair {
+  Model model;
+  Network network;
+  NetworkLayout layout;
+  Plan plan;
+};
+
+// fp32, whose rows of logits are packed, two sequences of 128 tokens a replica.
+Pair pair_of(const Case& c) {
+  Pair pair{.model = example(c.model)};
+  set_attention(pair.model, c.attention);
+  pair.plan.seq_length = 128;
+  pair.plan.micro_batch_size = 2;
+  pair.plan.tp = c.tp;
+  pair.plan.dp = c.dp;
+  pair.plan.ep = c.ep;
+  pair.plan.sequence_parallel = c.sequence_parallel;
+  pair.plan.attention = c.attention;
+  pair.network = layout::model_network(pair.model, {.seq_length = 128,
+                                            .batch = 2 * c.dp,
+                                            .vocabulary_of = c.tp,
+                                            .experts_apart = c.ep > 1});
+  pair.layout = layout::megatron_layout(pair.network, {c.tp, c.dp, c.ep, c.sequence_parallel});
+  return pair;
+}
+
+// What routers and norms exchange for themselves: see LeftOutOfThePrice.
+bool small(const Pair& pair, const layout::NetworkLayer& layer, const Exchange& exchange) {
+  const auto& name = layer.tensors[static_cast<std::size_t>(exchange.tensor)].name;
+  static_cast<void>(pair);
+  return exchange.gradient && name == "shares";
+}
+
+// Derived seconds of one layer's pass, over the axes of `tensor` alone or of experts alone.
+double derived(const Pair& pair, std::size_t l, Pass pass, const Link& link, bool experts) {
+  const LayerShare share = layer_share(pair.network, pair.layout, l);
+  double sum = 0;
+  for (const Exchange& exchange : share.exchanges) {
+    const std::string axes = axes_text(pair.layout, exchange.axes);
+    if (exchange.pass != pass || (axes == "e") != experts) continue;
+    if (small(pair, pair.network.layers[l], exchange)) continue;
+    sum += ns(exchange_time(exchange, members(pair.layout, exchange.axes), Dtype::fp32, link));
+  }
+  return sum;
+}
+
+// The model's layer that the network's layer l begins with.
+std::size_t first_of(const Network& network, std::size_t l) {
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < l; ++i) before += network.layers[i].repeat;
+  return static_cast<std::size_t>(before);
+}
+
+void expect_equal_exchanges(const Pair& pair) {
+  for (std::size_t l = 0; l < pair.network.layers.size(); ++l) {
+    const Layer& layer = pair.model.layers[first_of(pair.network, l)];
+    SCOPED_TRACE(layer.name);
+    for (const Link& link : {kBytes, kMessages}) {
+      SCOPED_TRACE(link.bandwidth.count() > 0 ? "bytes" : "messages");
+      // W as a pass of its own, whose gathers count.
+      const PerKind<Seconds> tensor =
+          tensor_traffic(layer, pair.plan, link, {}, WeightGathers::counted);
+      EXPECT_NEAR(derived(pair, l, Pass::F, link, false), ns(tensor.f), 1e-6);
+      EXPECT_NEAR(derived(pair, l, Pass::I, link, false), ns(tensor.i), 1e-6);
+      EXPECT_NEAR(derived(pair, l, Pass::W, link, false), ns(tensor.w), 1e-6);
+      const PerKind<Seconds> experts = expert_traffic(layer, pair.plan, link);
+      EXPECT_NEAR(derived(pair, l, Pass::F, link, true), ns(experts.f), 1e-6);
+      EXPECT_NEAR(derived(pair, l, Pass::I, link, true), ns(experts.i), 1e-6);
+      EXPECT_EQ(derived(pair, l, Pass::W, link, true), 0);
+    }
+  }
+}
+
+void expect_equal_memory(const Pair& pair) {
+  for (std::size_t l = 0; l < pair.network.layers.size(); ++l) {
+    const Layer& layer = pair.model.layers[first_of(pair.network, l)];
+    SCOPED_TRACE(layer.name);
+    const LayerShare share = layer_share(pair.network, pair.layout, l);
+    const LayerTensors tensors =
+        layer_tensors(layer, pair.plan.seq_length, Dtype::fp32, pair.plan.split());
+    double weights = 0;
+    for (const ParameterTensor& p : tensors.parameters) {
+      const bool held_before = !p.tied_with.empty() && l > 0;
+      if (!held_before) weights += static_cast<double>(p.elements());
+    }
+    EXPECT_EQ(share.weights, weights);
+    double until_i = 0, until_w = 0;
+    const auto count = [&](double bytes, bool w) { (w ? until_w : until_i) += bytes; };
+    for (const layout::Kept& kept : share.kept) count(4 * kept.elements, kept.until_w);
+    double priced_i = 0, priced_w = 0;
+    for (const KeptTensor& saved : tensors.saved) {
+      (saved.until == KeptUntil::W ? priced_w : priced_i) +=
+          static_cast<double>(saved.bytes_per_sample * pair.plan.micro_batch_size);
+    }
+    if (tensors.saves_input) {
+      const auto& input = pair.network.layers[l].tensors[static_cast<std::size_t>(
+          pair.network.layers[l].input)];
+      (tensors.input_until == KeptUntil::W ? priced_w : priced_i) +=
+          4 * block_elements(pair.network, pair.layout, input.dimensions);
+    }
+    EXPECT_EQ(until_i, priced_i);
+    EXPECT_EQ(until_w, priced_w);
+  }
+}
+
+// Gradients once a step: those of weights that all replicas have, and of experts.
+void expect_equal_step(const Pair& pair) {
+  double shared = 0, apart = 0;
+  for (std::size_t l = 0; l < pair.model.layers.size(); ++l) {
+    for (const ParameterTensor& p :
+         layer_tensors(pair.model.layers[l], pair.plan.seq_length, Dtype::fp32, pair.plan.split())
+             .parameters) {
+      if (p.tied_with.empty() || l == 0)
+        (p.expert ? apart : shared) += static_cast<double>(p.elements());
+    }
+  }
+  std::map<std::string, double> sums;
+  for (std::size_t l = 0; l < pair.network.layers.size(); ++l) {
+    const LayerShare share = layer_share(pair.network, pair.layout, l);
+    for (const StepReduction& r : step_reductions(share, pair.network.layers[l].repeat)) sums[axes_text(pair.layout, r.axes)] += r.elements;
+  }
+  const bool experts = pair.plan.ep > 1;
+  const std::string all = experts && pair.plan.dp > pair.plan.ep ? "d*e" : experts ? "e" : "d";
+  EXPECT_EQ(sums[all], pair.plan.dp > 1 ? shared : 0);
+  EXPECT_EQ(experts ? sums["d"] : 0, pair.plan.dp > pair.plan.ep ? apart : 0);
+}
+
+void expect_equal(const Case& c, bool memory = true) {
+  SCOPED_TRACE(c.model);
+  SCOPED_TRACE(testing::Message() << "tp " << c.tp << " sp " << c.sequence_parallel << " dp "
+                                  << c.dp << " ep " << c.ep);
+  const Pair pair = pair_of(c);
+  ASSERT_EQ(illegal(pair.network, pair.layout), std::nullopt);
+  expect_equal_exchanges(pair);
+  if (memory) expect_equal_memory(pair);
+}
+
+TEST(MegatronsCutIsALayout, CollectivesBytesAndMemoryAreThePricedOnes) {
+  for (const char* model : kDecoders) {
+    for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused}) {
+      expect_equal({.model = model, .attention = attention});
+      expect_equal({.model = model, .tp = 2, .attention = attention});
+      expect_equal({.model = model, .tp = 2, .sequence_parallel = true, .attention = attention});
+      expect_equal({.model = model, .tp = 2, .dp = 4, .attention = attention});
+    }
+  }
+  expect_equal({.model = "llama-3-70b", .tp = 8, .sequence_parallel = true});
+}
+
+TEST(MegatronsCutIsALayout, ExpertParallelismToo) {
+  for (const int ep : {2, 4, 8}) expect_equal({.model = "mixtral-8x7b", .dp = 8, .ep = ep});
+  expect_equal({.model = "mixtral-8x7b", .tp = 2, .sequence_parallel = true, .dp = 8, .ep = 4},
+               false);
+}
+
+TEST(MegatronsCutIsALayout, GradientsOnceAStep) {
+  for (const char* model : kDecoders) {
+    SCOPED_TRACE(model);
+    expect_equal_step(pair_of({.model = model, .dp = 4}));
+    expect_equal_step(pair_of({.model = model, .tp = 2, .dp = 4}));
+  }
+  expect_equal_step(pair_of({.model = "mixtral-8x7b", .dp = 8, .ep = 4}));
+  expect_equal_step(pair_of({.model = "mixtral-8x7b", .tp = 2, .dp = 8, .ep = 8}));
+}
+
+// Multiply-adds count two; I and W have as many as F (docs/theory.md 5). No example has a window.
+TEST(MegatronsCutIsALayout, ProductsAreTheModels) {
+  for (const char* model : kDecoders) {
+    SCOPED_TRACE(model);
+    const Pair pair = pair_of({.model = model});
+    for (std::size_t l = 0; l < pair.network.layers.size(); ++l) {
+      const LayerShare share = layer_share(pair.network, pair.layout, l);
+      const double forward =
+          forward_flops(pair.model.layers[first_of(pair.network, l)], 128).count() * 2;
+      EXPECT_EQ(2 * share.multiply_adds[0], forward);
+      EXPECT_EQ(2 * (share.multiply_adds[1] + share.multiply_adds[2]), 2 * forward);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir
