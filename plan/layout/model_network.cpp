@@ -415,7 +415,7 @@ NetworkLayout megatron_layout(const Network& network, const MegatronCut& cut) {
   const Axes rows = cut.sequence_parallel ? m : Axes{0};
   const std::pair<const char*, Axes> rules[] = {
       {"batch", d | e}, {"rows", rows}, {"heads", m},          {"ffn", m},   {"shared_ffn", m},
-      {"vocab", m},     {"experts", e}, {"slots", d | rows}, {"places", d}};
+      {"vocab", m},     {"experts", e}, {"slots", d | (cut.ep > 1 ? rows : 0)}, {"places", d}};
   for (const Dimension& dimension : network.dimensions) {
     const auto* rule = std::ranges::find(rules, dimension.name, [](const auto& r) { return r.first; });
     layout.over.push_back(rule == std::end(rules) ? Axes{0} : rule->second);

@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/layers/network_math.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +17,7 @@
 #include "costmodel/links/parallel.hpp"
 #include "plan/layout/model_network.hpp"
 #include "plan/layout/network_text.hpp"
+#include "plan/model/hugging_face/hugging_face.hpp"
 #include "plan/model/layer_tensors.hpp"
 #include "plan/model/readers/model_import.hpp"
 
@@ -46,7 +48,7 @@ const Link kBytes{Seconds(0), BytesPerSecond(1e9)}, kMessages{Seconds(1e-9), Byt
 double ns(Seconds time) { return time.count() * 1e9; }
 
 struct Case {
-  std::string model;
+  Model model;
   int tp = 1;
   bool sequence_parallel = false;
   int dp = 1, ep = 1;
@@ -62,7 +64,7 @@ struct Pair {
 
 // fp32, whose rows of logits are packed, two sequences of 128 tokens a replica.
 Pair pair_of(const Case& c) {
-  Pair pair{.model = example(c.model)};
+  Pair pair{.model = c.model};
   set_attention(pair.model, c.attention);
   pair.plan.seq_length = 128;
   pair.plan.micro_batch_size = 2;
@@ -79,11 +81,10 @@ Pair pair_of(const Case& c) {
   return pair;
 }
 
-// What routers and norms exchange for themselves: see LeftOutOfThePrice.
-bool small(const Pair& pair, const layout::NetworkLayer& layer, const Exchange& exchange) {
-  const auto& name = layer.tensors[static_cast<std::size_t>(exchange.tensor)].name;
-  static_cast<void>(pair);
-  return exchange.gradient && name == "shares";
+// The gradient of the shares that experts' answers are weighed by: see WhatThePriceLeavesOut.
+bool of_shares(const layout::NetworkLayer& layer, const Exchange& exchange) {
+  return exchange.gradient &&
+         layer.tensors[static_cast<std::size_t>(exchange.tensor)].name == "shares";
 }
 
 // Derived seconds of one layer's pass, over the axes of `tensor` alone or of experts alone.
@@ -93,7 +94,7 @@ double derived(const Pair& pair, std::size_t l, Pass pass, const Link& link, boo
   for (const Exchange& exchange : share.exchanges) {
     const std::string axes = axes_text(pair.layout, exchange.axes);
     if (exchange.pass != pass || (axes == "e") != experts) continue;
-    if (small(pair, pair.network.layers[l], exchange)) continue;
+    if (of_shares(pair.network.layers[l], exchange)) continue;
     sum += ns(exchange_time(exchange, members(pair.layout, exchange.axes), Dtype::fp32, link));
   }
   return sum;
@@ -181,7 +182,7 @@ void expect_equal_step(const Pair& pair) {
 }
 
 void expect_equal(const Case& c, bool memory = true) {
-  SCOPED_TRACE(c.model);
+  SCOPED_TRACE(c.model.name);
   SCOPED_TRACE(testing::Message() << "tp " << c.tp << " sp " << c.sequence_parallel << " dp "
                                   << c.dp << " ep " << c.ep);
   const Pair pair = pair_of(c);
@@ -193,36 +194,101 @@ void expect_equal(const Case& c, bool memory = true) {
 TEST(MegatronsCutIsALayout, CollectivesBytesAndMemoryAreThePricedOnes) {
   for (const char* model : kDecoders) {
     for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused}) {
-      expect_equal({.model = model, .attention = attention});
-      expect_equal({.model = model, .tp = 2, .attention = attention});
-      expect_equal({.model = model, .tp = 2, .sequence_parallel = true, .attention = attention});
-      expect_equal({.model = model, .tp = 2, .dp = 4, .attention = attention});
+      expect_equal({.model = example(model), .attention = attention});
+      expect_equal({.model = example(model), .tp = 2, .attention = attention});
+      expect_equal({.model = example(model), .tp = 2, .sequence_parallel = true, .attention = attention});
+      expect_equal({.model = example(model), .tp = 2, .dp = 4, .attention = attention});
     }
   }
-  expect_equal({.model = "llama-3-70b", .tp = 8, .sequence_parallel = true});
+  expect_equal({.model = example("llama-3-70b"), .tp = 8, .sequence_parallel = true});
 }
 
+// From rows, where they are whole or sequence parallelism has left them. With both, the price keeps
+// what experts read and answer as a tensor-parallel group has gathered it, the network the part
+// that travelled: so no memory there.
 TEST(MegatronsCutIsALayout, ExpertParallelismToo) {
-  for (const int ep : {2, 4, 8}) expect_equal({.model = "mixtral-8x7b", .dp = 8, .ep = ep});
-  expect_equal({.model = "mixtral-8x7b", .tp = 2, .sequence_parallel = true, .dp = 8, .ep = 4},
-               false);
+  for (const int ep : {2, 4, 8}) {
+    expect_equal({.model = example("mixtral-8x7b"), .dp = 8, .ep = ep});
+  }
+  expect_equal(
+      {.model = example("mixtral-8x7b"), .tp = 2, .sequence_parallel = true, .dp = 8, .ep = 4},
+      false);
+}
+
+// Families that no example is of: norms of heads (Qwen3), norms behind attention and MLP (Gemma 2),
+// both behind one norm (Phi), experts that all tokens visit (Qwen2-MoE); and BERT's blocks, whose
+// norms come last, without its pooler.
+TEST(MegatronsCutIsALayout, FamiliesWithoutAnExample) {
+  const std::string sizes = R"("hidden_size":64,"num_attention_heads":4,"num_hidden_layers":2,
+    "intermediate_size":128,"max_position_embeddings":256,"vocab_size":512)";
+  const auto read = [&](const std::string& more) {
+    return hugging_face_model(parse_json("{" + sizes + "," + more + "}", "config.json"), "config");
+  };
+  std::vector<Model> models{
+      read(R"("model_type":"qwen3","num_key_value_heads":2,"head_dim":16)"),
+      read(R"("model_type":"gemma2","num_key_value_heads":2,"head_dim":16)"),
+      read(R"("model_type":"phi")"),
+      read(R"("model_type":"qwen2_moe","num_experts":8,"num_experts_per_tok":2,
+        "moe_intermediate_size":32,"shared_expert_intermediate_size":64,"num_key_value_heads":2)"),
+      example("bert-base")};
+  models.back().layers.pop_back();
+  for (const Model& model : models) {
+    expect_equal({.model = model});
+    expect_equal({.model = model, .tp = 2});
+    expect_equal({.model = model, .tp = 2, .sequence_parallel = true});
+    expect_equal({.model = model, .attention = AttentionKind::fused});
+  }
+}
+
+// Derived and not priced, since it is little: under sequence parallelism the tp devices sum the
+// gradients of norms' gains once a step, h numbers each (Llama: two a block); where experts are
+// divided by tp, the gradients of each token's shares, as many numbers as it visits experts.
+TEST(MegatronsCutIsALayout, WhatThePriceLeavesOut) {
+  const Pair rows =
+      pair_of({.model = example("llama-10m"), .tp = 2, .sequence_parallel = true});
+  const LayerShare block = layer_share(rows.network, rows.layout, 1);
+  const double h = static_cast<double>(std::get<EmbeddingShape>(rows.model.layers[0].shape).hidden);
+  ASSERT_EQ(step_reductions(block, 1).size(), 1U);
+  EXPECT_EQ(step_reductions(block, 1)[0].elements, 2 * h);
+
+  const Pair experts = pair_of({.model = example("mixtral-8x7b"), .tp = 2});
+  double shares = 0;
+  for (const Exchange& exchange : layer_share(experts.network, experts.layout, 1).exchanges) {
+    if (of_shares(experts.network.layers[1], exchange)) shares += exchange.elements;
+  }
+  EXPECT_EQ(shares, 2 * 128 * 2);  // two sequences of 128 tokens that visit two experts
+}
+
+TEST(MegatronsCutIsALayout, WhatHasNoWordsIsRefused) {
+  const auto why = [](const std::string& model) -> std::string {
+    try {
+      static_cast<void>(layout::model_network(example(model), {.seq_length = 128}));
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(why("t5-base"), HasSubstr("has no words in a layout's network"));
+  EXPECT_THAT(why("vit-b-16"), HasSubstr("an embedding of patches"));
+  EXPECT_THAT(why("bert-base"), HasSubstr("a head that is not a projection of every token"));
+  EXPECT_THAT(why("resnet-18-cifar"), HasSubstr("times, sizes or convolutions"));
 }
 
 TEST(MegatronsCutIsALayout, GradientsOnceAStep) {
   for (const char* model : kDecoders) {
     SCOPED_TRACE(model);
-    expect_equal_step(pair_of({.model = model, .dp = 4}));
-    expect_equal_step(pair_of({.model = model, .tp = 2, .dp = 4}));
+    expect_equal_step(pair_of({.model = example(model), .dp = 4}));
+    expect_equal_step(pair_of({.model = example(model), .tp = 2, .dp = 4}));
   }
-  expect_equal_step(pair_of({.model = "mixtral-8x7b", .dp = 8, .ep = 4}));
-  expect_equal_step(pair_of({.model = "mixtral-8x7b", .tp = 2, .dp = 8, .ep = 8}));
+  expect_equal_step(pair_of({.model = example("mixtral-8x7b"), .dp = 8, .ep = 4}));
+  expect_equal_step(pair_of({.model = example("mixtral-8x7b"), .tp = 2, .dp = 8, .ep = 8}));
 }
 
 // Multiply-adds count two; I and W have as many as F (docs/theory.md 5). No example has a window.
 TEST(MegatronsCutIsALayout, ProductsAreTheModels) {
   for (const char* model : kDecoders) {
     SCOPED_TRACE(model);
-    const Pair pair = pair_of({.model = model});
+    const Pair pair = pair_of({.model = example(model)});
     for (std::size_t l = 0; l < pair.network.layers.size(); ++l) {
       const LayerShare share = layer_share(pair.network, pair.layout, l);
       const double forward =
@@ -231,6 +297,78 @@ TEST(MegatronsCutIsALayout, ProductsAreTheModels) {
       EXPECT_EQ(2 * (share.multiply_adds[1] + share.multiply_adds[2]), 2 * forward);
     }
   }
+}
+
+// ---- small networks by hand ----
+
+// Two layers of one sum each, b = 8, s = 4, h = 16, f = 32, on d = 2 and m = 4.
+struct Small {
+  Network network{"small", {{"batch", "b", 8}, {"rows", "r", 4}, {"tokens", "s", 4},
+                            {"hidden", "h", 16}, {"ffn", "f", 32}}, {}};
+  NetworkLayout layout{"both", {{"d", "d", 2}, {"m", "m", 4}}, {}};
+
+  explicit Small(const std::string& rules) {
+    add("first", {"x[batch, rows, hidden]", "weight g[hidden]", "n[batch, rows, hidden]"},
+        {"n = norm(x g) over hidden"});
+    add("mlp",
+        {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, ffn]",
+         "u[batch, tokens, ffn]", "a[batch, tokens, ffn]", "weight v[ffn, hidden]",
+         "z[batch, tokens, hidden]", "y[batch, rows, hidden]"},
+        {"t = move(x)", "u = t w", "a = gelu(u)", "z = a v", "y = move(z)"});
+    layout.over = layout::parse_network_rules(rules, network, layout);
+  }
+  void add(const std::string& name, const std::vector<std::string>& tensors,
+           const std::vector<std::string>& operations) {
+    layout::NetworkLayer layer;
+    layer.name = name;
+    for (const std::string& text : tensors) append_tensor(text, network, layer);
+    for (const std::string& text : operations) append_operation(text, network, layer);
+    finish_layer(network, layer);
+    network.layers.push_back(std::move(layer));
+  }
+  // "F all-reduce z over m: 512" for each exchange of the second layer.
+  [[nodiscard]] std::vector<std::string> exchanges() const {
+    std::vector<std::string> lines;
+    for (const Exchange& e : layer_share(network, layout, 1).exchanges) {
+      lines.push_back(fmt::format(
+          "{} {} {}{} over {}: {}", to_string(e.pass), to_string(e.collective),
+          e.gradient ? "d" : "", network.layers[1].tensors[static_cast<std::size_t>(e.tensor)].name,
+          axes_text(layout, e.axes), e.elements));
+    }
+    return lines;
+  }
+};
+using Lines = std::vector<std::string>;
+
+// A replica's tokens are 4 x 4 x 16 = 256 numbers. z = a v sums over the split ffn, and so does dt:
+// two all-reduces. Weights' gradients sum over the split batch: 16 x 32 / 4 = 128 numbers each.
+TEST(DerivedExchanges, OfAnMlp) {
+  EXPECT_EQ(Small("batch:d,ffn:m").exchanges(),
+            (Lines{"F all-reduce y over m: 256", "step all-reduce dv over d: 128",
+                   "I all-reduce dx over m: 256", "step all-reduce dw over d: 128"}));
+}
+
+// With rows split, the input is gathered and the sum scattered, in F and mirrored in I; W, a pass
+// of its own, gathers the input and the output's gradient again.
+TEST(DerivedExchanges, SequenceParallelismIsOneRuleMore) {
+  EXPECT_EQ(Small("ffn:m,rows:m").exchanges(),
+            (Lines{"F all-gather t over m: 512", "F reduce-scatter y over m: 512",
+                   "I all-gather dz over m: 512", "W all-gather dz over m: 512",
+                   "W all-gather t over m: 512", "I reduce-scatter dx over m: 512"}));
+}
+
+// Where both sides of a move are split over the same mesh dimension at other places, the blocks are
+// exchanged all to all: rows against the hidden dimension would be one, batch stays.
+TEST(DerivedExchanges, NothingWhereBothSidesAreSplitAlike) {
+  EXPECT_EQ(Small("batch:d,rows:m,tokens:m").exchanges(),
+            (Lines{"step all-reduce dv over d*m: 512", "step all-reduce dw over d*m: 512"}));
+}
+
+// Hidden split over m: u is summed over it, z's gradient meets v's split, and the input's own is
+// whole where it was split: the mirror image of Megatron's cut.
+TEST(DerivedExchanges, SplitAlongTheResidualStream) {
+  EXPECT_EQ(Small("hidden:m").exchanges(),
+            (Lines{"F all-reduce u over m: 1024", "I all-reduce da over m: 1024"}));
 }
 
 }  // namespace
