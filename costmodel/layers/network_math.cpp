@@ -28,8 +28,7 @@ Bytes whole_bytes(double elements, std::int64_t each) {
 // W gathers again what F or I gathered already, and a GPU's streams do so beside I's products
 // (WeightGathers::hidden).
 bool comes_again(const LayerShare& share, const Exchange& exchange) {
-  return exchange.pass == Pass::W &&
-         std::ranges::any_of(share.exchanges, [&](const Exchange& e) {
+  return exchange.pass == Pass::W && std::ranges::any_of(share.exchanges, [&](const Exchange& e) {
            return e.pass != Pass::W && e.tensor == exchange.tensor &&
                   e.gradient == exchange.gradient && e.collective == exchange.collective;
          });
@@ -62,10 +61,14 @@ Seconds exchange_time(const Exchange& exchange, std::int64_t members, Dtype dtyp
   const Bytes n = exchanged_bytes(exchange, dtype);
   const int p = static_cast<int>(members);
   switch (exchange.collective) {
-    case Collective::all_reduce: return all_reduce(n, p, link);
-    case Collective::all_gather: return ring_all_gather(n, p, link);
-    case Collective::reduce_scatter: return ring_reduce_scatter(n, p, link);
-    case Collective::all_to_all: return all_to_all(n, p, link);
+    case Collective::all_reduce:
+      return all_reduce(n, p, link);
+    case Collective::all_gather:
+      return ring_all_gather(n, p, link);
+    case Collective::reduce_scatter:
+      return ring_reduce_scatter(n, p, link);
+    case Collective::all_to_all:
+      return all_to_all(n, p, link);
   }
   return Seconds(0);
 }
@@ -124,8 +127,8 @@ NetworkCost network_cost(const layout::Network& network, const layout::NetworkLa
                          const NetworkJob& job, const Cluster& cluster) {
   NetworkCost all;
   for (std::size_t l = 0; l < network.layers.size(); ++l)
-    all += layer_cost(layer_share(network, layout, l), network.layers[l].repeat, layout, job,
-                      cluster);
+    all +=
+        layer_cost(layer_share(network, layout, l), network.layers[l].repeat, layout, job, cluster);
   return all;
 }
 

@@ -44,7 +44,8 @@ struct NetworkCost {
   NetworkCost& operator+=(const NetworkCost& other);
 };
 
-// Gradients of a layer's weights that a step reduces: elements by set of mesh dimensions, ascending.
+// Gradients of a layer's weights that a step reduces: elements by set of mesh dimensions,
+// ascending.
 struct StepReduction {
   layout::Axes axes = 0;
   double elements = 0;

@@ -68,8 +68,8 @@ class Derivation {
     for (std::size_t t = 0; t < layer_.tensors.size(); ++t) {
       const NetworkTensor& tensor = layer_.tensors[t];
       if (tensor.role == Role::weight) share_.weights += block(tensor.dimensions);
-      states_[t].has_gradient = tensor.role == Role::value && static_cast<int>(t) == layer_.input &&
-                                input_has_gradient_;
+      states_[t].has_gradient =
+          tensor.role == Role::value && static_cast<int>(t) == layer_.input && input_has_gradient_;
     }
     for (const Operation& operation : layer_.operations) forward(operation);
     make_whole(layer_.operations.back().output, Pass::F);
@@ -82,10 +82,10 @@ class Derivation {
  private:
   struct State {
     int made_by = -1;
-    Axes pending = 0;    // partial sums over these, forward
-    Axes gradient = 0;   // the same of its gradient
+    Axes pending = 0;   // partial sums over these, forward
+    Axes gradient = 0;  // the same of its gradient
     bool has_gradient = false;
-    bool in_i = false;   // passes that read the gradient
+    bool in_i = false;  // passes that read the gradient
     bool in_w = false;
     bool again_i = false, again_w = false;  // a move's, exchanged again in these already
   };
@@ -185,15 +185,21 @@ class Derivation {
     }
     switch (o.act) {
       case Act::product:
-      case Act::weigh: return forward_product(o);
-      case Act::add: return forward_sum(o);
-      case Act::gather: out.pending = layout_.over[at(o.over)]; return;
+      case Act::weigh:
+        return forward_product(o);
+      case Act::add:
+        return forward_sum(o);
+      case Act::gather:
+        out.pending = layout_.over[at(o.over)];
+        return;
       case Act::move:
       case Act::route:
       case Act::back:
-        out.pending = relocate(ends(o, false), state(o.inputs[0]).pending, Pass::F, o.output, false);
+        out.pending =
+            relocate(ends(o, false), state(o.inputs[0]).pending, Pass::F, o.output, false);
         return;
-      default: break;
+      default:
+        break;
     }
     for (const int input : o.inputs) make_whole(input, Pass::F);
     forward_rows(o);
@@ -263,28 +269,41 @@ class Derivation {
     if (!out.has_gradient) return;
     switch (o.act) {
       case Act::product:
-      case Act::weigh: return backward_product(o);
-      case Act::add: return backward_sum(o);
-      case Act::gather: return backward_gather(o);
+      case Act::weigh:
+        return backward_product(o);
+      case Act::add:
+        return backward_sum(o);
+      case Act::gather:
+        return backward_gather(o);
       case Act::move:
       case Act::route:
-      case Act::back: return backward_move(o);
-      default: break;
+      case Act::back:
+        return backward_move(o);
+      default:
+        break;
     }
     make_gradient_whole(o.output, first_pass(out));
     switch (o.act) {
       case Act::norm:
-      case Act::rms_norm: backward_norm(o); break;
+      case Act::rms_norm:
+        backward_norm(o);
+        break;
       case Act::softmax:
         keep(o.output, false);
-        exchange(Collective::all_reduce, Pass::I, layout_.over[at(o.over)],
-                 rows(o, o.inputs[0]), o.inputs[0], true, true);
+        exchange(Collective::all_reduce, Pass::I, layout_.over[at(o.over)], rows(o, o.inputs[0]),
+                 o.inputs[0], true, true);
         break;
-      case Act::attention: return backward_attention(o);
-      case Act::loss: keep(o.inputs[0], true); break;  // its gradient takes its place
+      case Act::attention:
+        return backward_attention(o);
+      case Act::loss:
+        keep(o.inputs[0], true);
+        break;  // its gradient takes its place
       case Act::apply:
-      case Act::glu: keep(o.inputs[0], false); break;
-      default: break;
+      case Act::glu:
+        keep(o.inputs[0], false);
+        break;
+      default:
+        break;
     }
   }
   void backward_product(const Operation& o) {
@@ -338,7 +357,8 @@ class Derivation {
     for (std::size_t i = 1; i < o.inputs.size(); ++i)
       hand_in(o.inputs[i], summed(dims(o.output), dims(o.inputs[i])));
   }
-  // The gradients of queries, keys and values: scores and probabilities, and twice as many products.
+  // The gradients of queries, keys and values: scores and probabilities, and twice as many
+  // products.
   void backward_attention(const Operation& o) {
     const std::vector<int>& all = o.all;
     share_.multiply_adds[1] += 4 * block(all);
@@ -370,8 +390,7 @@ class Derivation {
     if (by != nullptr && by->act == Act::move && state(by->inputs[0]).pending == 0) {
       bool& again = for_w ? s.again_w : s.again_i;
       if (!again) {
-        static_cast<void>(
-            relocate(ends(*by, false), 0, for_w ? Pass::W : Pass::I, tensor, false));
+        static_cast<void>(relocate(ends(*by, false), 0, for_w ? Pass::W : Pass::I, tensor, false));
       }
       again = true;
       return keep(by->inputs[0], for_w);

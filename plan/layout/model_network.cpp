@@ -18,7 +18,8 @@ namespace weir::layout {
 namespace {
 
 [[noreturn]] void has_no_words(const std::string& layer, const std::string& what) {
-  throw std::invalid_argument(fmt::format("{}: {} has no words in a layout's network", layer, what));
+  throw std::invalid_argument(
+      fmt::format("{}: {} has no words in a layout's network", layer, what));
 }
 
 // One layer's texts.
@@ -37,8 +38,7 @@ class Writer {
     return *this;
   }
   // A new value and how it is made.
-  std::string make(const std::string& name, const std::string& dimensions,
-                   const std::string& by) {
+  std::string make(const std::string& name, const std::string& dimensions, const std::string& by) {
     tensor(fmt::format("{}[{}]", name, dimensions));
     does(fmt::format("{} = {}", name, by));
     return name;
@@ -75,10 +75,14 @@ const std::string kTokens = "batch, tokens, hidden";
 
 std::string_view function_of(Activation activation) {
   switch (activation) {
-    case Activation::gelu: return "gelu";
-    case Activation::gelu_tanh: return "gelu_tanh";
-    case Activation::relu: return "relu";
-    case Activation::silu: return "silu";
+    case Activation::gelu:
+      return "gelu";
+    case Activation::gelu_tanh:
+      return "gelu_tanh";
+    case Activation::relu:
+      return "relu";
+    case Activation::silu:
+      return "silu";
   }
   return "gelu";
 }
@@ -258,7 +262,8 @@ class Block {
   std::string mlp(const std::string& rows) {
     if (b_.experts == 1) return home("mlp", dense(tokens_of(rows)));
     const std::string tokens = experts_apart_ && b_.shared_ffn == 0 ? "" : tokens_of(rows);
-    std::string sum = experts_apart_ ? experts(rows, "batch, rows") : experts(tokens, "batch, tokens");
+    std::string sum =
+        experts_apart_ ? experts(rows, "batch, rows") : experts(tokens, "batch, tokens");
     if (b_.shared_ffn > 0) {
       const std::string shared = shared_experts(tokens);
       if (!experts_apart_) {
@@ -275,13 +280,16 @@ class Block {
     w_.weight("router", "hidden, choices");
     std::string choices = w_.make("router_product", tokens + ", choices", from + " router");
     choices = w_.biased("router_sum", choices, tokens + ", choices", "choices", b_.router_bias);
-    w_.make("router_shares", tokens + ", choices", fmt::format("softmax({}) over choices", choices));
+    w_.make("router_shares", tokens + ", choices",
+            fmt::format("softmax({}) over choices", choices));
     w_.make("shares", tokens + ", visit", "choose(router_shares) over choices");
     w_.make("visits", "experts, slots, hidden", fmt::format("route({})", from));
     w_.make("gathered", "experts, places, hidden", "move(visits)");
-    std::string down = pass("expert", "gathered", "experts, ", "experts, places", "ffn", b_.mlp_bias);
+    std::string down =
+        pass("expert", "gathered", "experts, ", "experts, places", "ffn", b_.mlp_bias);
     down = w_.make("expert_sum", "experts, slots, hidden", fmt::format("move({})", down));
-    down = w_.biased("expert_answer", down, "experts, slots, hidden", "experts, hidden", b_.mlp_bias);
+    down =
+        w_.biased("expert_answer", down, "experts, slots, hidden", "experts, hidden", b_.mlp_bias);
     w_.make("answers", tokens + ", visit, hidden", fmt::format("back({})", down));
     return w_.make("weighed", tokens + ", hidden", "weigh(shares answers)");
   }
@@ -355,7 +363,8 @@ void set_sizes(Network& network, const Model& model, const NetworkOf& of) {
   for (const Layer& layer : model.layers) {
     if (const auto* e = std::get_if<EmbeddingShape>(&layer.shape)) {
       sizes.set("hidden", "h", e->hidden, layer.name);
-      sizes.set("vocab", "V", padded(e->vocabulary, of.vocabulary_of), layer.name);
+      if (e->vocabulary > 0)
+        sizes.set("vocab", "V", padded(e->vocabulary, of.vocabulary_of), layer.name);
       if (e->positions > 0) sizes.set("positions", "P", e->positions, layer.name);
       if (e->token_types > 0) sizes.set("types", "T", e->token_types, layer.name);
     } else if (const auto* block = std::get_if<TransformerShape>(&layer.shape)) {
@@ -414,10 +423,12 @@ NetworkLayout megatron_layout(const Network& network, const MegatronCut& cut) {
   const Axes d = axis("d", cut.dp / cut.ep), e = axis("e", cut.ep), m = axis("m", cut.tp);
   const Axes rows = cut.sequence_parallel ? m : Axes{0};
   const std::pair<const char*, Axes> rules[] = {
-      {"batch", d | e}, {"rows", rows}, {"heads", m},          {"ffn", m},   {"shared_ffn", m},
-      {"vocab", m},     {"experts", e}, {"slots", d | (cut.ep > 1 ? rows : 0)}, {"places", d}};
+      {"batch", d | e},  {"rows", rows}, {"heads", m},   {"ffn", m},
+      {"shared_ffn", m}, {"vocab", m},   {"experts", e}, {"slots", d | (cut.ep > 1 ? rows : 0)},
+      {"places", d}};
   for (const Dimension& dimension : network.dimensions) {
-    const auto* rule = std::ranges::find(rules, dimension.name, [](const auto& r) { return r.first; });
+    const auto* rule =
+        std::ranges::find(rules, dimension.name, [](const auto& r) { return r.first; });
     layout.over.push_back(rule == std::end(rules) ? Axes{0} : rule->second);
   }
   return layout;

@@ -63,9 +63,9 @@ std::optional<std::string> meeting(const Network& network, const NetworkLayout& 
     const Axes both = taken & layout.over[at(d)];
     taken |= layout.over[at(d)];
     if (both == 0) continue;
-    const auto* other = std::ranges::find_if(
-        dimensions.data(), dimensions.data() + dimensions.size(),
-        [&](int o) { return (layout.over[at(o)] & both) != 0; });
+    const auto* other =
+        std::ranges::find_if(dimensions.data(), dimensions.data() + dimensions.size(),
+                             [&](int o) { return (layout.over[at(o)] & both) != 0; });
     return fmt::format("dimensions {} and {} are both on mesh dimension {}",
                        network.dimensions[at(*other)].name, network.dimensions[at(d)].name,
                        axes_text(layout, both));
@@ -130,8 +130,9 @@ struct Shape {
     if (from.empty() || to.empty()) return "nothing is routed";
     const double ratio = elements(network, to) / elements(network, from);
     const bool home = operation.act == Act::back;
-    const bool whole = home ? ratio == 1 : ratio >= 1 && ratio == static_cast<double>(
-                                                            static_cast<std::int64_t>(ratio));
+    const bool whole =
+        home ? ratio == 1
+             : ratio >= 1 && ratio == static_cast<double>(static_cast<std::int64_t>(ratio));
     return whole ? nullptr : "visits are a whole number of copies of the tokens";
   }
   [[nodiscard]] const char* choose() const {
@@ -154,34 +155,43 @@ struct Shape {
 
 const char* complaint(const Shape& shape) {
   const Operation& operation = shape.operation;
-  if (operation.over >= 0 && !holds(shape.in(operation.act == Act::attention ? 1 : 0),
-                                    operation.over))
+  if (operation.over >= 0 &&
+      !holds(shape.in(operation.act == Act::attention ? 1 : 0), operation.over))
     return "its first factor has no such dimension";
   switch (operation.act) {
     case Act::product:
-    case Act::weigh: return shape.product();
+    case Act::weigh:
+      return shape.product();
     case Act::apply:
-    case Act::turn: return shape.reduced(true);
-    case Act::softmax: return shape.reduced(true);
+    case Act::turn:
+      return shape.reduced(true);
+    case Act::softmax:
+      return shape.reduced(true);
     case Act::glu:
-    case Act::loss: return shape.reduced(false);
-    case Act::add: return shape.sum();
+    case Act::loss:
+      return shape.reduced(false);
+    case Act::add:
+      return shape.sum();
     case Act::norm:
-    case Act::rms_norm: return shape.norm();
-    case Act::attention: return shape.attention();
-    case Act::gather: return shape.gather();
-    case Act::move: return shape.move();
+    case Act::rms_norm:
+      return shape.norm();
+    case Act::attention:
+      return shape.attention();
+    case Act::gather:
+      return shape.gather();
+    case Act::move:
+      return shape.move();
     case Act::route:
-    case Act::back: return shape.route();
-    case Act::choose: return shape.choose();
+    case Act::back:
+      return shape.route();
+    case Act::choose:
+      return shape.choose();
   }
   return nullptr;
 }
 
 // The acts that need all of a dimension on each processor.
-bool needs_whole(Act act) {
-  return act == Act::glu || act == Act::choose || act == Act::attention;
-}
+bool needs_whole(Act act) { return act == Act::glu || act == Act::choose || act == Act::attention; }
 // Those that see all of their dimensions at once; the others go tensor by tensor.
 bool multiplies(Act act) {
   return act == Act::product || act == Act::weigh || act == Act::attention || act == Act::gather;
@@ -278,13 +288,13 @@ std::optional<std::string> illegal(const Network& network, const NetworkLayout& 
 std::string to_text(const Network& network, const NetworkTensor& tensor) {
   std::vector<std::string> names;
   for (const int d : tensor.dimensions) names.push_back(network.dimensions[at(d)].name);
-  const char* role = tensor.role == Role::weight ? "weight " : tensor.role == Role::tied ? "tied "
-                                                                                         : "";
+  const char* role = tensor.role == Role::weight ? "weight "
+                     : tensor.role == Role::tied ? "tied "
+                                                 : "";
   return fmt::format("{}{}[{}]", role, tensor.name, fmt::join(names, ", "));
 }
 
-std::string to_text(const Network& network, const NetworkLayer& layer,
-                    const Operation& operation) {
+std::string to_text(const Network& network, const NetworkLayer& layer, const Operation& operation) {
   std::vector<std::string> names;
   for (const int input : operation.inputs) names.push_back(layer.tensors[at(input)].name);
   const std::string& output = layer.tensors[at(operation.output)].name;

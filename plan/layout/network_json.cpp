@@ -16,8 +16,8 @@ namespace weir {
 namespace layout {
 namespace {
 
-constexpr std::size_t kMostLayers = 1024;      // of different kinds, one after the other
-constexpr std::size_t kMostOfALayer = 256;     // tensors, operations
+constexpr std::size_t kMostLayers = 1024;   // of different kinds, one after the other
+constexpr std::size_t kMostOfALayer = 256;  // tensors, operations
 constexpr double kMostElementsOfANetwork = 9007199254740992.0;  // of a tensor: 2^53
 constexpr double kMostRepeats = 1 << 20;
 

@@ -99,8 +99,7 @@ std::string known_words() {
 void set_act(std::string_view text, const Parts& parts, const Network& network, Operation& made) {
   const Form product{"", Act::product, 2, 2, false};
   const Form* form = parts.word.empty() ? &product : form_of(parts.word);
-  if (form == nullptr)
-    refuse(text, fmt::format("{} is none of {}", parts.word, known_words()));
+  if (form == nullptr) refuse(text, fmt::format("{} is none of {}", parts.word, known_words()));
   if (parts.inputs.size() < form->least || parts.inputs.size() > form->most)
     refuse(text, fmt::format("expected {} to {} tensors to read", form->least, form->most));
   if (form->over == parts.over.empty())

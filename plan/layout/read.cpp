@@ -271,9 +271,8 @@ std::vector<MeshDimension> parse_mesh(std::string_view mesh) {
   for (const std::string& one : pieces(mesh, ',')) {
     const auto sides = pieces(one, '=');
     std::int64_t size = 0;
-    const bool number =
-        sides.size() == 2 && !sides[1].empty() && sides[1].size() < 8 &&
-        std::ranges::all_of(sides[1], [](char c) { return c >= '0' && c <= '9'; });
+    const bool number = sides.size() == 2 && !sides[1].empty() && sides[1].size() < 8 &&
+                        std::ranges::all_of(sides[1], [](char c) { return c >= '0' && c <= '9'; });
     if (number) size = std::stoll(sides[1]);
     if (!number || !is_name(sides[0]) || size < 2) {
       throw std::invalid_argument(

@@ -1,5 +1,5 @@
-// Placings by depth-first search over dimensions: a dimension meets those placed before it, and goes
-// only where none of them that it must be apart from is.
+// Placings by depth-first search over dimensions: a dimension meets those placed before it, and
+// goes only where none of them that it must be apart from is.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/layouts/layout_search.hpp"
 
@@ -51,15 +51,17 @@ void add(std::vector<Placed>& front, const NetworkCost& cost, const std::vector<
 
 // What does not depend on the mesh.
 struct Structure {
-  std::vector<std::vector<int>> apart;    // by dimension: those it must be apart from
-  std::vector<bool> whole;                // never split
-  std::vector<int> shared;                // dimensions of several layers
+  std::vector<std::vector<int>> apart;     // by dimension: those it must be apart from
+  std::vector<bool> whole;                 // never split
+  std::vector<int> shared;                 // dimensions of several layers
   std::vector<std::vector<int>> of_layer;  // of one layer alone, by layer
 };
 
 Structure structure_of(const Network& network) {
   const std::size_t count = network.dimensions.size();
-  Structure s{std::vector<std::vector<int>>(count), std::vector<bool>(count, false), {},
+  Structure s{std::vector<std::vector<int>>(count),
+              std::vector<bool>(count, false),
+              {},
               std::vector<std::vector<int>>(network.layers.size())};
   std::vector<int> last_layer(count, -1);
   std::vector<int> layers(count, 0);

@@ -10,9 +10,9 @@
 
 int main() {
   weir::Json tables;
-  for (const auto& sections : {weir::cluster_sections(), weir::costs_sections(),
-                               weir::plan_sections(), weir::stack_sections(),
-                               weir::layout::layout_sections()}) {
+  for (const auto& sections :
+       {weir::cluster_sections(), weir::costs_sections(), weir::plan_sections(),
+        weir::stack_sections(), weir::layout::layout_sections()}) {
     for (const auto& [title, rows] : sections) {
       for (const auto& [key, type, cells] : rows) tables[title].push_back({key, type, cells});
     }

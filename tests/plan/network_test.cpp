@@ -63,8 +63,9 @@ TEST(NetworkFiles, WhatIsNoneIsRefusedWithItsKey) {
   const auto with = [](const std::string& operations) {
     return refusal(file(kTensors, operations));
   };
-  EXPECT_THAT(with(R"("h = x w","a = swish(h)")"), HasSubstr("swish is none of weigh, gelu"));
-  EXPECT_THAT(with(R"("h = x w","a = norm(h)")"), HasSubstr("expected \"over\" and a dimension"));
+  EXPECT_THAT(with(R"("h = x w","a = swish(h)") "), HasSubstr(" swish is none of weigh, gelu "));
+              EXPECT_THAT(with(
+                  R"("h = x w","a = norm(h)") "), HasSubstr(" expected \"over\" and a dimension"));
   EXPECT_THAT(with(R"("h = x q","a = gelu(h)")"), HasSubstr("no tensor of layer one is called q"));
   EXPECT_THAT(with(R"("a = gelu(h)","h = x w")"), HasSubstr("h was used before"));
   EXPECT_THAT(with(R"("h = x w","a = move(x)")"), HasSubstr("a move changes no size"));
@@ -88,8 +89,8 @@ TEST(NetworkFiles, IllegalLayoutsAreSaidInWords) {
 
 // Attention needs all keys on each processor, and says so.
 TEST(NetworkFiles, ADimensionThatIsNeededWhole) {
-  Model model = load_model(std::filesystem::path(WEIR_SOURCE_DIR) /
-                           "tools/examples/models/gpt2-mini.json");
+  Model model =
+      load_model(std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models/gpt2-mini.json");
   set_attention(model, AttentionKind::fused);
   const layout::Network network = layout::model_network(model, {.seq_length = 128});
   layout::NetworkLayout layout{"keys", {{"m", "m", 2}}, {}};

@@ -45,8 +45,12 @@ void add(Network& network, const std::string& name, const std::vector<std::strin
 // several have.
 Network three_layers(std::int64_t batch, std::int64_t hidden, std::int64_t ffn) {
   Network network{"three",
-                  {{"batch", "b", batch}, {"rows", "r", 8}, {"tokens", "s", 8},
-                   {"hidden", "h", hidden}, {"ffn", "f", ffn}, {"vocab", "V", 24}},
+                  {{"batch", "b", batch},
+                   {"rows", "r", 8},
+                   {"tokens", "s", 8},
+                   {"hidden", "h", hidden},
+                   {"ffn", "f", ffn},
+                   {"vocab", "V", 24}},
                   {}};
   add(network, "embedding", {"weight table[vocab, hidden]", "x[batch, rows, hidden]"},
       {"x = gather(table) over vocab"});
@@ -103,8 +107,7 @@ TEST(LayoutSearch, IsBruteForcesFront) {
                         Case{1, 32, 256, 8, 3}, Case{3, 6, 10, 1, 2}}) {
     const Network network = three_layers(c.batch, c.hidden, c.ffn);
     const auto expected = brute_force(network, job, small_cluster(), c.devices, c.axes);
-    const FoundLayouts found =
-        search_layouts(network, job, small_cluster(), {c.devices, c.axes});
+    const FoundLayouts found = search_layouts(network, job, small_cluster(), {c.devices, c.axes});
     ASSERT_EQ(found.front.size(), expected.size()) << c.devices;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const FoundLayout& one = found.front[i];
@@ -122,8 +125,7 @@ TEST(LayoutSearch, IsBruteForcesFront) {
 // The best is the first of the front that a device can hold; less memory, a slower one or none.
 TEST(LayoutSearch, TheBestThatFits) {
   const NetworkJob job{.dtype = Dtype::fp32};
-  const FoundLayouts found =
-      search_layouts(three_layers(2, 64, 64), job, small_cluster(), {8, 2});
+  const FoundLayouts found = search_layouts(three_layers(2, 64, 64), job, small_cluster(), {8, 2});
   ASSERT_GT(found.front.size(), 1U);
   EXPECT_EQ(found.best(found.front[0].cost.memory()), &found.front[0]);
   EXPECT_EQ(found.best(found.front[0].cost.memory() - Bytes(1)), &found.front[1]);
@@ -131,7 +133,8 @@ TEST(LayoutSearch, TheBestThatFits) {
 }
 
 TEST(LayoutSearch, Meshes) {
-  EXPECT_EQ(meshes(12, 2), (std::vector<std::vector<std::int64_t>>{{2, 6}, {3, 4}, {4, 3}, {6, 2}, {12}}));
+  EXPECT_EQ(meshes(12, 2),
+            (std::vector<std::vector<std::int64_t>>{{2, 6}, {3, 4}, {4, 3}, {6, 2}, {12}}));
   EXPECT_EQ(meshes(1, 3), (std::vector<std::vector<std::int64_t>>{{}}));
   EXPECT_EQ(meshes(256, 3).size(), 1U + 7U + 21U);  // of 8 twos, into 1, 2 and 3 parts
 }
@@ -139,8 +142,8 @@ TEST(LayoutSearch, Meshes) {
 // A Transformer on 8 devices of one node: the front begins no slower than Megatron's cuts, and all
 // of it is legal.
 TEST(LayoutSearch, NoCutOfMegatronsIsFasterAndSmaller) {
-  const Model model = load_model(std::filesystem::path(WEIR_SOURCE_DIR) /
-                                 "tools/examples/models/gpt2-mini.json");
+  const Model model =
+      load_model(std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models/gpt2-mini.json");
   const Network network =
       layout::model_network(model, {.seq_length = 128, .batch = 8, .vocabulary_of = 8});
   const NetworkJob job{.dtype = Dtype::fp32};

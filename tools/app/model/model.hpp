@@ -31,7 +31,7 @@ struct ModelResult {
   Model model;
   std::int64_t seq_length = 0;
   Dtype dtype = Dtype::fp32;
-  std::optional<LayoutsResult> layouts;  // then nothing else
+  std::optional<LayoutsResult> layouts;    // then nothing else
   std::optional<NetworksResult> networks;  // or these
   std::optional<ModelKernels> kernels;     // or these
 };

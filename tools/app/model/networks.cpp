@@ -81,8 +81,7 @@ void set_rules(const NetworksRequest& r, const layout::Network& network,
   } catch (const std::invalid_argument& why) {
     throw UsageError(fmt::format("--rules: {}", why.what()));
   }
-  if (const auto why = illegal(network, layout))
-    throw UsageError(fmt::format("--rules: {}", *why));
+  if (const auto why = illegal(network, layout)) throw UsageError(fmt::format("--rules: {}", *why));
 }
 
 void search(const NetworksRequest& r, NetworksResult& result, const Session& session) {
@@ -103,8 +102,7 @@ void take_mesh(const layout::NetworkLayout& layout, NetworksResult& result,
   require_rate(*result.cluster, result.job.dtype);
 }
 
-void write_program(const NetworksRequest& r, const NetworksResult& result,
-                   const Session& session) {
+void write_program(const NetworksRequest& r, const NetworksResult& result, const Session& session) {
   if (r.out)
     write_file_atomically(session.output(*r.out), layout::to_json(result.network, result.layouts));
 }
@@ -145,14 +143,11 @@ NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Mod
   result.job = {plan.dtype, plan.optimizer, 1};
   layout::NetworkLayout layout = asked_layout(r);
   const std::int64_t packed = bytes_per_element(plan.dtype) == 2 ? kRowsOf16Bits : 1;
-  const std::int64_t vocab =
-      r.devices ? std::lcm(packed, std::int64_t{*r.devices})
-                : packed * processors_of(r, layout, "vocab");
-  const bool apart =
-      r.devices ? has_experts(model) : processors_of(r, layout, "experts") > 1;
+  const std::int64_t vocab = r.devices ? std::lcm(packed, std::int64_t{*r.devices})
+                                       : packed * processors_of(r, layout, "vocab");
+  const bool apart = r.devices ? has_experts(model) : processors_of(r, layout, "experts") > 1;
   try {
-    result.network = layout::model_network(
-        attending, {plan.seq_length, batch, vocab, apart});
+    result.network = layout::model_network(attending, {plan.seq_length, batch, vocab, apart});
   } catch (const std::invalid_argument& why) {
     throw InputError(options.model.string(), "layers", why.what());
   }
@@ -168,8 +163,7 @@ NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Mod
 }
 
 NetworksResult networks(const NetworksRequest& r, const layout::Network& network,
-                        const std::vector<layout::NetworkLayout>& layouts,
-                        const Session& session) {
+                        const std::vector<layout::NetworkLayout>& layouts, const Session& session) {
   if (!r.mesh.empty() || !r.rules.empty())
     throw UsageError("a layout file has its meshes and rules: --mesh and --rules are for MODEL");
   NetworksResult result{network, layouts, {}, cluster_of(r), {}};

@@ -34,10 +34,11 @@ Json exchange_json(const NetworksResult& result, const layout::NetworkLayout& la
 }
 
 Json cost_json(const NetworkCost& cost, const Cluster& cluster) {
-  return {{"step_time_s", cost.time().count()},    {"products_s", cost.products.count()},
-          {"exchanges_s", cost.exchanges.count()}, {"reductions_s", cost.reductions.count()},
-          {"memory_bytes", cost.memory().count()}, {"state_bytes", cost.state.count()},
-          {"kept_bytes", cost.kept.count()},       {"fits", cost.memory() <= cluster.device.memory}};
+  return {
+      {"step_time_s", cost.time().count()},    {"products_s", cost.products.count()},
+      {"exchanges_s", cost.exchanges.count()}, {"reductions_s", cost.reductions.count()},
+      {"memory_bytes", cost.memory().count()}, {"state_bytes", cost.state.count()},
+      {"kept_bytes", cost.kept.count()},       {"fits", cost.memory() <= cluster.device.memory}};
 }
 
 Json layout_json(const NetworksResult& result, const layout::NetworkLayout& layout) {
@@ -55,22 +56,21 @@ Json layout_json(const NetworksResult& result, const layout::NetworkLayout& layo
     for (const layout::Exchange& exchange : share.exchanges)
       exchanges.push_back(exchange_json(result, layout, layer, exchange));
     double kept = 0, statistics = 0;
-    for (const layout::Kept& one : share.kept)
-      (one.statistics ? statistics : kept) += one.elements;
-    json["layers"].push_back({{"name", layer.name},
-                              {"repeat", layer.repeat},
-                              {"multiply_adds_forward", share.multiply_adds[0]},
-                              {"multiply_adds_backward",
-                               share.multiply_adds[1] + share.multiply_adds[2]},
-                              {"weights", share.weights},
-                              {"kept", kept},
-                              {"kept_statistics", statistics},
-                              {"exchanges", exchanges}});
+    for (const layout::Kept& one : share.kept) (one.statistics ? statistics : kept) += one.elements;
+    json["layers"].push_back(
+        {{"name", layer.name},
+         {"repeat", layer.repeat},
+         {"multiply_adds_forward", share.multiply_adds[0]},
+         {"multiply_adds_backward", share.multiply_adds[1] + share.multiply_adds[2]},
+         {"weights", share.weights},
+         {"kept", kept},
+         {"kept_statistics", statistics},
+         {"exchanges", exchanges}});
   }
-  json["cost"] = result.cluster ? cost_json(network_cost(result.network, layout, result.job,
-                                                         *result.cluster),
-                                            *result.cluster)
-                                : Json();
+  json["cost"] = result.cluster
+                     ? cost_json(network_cost(result.network, layout, result.job, *result.cluster),
+                                 *result.cluster)
+                     : Json();
   return json;
 }
 
