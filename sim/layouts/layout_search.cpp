@@ -188,6 +188,8 @@ std::vector<std::vector<std::int64_t>> meshes(int devices, int most_axes) {
   std::vector<std::vector<std::int64_t>> all;
   std::vector<std::int64_t> so_far;
   append_meshes(devices, most_axes, so_far, all);
+  // Of equal layouts the one on the simplest mesh is found first, and stays.
+  std::ranges::stable_sort(all, {}, [](const auto& mesh) { return mesh.size(); });
   return all;
 }
 

@@ -33,8 +33,8 @@ struct FoundLayouts {
   [[nodiscard]] const FoundLayout* best(Bytes memory) const;
 };
 
-// Ordered factorisations of `devices` into 1 to `most_axes` factors of 2 or more; of 1 device one
-// mesh of no dimension.
+// Ordered factorisations of `devices` into 1 to `most_axes` factors of 2 or more, fewest factors
+// first; of 1 device one mesh of no dimension.
 [[nodiscard]] std::vector<std::vector<std::int64_t>> meshes(int devices, int most_axes);
 
 // Precondition: the cluster has the devices, and its device a rate for the number format.

@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <filesystem>
 
 #include "plan/layout/model_network.hpp"
@@ -133,8 +132,8 @@ TEST(LayoutSearch, TheBestThatFits) {
 }
 
 TEST(LayoutSearch, Meshes) {
-  EXPECT_EQ(meshes(12, 2),
-            (std::vector<std::vector<std::int64_t>>{{2, 6}, {3, 4}, {4, 3}, {6, 2}, {12}}));
+  using Sizes = std::vector<std::vector<std::int64_t>>;
+  EXPECT_EQ(meshes(12, 2), (Sizes{{12}, {2, 6}, {3, 4}, {4, 3}, {6, 2}}));
   EXPECT_EQ(meshes(1, 3), (std::vector<std::vector<std::int64_t>>{{}}));
   EXPECT_EQ(meshes(256, 3).size(), 1U + 7U + 21U);  // of 8 twos, into 1, 2 and 3 parts
 }
