@@ -19,7 +19,7 @@ constexpr Names<Collective, 4> kCollectives{{{Collective::all_reduce, "all-reduc
 constexpr Names<Pass, 4> kPassNames{
     {{Pass::F, "F"}, {Pass::I, "I"}, {Pass::W, "W"}, {Pass::step, "step"}}};
 
-bool holds(const std::vector<int>& dimensions, int d) {
+bool has_dimension(const std::vector<int>& dimensions, int d) {
   return std::ranges::find(dimensions, d) != dimensions.end();
 }
 
@@ -39,7 +39,7 @@ struct Ends {
     }
     if (by_place) return false;
     return (home(layout) & axis) != 0 ||
-           std::ranges::any_of(from, [&](int d) { return on(d) && holds(to, d); });
+           std::ranges::any_of(from, [&](int d) { return on(d) && has_dimension(to, d); });
   }
   // Of a route's visits, the mesh dimensions of the places that stay at home.
   [[nodiscard]] Axes home(const NetworkLayout& layout) const {
@@ -47,7 +47,7 @@ struct Ends {
     const auto& tokens = visits_first ? to : from;
     int last = -1;
     for (const int d : visits) {
-      if (!holds(tokens, d)) last = d;
+      if (!has_dimension(tokens, d)) last = d;
     }
     return last < 0 ? 0 : layout.over[at(last)];
   }
@@ -108,7 +108,7 @@ class Derivation {
   [[nodiscard]] Axes summed(const std::vector<int>& of, const std::vector<int>& kept) const {
     Axes over = 0;
     for (const int d : of) {
-      if (!holds(kept, d)) over |= layout_.over[at(d)];
+      if (!has_dimension(kept, d)) over |= layout_.over[at(d)];
     }
     return over;
   }

@@ -49,9 +49,16 @@ std::string refusal(const std::string& text) {
   return complaint([&] { static_cast<void>(parse_layouts(text, "f")); });
 }
 
+// As a list's texts.
+std::string quoted(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "\"" : ",\"") + text + "\"";
+  return all;
+}
+
 const std::string kTensors =
-    R"("x[batch, io]","weight w[io, hidden]","h[batch, hidden]","a[batch, hidden]")";
-const std::string kOperations = R"("h = x w","a = gelu(h)")";
+    quoted({"x[batch, io]", "weight w[io, hidden]", "h[batch, hidden]", "a[batch, hidden]"});
+const std::string kOperations = quoted({"h = x w", "a = gelu(h)"});
 
 TEST(NetworkFiles, ALayerOfItsOwn) {
   const LayoutFile read = parse_layouts(file(kTensors, kOperations, "hidden:n"), "f");
@@ -60,18 +67,17 @@ TEST(NetworkFiles, ALayerOfItsOwn) {
 }
 
 TEST(NetworkFiles, WhatIsNoneIsRefusedWithItsKey) {
-  const auto with = [](const std::string& operations) {
-    return refusal(file(kTensors, operations));
+  const auto with = [](const std::vector<std::string>& operations) {
+    return refusal(file(kTensors, quoted(operations)));
   };
-  EXPECT_THAT(with(R"("h = x w","a = swish(h)") "), HasSubstr(" swish is none of weigh, gelu "));
-              EXPECT_THAT(with(
-                  R"("h = x w","a = norm(h)") "), HasSubstr(" expected \"over\" and a dimension"));
-  EXPECT_THAT(with(R"("h = x q","a = gelu(h)")"), HasSubstr("no tensor of layer one is called q"));
-  EXPECT_THAT(with(R"("a = gelu(h)","h = x w")"), HasSubstr("h was used before"));
-  EXPECT_THAT(with(R"("h = x w","a = move(x)")"), HasSubstr("a move changes no size"));
-  EXPECT_THAT(with(R"("h = x w","a = add(x w)")"), HasSubstr("a summand has a dimension"));
-  EXPECT_THAT(with(R"("h = x w")"), HasSubstr("nothing uses a"));
-  EXPECT_THAT(refusal(file(R"("x[batch, oi]")", kOperations)),
+  EXPECT_THAT(with({"h = x w", "a = swish(h)"}), HasSubstr("swish is none of weigh, gelu"));
+  EXPECT_THAT(with({"h = x w", "a = norm(h)"}), HasSubstr("expected \"over\" and a dimension"));
+  EXPECT_THAT(with({"h = x q", "a = gelu(h)"}), HasSubstr("no tensor of layer one is called q"));
+  EXPECT_THAT(with({"a = gelu(h)", "h = x w"}), HasSubstr("h was used before"));
+  EXPECT_THAT(with({"h = x w", "a = move(x)"}), HasSubstr("a move changes no size"));
+  EXPECT_THAT(with({"h = x w", "a = add(x w)"}), HasSubstr("a summand has a dimension"));
+  EXPECT_THAT(with({"h = x w"}), HasSubstr("nothing uses a"));
+  EXPECT_THAT(refusal(file(quoted({"x[batch, oi]"}), kOperations)),
               HasSubstr("layers[0].tensors: x[batch, oi]: no dimension is called oi"));
 }
 
