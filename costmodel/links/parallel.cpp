@@ -21,10 +21,15 @@ PerKind<Seconds> sent(Seconds forward, Seconds input, Seconds weight = Seconds(0
   return {.f = forward, .i = input, .w = weight, .b = input + weight, .r = forward};
 }
 
-// Parts of a block that end in a product whose sum is shared: attention and MLP, one where they run
-// in parallel; cross attention is a third.
-double shared_parts(const TransformerShape& block) {
+// Sums of a block that its devices share: of attention and MLP, one of both where they run in
+// parallel; cross attention is a third.
+double shared_sums(const TransformerShape& block) {
   return (block.parallel ? 1 : 2) + (block.cross_attention ? 1 : 0);
+}
+// Inputs of those parts, whose gradients are summed likewise: parallel parts read two where each
+// has a norm of its own.
+double shared_inputs(const TransformerShape& block) {
+  return shared_sums(block) + (block.parallel && !block.single_norm ? 1 : 0);
 }
 
 // Tensor parallelism's traffic of each kind of layer.
@@ -52,12 +57,16 @@ struct TensorTraffic {
   }
   PerKind<Seconds> operator()(const TransformerShape& b) const {
     const Bytes n = input(b.hidden);
-    const double parts = shared_parts(b);
-    const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
+    const double sums = shared_sums(b), inputs = shared_inputs(b);
     const bool again = regathers && plan.sequence_parallel;
-    if ((plan.ep > 1 || plan.etp > 0) && b.experts > 1) return with_experts(b, each, again);
-    return sent(each * parts, (each + (again ? gather(n) : Seconds(0))) * parts,
-                in_w(gather(n) * 2.0 * parts));
+    if ((plan.ep > 1 || plan.etp > 0) && b.experts > 1) {
+      const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
+      return with_experts(b, each, again);
+    }
+    if (!plan.sequence_parallel) return sent(reduce(n) * sums, reduce(n) * inputs);
+    return sent(gather(n) * inputs + scatter(n) * sums,
+                gather(n) * sums + scatter(n) * inputs + (again ? gather(n) * inputs : Seconds(0)),
+                in_w(gather(n) * (inputs + sums)));
   }
   // Behind an all-to-all each device has its part of the tokens that reach its experts: gathered
   // among those that divide an expert, and what their parts of it give reduce-scattered.
@@ -187,7 +196,7 @@ Seconds sums_beside_weights(const Layer& layer, const Plan& plan, const Link& li
   if (block == nullptr) return Seconds(0);
   // Experts scatter what they give before its gradient is there to be summed.
   const bool apart = (plan.ep > 1 || plan.etp > 0) && block->experts > 1;
-  return sum(block->hidden) * (apart ? 1.0 : shared_parts(*block));
+  return sum(block->hidden) * (apart ? 1.0 : shared_inputs(*block));
 }
 
 PerKind<Seconds> collective_host_time(const Layer& layer, const Plan& plan,
@@ -198,10 +207,10 @@ PerKind<Seconds> collective_host_time(const Layer& layer, const Plan& plan,
   const bool several_nodes = plan.pp > 1 && plan.devices() > cluster.devices_per_node;
   const Seconds each =
       stack.collective_host + stack.collective_host_across * (several_nodes ? 1.0 * plan.tp : 0.0);
-  const double parts = shared_parts(*block);
-  const double forward = parts * (plan.sequence_parallel ? 2 : 1);
-  const double again = stack.regathers && plan.sequence_parallel ? parts : 0;
-  return sent(each * forward, each * (forward + again));
+  const double sums = shared_sums(*block), inputs = shared_inputs(*block);
+  if (!plan.sequence_parallel) return sent(each * sums, each * inputs);
+  const double both = sums + inputs;
+  return sent(each * both, each * (both + (stack.regathers ? inputs : 0)));
 }
 
 PerKind<Seconds> context_traffic(const Layer& layer, const Plan& plan, const Link& link) {

@@ -53,7 +53,8 @@ enum class WeightGathers : std::uint8_t {
 // With n bytes of a micro-batch's tokens as the layer's input has them on one device of cp:
 //   tensor parallelism (Shoeybi et al. 2019, section 3: the operators f and g): an all-reduce of n
 //   in F after each part of a block that ends in a product (attention, MLP; one where they run in
-//   parallel; cross attention is a third), and as many in I. The embedding: one in F. The head: one
+//   parallel; cross attention is a third), and in I one for each input of theirs: as many, but one
+//   more where parallel parts have a norm each. The embedding: one in F. The head: one
 //   of n in I, and in F three of one number of 4 bytes a token (maximum, sum and target of the
 //   softmax over a divided vocabulary). With sequence parallelism (Korthikanti et al. 2022,
 //   section 4.2.2) each of those is an all-gather and a reduce-scatter; the embedding's only a

@@ -9,6 +9,8 @@
 #include <stdexcept>
 
 #include "plan/layout/einsum_text.hpp"
+#include "plan/layout/network_json.hpp"
+#include "plan/layout/network_text.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -178,18 +180,23 @@ void read_einsums(JsonObject& top, Program& program) {
   }
 }
 
-Layout read_layout(JsonObject& object, const Program& program) {
-  Layout layout;
-  layout.name = object.text("name");
+std::vector<MeshDimension> read_mesh(JsonObject& object) {
   // Formulas suppose that what is on a mesh dimension is split: one of size 1 would reduce nothing.
-  layout.mesh = read_sizes<MeshDimension>(object, "mesh", 2);
+  auto mesh = read_sizes<MeshDimension>(object, "mesh", 2);
   std::int64_t processors = 1;
-  for (const MeshDimension& dimension : layout.mesh) {
+  for (const MeshDimension& dimension : mesh) {
     processors *= dimension.size;
     if (processors > kMostProcessors) {
       object.fail("mesh", fmt::format("expected {} processors at most", kMostProcessors));
     }
   }
+  return mesh;
+}
+
+Layout read_layout(JsonObject& object, const Program& program) {
+  Layout layout;
+  layout.name = object.text("name");
+  layout.mesh = read_mesh(object);
   try {
     layout.split_over = parse_rules(object.text("rules"), program, layout);
   } catch (const std::invalid_argument& error) {
@@ -199,6 +206,38 @@ Layout read_layout(JsonObject& object, const Program& program) {
   refuse_equal_symbols(object, "mesh", symbols(program, layout));
   if (const auto why = illegal(program, layout)) object.fail("rules", *why);
   return layout;
+}
+
+NetworkLayout read_network_layout(JsonObject& object, const Network& network) {
+  NetworkLayout layout;
+  layout.name = object.text("name");
+  layout.mesh = read_mesh(object);
+  try {
+    layout.over = parse_network_rules(object.text("rules"), network, layout);
+  } catch (const std::invalid_argument& error) {
+    object.fail("rules", error.what());
+  }
+  object.finish();
+  Symbols symbols;
+  for (const Dimension& dimension : network.dimensions) symbols.names.push_back(dimension.symbol);
+  for (const MeshDimension& dimension : layout.mesh) symbols.names.push_back(dimension.symbol);
+  refuse_equal_symbols(object, "mesh", symbols);
+  if (const auto why = illegal(network, layout)) object.fail("rules", *why);
+  return layout;
+}
+
+// All of "layouts", each read by `read`.
+template <class One, class Read>
+void read_all(JsonObject& top, std::vector<One>& all, const Read& read) {
+  for (JsonObject object : top.objects("layouts")) {
+    One layout = read(object);
+    if (find(all, layout.name) >= 0)
+      object.fail("name", fmt::format("{} is there twice", layout.name));
+    all.push_back(std::move(layout));
+  }
+  if (all.empty() || all.size() > kMost) {
+    top.fail("layouts", fmt::format("expected 1 to {} of them", kMost));
+  }
 }
 
 }  // namespace
@@ -226,6 +265,29 @@ std::vector<int> parse_rules(std::string_view rules, const Program& program, con
   return split_over;
 }
 
+std::vector<MeshDimension> parse_mesh(std::string_view mesh) {
+  std::vector<MeshDimension> dimensions;
+  std::int64_t processors = 1;
+  for (const std::string& one : pieces(mesh, ',')) {
+    const auto sides = pieces(one, '=');
+    std::int64_t size = 0;
+    const bool number = sides.size() == 2 && !sides[1].empty() && sides[1].size() < 8 &&
+                        std::ranges::all_of(sides[1], [](char c) { return c >= '0' && c <= '9'; });
+    if (number) size = std::stoll(sides[1]);
+    if (!number || !is_name(sides[0]) || size < 2) {
+      throw std::invalid_argument(
+          fmt::format("expected as \"d=4,m=2\", sizes of 2 or more, found \"{}\"", one));
+    }
+    if (find(dimensions, sides[0]) >= 0)
+      throw std::invalid_argument(fmt::format("mesh dimension {} is there twice", sides[0]));
+    processors *= size;
+    if (processors > kMostProcessors)
+      throw std::invalid_argument(fmt::format("expected {} processors at most", kMostProcessors));
+    dimensions.push_back({sides[0], sides[0], size});
+  }
+  return dimensions;
+}
+
 LayoutFile parse_layouts(const std::string& text, const std::string& file) {
   const Json json = parse_json(text, file);
   JsonObject top(json, file, "");
@@ -236,6 +298,13 @@ LayoutFile parse_layouts(const std::string& text, const std::string& file) {
   Program program;
   program.dimensions = read_sizes<Dimension>(top, "dimensions", 1);
   refuse_equal_symbols(top, "dimensions", symbols(program, {}));
+  if (top.has("layers")) {
+    result.network = read_layers(top, result.name, program.dimensions);
+    read_all(top, result.network_layouts,
+             [&](JsonObject& object) { return read_network_layout(object, *result.network); });
+    top.finish();
+    return result;
+  }
   read_tensors(top, program);
   read_einsums(top, program);
   try {
@@ -243,15 +312,8 @@ LayoutFile parse_layouts(const std::string& text, const std::string& file) {
   } catch (const std::invalid_argument& taken) {
     top.fail("tensors", fmt::format("{} is the name of a gradient", taken.what()));
   }
-  for (JsonObject object : top.objects("layouts")) {
-    Layout layout = read_layout(object, result.program);
-    if (find(result.layouts, layout.name) >= 0)
-      object.fail("name", fmt::format("{} is there twice", layout.name));
-    result.layouts.push_back(std::move(layout));
-  }
-  if (result.layouts.empty() || result.layouts.size() > kMost) {
-    top.fail("layouts", fmt::format("expected 1 to {} of them", kMost));
-  }
+  read_all(top, result.layouts,
+           [&](JsonObject& object) { return read_layout(object, result.program); });
   top.finish();
   return result;
 }

@@ -11,16 +11,19 @@
 // fastest; einsums are the forward's, gradients are derived. Mesh dimensions have 2 processors at
 // least and a mesh 2^20 at most; a tensor has at most 2^53 elements (so far counts are whole in
 // double), an einsum 2^62 multiply-adds. Strict: what is not declared, not used, given twice or
-// illegal is refused with its key.
+// illegal is refused with its key. With "layers" in place of tensors and einsums the file has a
+// network (plan/layout/network_json).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "plan/layout/layout.hpp"
+#include "plan/layout/network.hpp"
 #include "plan/layout/program.hpp"
 
 namespace weir::layout {
@@ -29,6 +32,8 @@ struct LayoutFile {
   std::string name;
   Program program;  // forward and backward
   std::vector<Layout> layouts;
+  std::optional<Network> network;  // of a file that has "layers"; then the two above are empty
+  std::vector<NetworkLayout> network_layouts;
 };
 
 // Throws InputError.
@@ -39,5 +44,8 @@ struct LayoutFile {
 // std::invalid_argument, in words.
 [[nodiscard]] std::vector<int> parse_rules(std::string_view rules, const Program& program,
                                            const Layout& layout);
+
+// "d=4,m=2" as a mesh, outermost first; "" has none. Throws std::invalid_argument, in words.
+[[nodiscard]] std::vector<MeshDimension> parse_mesh(std::string_view mesh);
 
 }  // namespace weir::layout

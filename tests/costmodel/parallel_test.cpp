@@ -71,8 +71,8 @@ TEST(ParallelCosts, RanksOfAReplicaFillNodesFirstWhereThePlanSaysSo) {
 }
 
 // 512 bytes among 4: an all-reduce is 2 x 3/4 x 512 = 768 ns; a block has two in F and two in I, a
-// parallel one one each. Sequence parallelism: two all-gathers and two reduce-scatters of 384: as
-// long.
+// parallel one one each, but in I one for each norm. Sequence parallelism: two all-gathers and two
+// reduce-scatters of 384: as long.
 TEST(ParallelCosts, ABlocksAllReduces) {
   Plan p = plan(4, 1, 1);
   EXPECT_DOUBLE_EQ(ns(tensor_traffic(block(), p, kIntra).f), 2 * 768);
@@ -81,7 +81,12 @@ TEST(ParallelCosts, ABlocksAllReduces) {
   EXPECT_DOUBLE_EQ(ns(tensor_traffic(block(), p, kIntra).f), 2 * 2 * 384);
   Layer parallel = block();
   std::get<TransformerShape>(parallel.shape).parallel = true;
-  EXPECT_DOUBLE_EQ(ns(tensor_traffic(parallel, p, kIntra).f), 2 * 384);
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(parallel, p, kIntra).f), 3 * 384);
+  p.sequence_parallel = false;
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(parallel, p, kIntra).f), 768);
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(parallel, p, kIntra).i), 2 * 768);
+  std::get<TransformerShape>(parallel.shape).single_norm = true;
+  EXPECT_DOUBLE_EQ(ns(tensor_traffic(parallel, p, kIntra).i), 768);
   EXPECT_EQ(tensor_traffic(block(), plan(1, 1, 1), kIntra).f, Seconds(0));
 }
 

@@ -206,6 +206,10 @@ def outputs(folder):
     yield printed("model", "tiny.json")
     yield printed("model", "tiny.json", "--kernels", "--gpu", "h100", "--dtype", "bf16")
     yield printed("model", "--layout", layout, "--run", "--workers", 2, "--rounds", 1)
+    yield printed("model", "tiny.json", "--rules", "batch:d,heads:m,rows:m,ffn:m", "-b", 4,
+                  "--mesh", "d=2,m=2", "--cluster", cluster, "--program", "program.json")
+    yield printed("model", "--layout", "program.json")
+    yield printed("model", "tiny.json", "--devices", 4, "--cluster", cluster, "-b", 4)
     yield printed("schedule", "--list")
     yield printed("schedule", "1f1b", "-K", 2, "-M", 2, "--svg", "drawn.svg")
     yield printed("schedule", "dualpipe", "--grid", "K=2..3,M=4", "--prove")

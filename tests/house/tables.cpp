@@ -5,12 +5,14 @@
 
 #include "costmodel/table/costs_sections.hpp"
 #include "plan/job/formats.hpp"
+#include "plan/layout/network_json.hpp"
 #include "plan/text/strict_json.hpp"
 
 int main() {
   weir::Json tables;
-  for (const auto& sections : {weir::cluster_sections(), weir::costs_sections(),
-                               weir::plan_sections(), weir::stack_sections()}) {
+  for (const auto& sections :
+       {weir::cluster_sections(), weir::costs_sections(), weir::plan_sections(),
+        weir::stack_sections(), weir::layout::layout_sections()}) {
     for (const auto& [title, rows] : sections) {
       for (const auto& [key, type, cells] : rows) tables[title].push_back({key, type, cells});
     }

@@ -17,6 +17,7 @@ Fields fields(ModelRequest& request) {
   Fields all = weir::fields(request.plan);
   all.front().traits.required = false;
   append(all, fields(request.layouts));
+  append(all, fields(request.networks));
   all.push_back({"--kernels", &request.kernels,
                  "What the CUDA executor launches in a step, kernel by kernel: bytes, FLOPs, and "
                  "the least time on --gpu; needs no GPU"});
@@ -24,11 +25,29 @@ Fields fields(ModelRequest& request) {
                  "Of --kernels: a cluster file, a compiled one's name, or its device's (h100)"});
   all.push_back({"-b,--micro-batch-size",
                  &request.micro_batch_size,
-                 "Of --kernels: samples of the step's micro-batch",
+                 "Of --kernels, --rules and --devices: samples of a micro-batch, of all devices",
                  {.range = {{1, 1 << 20}}}});
   all.push_back(seed_field(request.seed));
   return all;
 }
+
+namespace {
+
+ModelResult of_layouts(const ModelRequest& request, const Session& session) {
+  ModelResult result;
+  LayoutsResult read = layouts(request.layouts, request.seed, session);
+  if (read.file.network) {
+    result.networks =
+        networks(request.networks, *read.file.network, read.file.network_layouts, session);
+    return result;
+  }
+  if (request.networks.asked() || request.networks.cluster)
+    throw UsageError("--cluster and --devices are for layout files with layers");
+  result.layouts = std::move(read);
+  return result;
+}
+
+}  // namespace
 
 ModelResult model(const ModelRequest& request, const Session& session) {
   const bool has_model = !request.plan.model.empty(),
@@ -38,12 +57,20 @@ ModelResult model(const ModelRequest& request, const Session& session) {
     throw UsageError("--run, --workers and --rounds need --layout");
   if (has_layouts && (request.kernels || !request.gpu.empty()))
     throw UsageError("--kernels lists those of a model, not of layouts");
-  if (has_layouts) return {.layouts = layouts(request.layouts, request.seed, session)};
-  if (request.kernels == request.gpu.empty() ||
-      (!request.kernels && session.given("micro-batch-size"))) {
+  if (has_layouts) return of_layouts(request, session);
+  const bool has_network = request.networks.asked();
+  if (request.networks.cluster && !has_network)
+    throw UsageError("--cluster prices --rules, or --devices");
+  if (request.kernels == request.gpu.empty() || (has_network && request.kernels) ||
+      (!request.kernels && !has_network && session.given("micro-batch-size"))) {
     throw UsageError("--kernels, --gpu and --micro-batch-size belong together");
   }
   ModelResult result{.model = load_model(request.plan)};
+  if (has_network) {
+    result.networks = networks(request.networks, request.plan, result.model,
+                               request.micro_batch_size, request.seed, session);
+    return result;
+  }
   const Plan plan = base_plan(request.plan, request.seed, result.model, session,
                               request.kernels ? SampleLength::needed : SampleLength::not_needed);
   result.seq_length = plan.seq_length;
@@ -71,6 +98,7 @@ bool has_length(const ModelResult& result) {
 
 nlohmann::ordered_json to_json(const ModelResult& result) {
   if (result.layouts) return to_json(*result.layouts);
+  if (result.networks) return to_json(*result.networks);
   if (result.kernels) return to_json(*result.kernels);
   const Model& model = result.model;
   const std::int64_t seq_length = result.seq_length;

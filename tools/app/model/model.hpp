@@ -10,6 +10,7 @@
 
 #include "tools/app/model/layouts.hpp"
 #include "tools/app/model/model_kernels.hpp"
+#include "tools/app/model/networks.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 
@@ -18,9 +19,10 @@ namespace weir::app {
 struct ModelRequest {
   PlanOptions plan;  // of which `model` may be missing where there are layouts
   LayoutsRequest layouts;
+  NetworksRequest networks;
   bool kernels = false;
   std::string gpu;           // of the kernels' times: a cluster, or "h100"
-  int micro_batch_size = 1;  // of the kernels
+  int micro_batch_size = 1;  // of the kernels; of a network, on all devices
   std::uint64_t seed = 1;
 };
 [[nodiscard]] Fields fields(ModelRequest& request);
@@ -29,15 +31,16 @@ struct ModelResult {
   Model model;
   std::int64_t seq_length = 0;
   Dtype dtype = Dtype::fp32;
-  std::optional<LayoutsResult> layouts;  // then nothing else
-  std::optional<ModelKernels> kernels;   // then these
+  std::optional<LayoutsResult> layouts;    // then nothing else
+  std::optional<NetworksResult> networks;  // or these
+  std::optional<ModelKernels> kernels;     // or these
 };
 
 // Whether FLOPs and bytes can be told: the length of a sample is known, or there is none.
 [[nodiscard]] bool has_length(const ModelResult& result);
 
 [[nodiscard]] ModelResult model(const ModelRequest& request, const Session& session);
-// weir.model/1, weir.model_kernels/1 or weir.layout_costs/1
+// weir.model/1, weir.model_kernels/1, weir.layout_costs/1 or weir.network_costs/1
 [[nodiscard]] nlohmann::ordered_json to_json(const ModelResult& result);
 
 inline constexpr UseCase<ModelRequest, ModelResult> kModel{

@@ -1,0 +1,135 @@
+// Exchanges by the collectives' formulas, products by the device's peak.
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/layers/network_math.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "costmodel/layers/kernel_rates.hpp"
+#include "costmodel/links/collectives.hpp"
+#include "costmodel/links/parallel.hpp"
+#include "costmodel/memory/training_state.hpp"
+#include "plan/words/indexed.hpp"
+
+namespace weir {
+namespace {
+
+using layout::Collective;
+using layout::Exchange;
+using layout::LayerShare;
+using layout::Pass;
+
+constexpr std::int64_t kFp32Bytes = 4;
+
+Bytes whole_bytes(double elements, std::int64_t each) {
+  return Bytes(static_cast<std::int64_t>(std::llround(elements * static_cast<double>(each))));
+}
+
+// W gathers again what F or I gathered already, and a GPU's streams do so beside I's products
+// (WeightGathers::hidden).
+bool comes_again(const LayerShare& share, const Exchange& exchange) {
+  return exchange.pass == Pass::W && std::ranges::any_of(share.exchanges, [&](const Exchange& e) {
+           return e.pass != Pass::W && e.tensor == exchange.tensor &&
+                  e.gradient == exchange.gradient && e.collective == exchange.collective;
+         });
+}
+
+}  // namespace
+
+Bytes exchanged_bytes(const Exchange& exchange, Dtype dtype) {
+  return whole_bytes(exchange.elements, exchange.fp32 ? kFp32Bytes : bytes_per_element(dtype));
+}
+
+Link axes_link(const layout::NetworkLayout& layout, layout::Axes axes, const Cluster& cluster) {
+  // Members of the group that one node has: of each of its mesh dimensions those that are no more
+  // than a node apart.
+  std::int64_t stride = 1, in_node = 1, all = 1;
+  for (std::size_t m = layout.mesh.size(); m-- > 0;) {
+    const std::int64_t size = layout.mesh[m].size;
+    if ((axes >> m & 1U) != 0) {
+      in_node *= std::clamp<std::int64_t>(cluster.devices_per_node / stride, 1, size);
+      all *= size;
+    }
+    stride *= size;
+  }
+  const std::int64_t apart = std::max<std::int64_t>(1, cluster.devices_per_node / in_node);
+  return group_link(cluster, static_cast<int>(all), static_cast<int>(apart));
+}
+
+Seconds exchange_time(const Exchange& exchange, std::int64_t members, Dtype dtype,
+                      const Link& link) {
+  const Bytes n = exchanged_bytes(exchange, dtype);
+  const int p = static_cast<int>(members);
+  switch (exchange.collective) {
+    case Collective::all_reduce:
+      return all_reduce(n, p, link);
+    case Collective::all_gather:
+      return ring_all_gather(n, p, link);
+    case Collective::reduce_scatter:
+      return ring_reduce_scatter(n, p, link);
+    case Collective::all_to_all:
+      return all_to_all(n, p, link);
+  }
+  return Seconds(0);
+}
+
+NetworkCost& NetworkCost::operator+=(const NetworkCost& other) {
+  products += other.products;
+  exchanges += other.exchanges;
+  reductions += other.reductions;
+  state += other.state;
+  kept += other.kept;
+  return *this;
+}
+
+std::vector<StepReduction> step_reductions(const LayerShare& share, std::int64_t repeat) {
+  std::vector<StepReduction> sums;
+  for (const Exchange& exchange : share.exchanges) {
+    if (exchange.pass != Pass::step) continue;
+    auto sum = std::ranges::lower_bound(sums, exchange.axes, {}, &StepReduction::axes);
+    if (sum == sums.end() || sum->axes != exchange.axes) sum = sums.insert(sum, {exchange.axes, 0});
+    sum->elements += exchange.elements * static_cast<double>(repeat);
+  }
+  return sums;
+}
+
+NetworkCost layer_cost(const LayerShare& share, std::int64_t repeat,
+                       const layout::NetworkLayout& layout, const NetworkJob& job,
+                       const Cluster& cluster) {
+  const FlopsPerSecond rate = peak_rate(cluster.device, job.dtype);
+  const auto repeats = static_cast<double>(repeat), times = repeats * job.micro_batches;
+  NetworkCost cost;
+  const double multiply_adds =
+      share.multiply_adds[0] + share.multiply_adds[1] + share.multiply_adds[2];
+  cost.products = Flops(2 * multiply_adds) / rate * times;
+  for (const Exchange& exchange : share.exchanges) {
+    if (exchange.pass == Pass::step || comes_again(share, exchange)) continue;
+    cost.exchanges += exchange_time(exchange, members(layout, exchange.axes), job.dtype,
+                                    axes_link(layout, exchange.axes, cluster));
+  }
+  cost.exchanges *= times;
+  for (const StepReduction& sum : step_reductions(share, repeat)) {
+    cost.reductions += all_reduce(whole_bytes(sum.elements, kFp32Bytes),
+                                  static_cast<int>(members(layout, sum.axes)),
+                                  axes_link(layout, sum.axes, cluster));
+  }
+  double numbers = 0, statistics = 0;
+  for (const layout::Kept& kept : share.kept)
+    (kept.statistics ? statistics : numbers) += kept.elements;
+  cost.kept = whole_bytes(numbers * repeats, bytes_per_element(job.dtype)) +
+              whole_bytes(statistics * repeats, kFp32Bytes);
+  const auto weights = static_cast<std::int64_t>(std::llround(share.weights * repeats));
+  cost.state = zero_share(weights, state_bytes(job.optimizer, job.dtype), 0, 1).total();
+  return cost;
+}
+
+NetworkCost network_cost(const layout::Network& network, const layout::NetworkLayout& layout,
+                         const NetworkJob& job, const Cluster& cluster) {
+  NetworkCost all;
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    all +=
+        layer_cost(layer_share(network, layout, l), network.layers[l].repeat, layout, job, cluster);
+  return all;
+}
+
+}  // namespace weir

@@ -1,0 +1,423 @@
+// Forward in the order of operations, then backward in the reverse order: every use of a tensor
+// hands its gradient in before the operation that made the tensor is reached.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/layout/exchanges.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+#include "plan/words/indexed.hpp"
+#include "plan/words/names.hpp"
+
+namespace weir::layout {
+namespace {
+
+constexpr Names<Collective, 4> kCollectives{{{Collective::all_reduce, "all-reduce"},
+                                             {Collective::all_gather, "all-gather"},
+                                             {Collective::reduce_scatter, "reduce-scatter"},
+                                             {Collective::all_to_all, "all-to-all"}}};
+constexpr Names<Pass, 4> kPassNames{
+    {{Pass::F, "F"}, {Pass::I, "I"}, {Pass::W, "W"}, {Pass::step, "step"}}};
+
+bool has_dimension(const std::vector<int>& dimensions, int d) {
+  return std::ranges::find(dimensions, d) != dimensions.end();
+}
+
+// Which dimensions of a move's two ends are the same place: a mesh dimension on both sides of a
+// pair moves nothing. Of a route the places at home, written last of the visits' own, are where
+// any of the tokens' dimensions are.
+struct Ends {
+  const std::vector<int>& from;
+  const std::vector<int>& to;
+  bool by_place = true;       // a move; else a route or its way back
+  bool visits_first = false;  // of a route: `from` are the visits
+
+  [[nodiscard]] bool stays(const NetworkLayout& layout, Axes axis) const {
+    const auto on = [&](int d) { return (layout.over[at(d)] & axis) != 0; };
+    for (std::size_t i = 0; by_place && i < from.size(); ++i) {
+      if (on(from[i]) && on(to[i])) return true;
+    }
+    if (by_place) return false;
+    return (home(layout) & axis) != 0 ||
+           std::ranges::any_of(from, [&](int d) { return on(d) && has_dimension(to, d); });
+  }
+  // Of a route's visits, the mesh dimensions of the places that stay at home.
+  [[nodiscard]] Axes home(const NetworkLayout& layout) const {
+    const auto& visits = visits_first ? from : to;
+    const auto& tokens = visits_first ? to : from;
+    int last = -1;
+    for (const int d : visits) {
+      if (!has_dimension(tokens, d)) last = d;
+    }
+    return last < 0 ? 0 : layout.over[at(last)];
+  }
+};
+
+class Derivation {
+ public:
+  Derivation(const Network& network, const NetworkLayout& layout, std::size_t index)
+      : network_(network),
+        layout_(layout),
+        layer_(network.layers[index]),
+        states_(layer_.tensors.size()),
+        input_has_gradient_(index > 0 || layer_.repeat > 1) {}
+
+  LayerShare derive() {
+    for (std::size_t o = 0; o < layer_.operations.size(); ++o)
+      states_[at(layer_.operations[o].output)].made_by = static_cast<int>(o);
+    for (std::size_t t = 0; t < layer_.tensors.size(); ++t) {
+      const NetworkTensor& tensor = layer_.tensors[t];
+      if (tensor.role == Role::weight) share_.weights += block(tensor.dimensions);
+      states_[t].has_gradient =
+          tensor.role == Role::value && static_cast<int>(t) == layer_.input && input_has_gradient_;
+    }
+    for (const Operation& operation : layer_.operations) forward(operation);
+    make_whole(layer_.operations.back().output, Pass::F);
+    find_passes();
+    for (std::size_t o = layer_.operations.size(); o-- > 0;) backward(layer_.operations[o]);
+    if (layer_.input >= 0 && input_has_gradient_) make_gradient_whole(layer_.input, Pass::I);
+    return std::move(share_);
+  }
+
+ private:
+  struct State {
+    int made_by = -1;
+    Axes pending = 0;   // partial sums over these, forward
+    Axes gradient = 0;  // the same of its gradient
+    bool has_gradient = false;
+    bool in_i = false;  // passes that read the gradient
+    bool in_w = false;
+    bool again_i = false, again_w = false;  // a move's, exchanged again in these already
+  };
+
+  // ---- words ----
+  [[nodiscard]] const std::vector<int>& dims(int tensor) const {
+    return layer_.tensors[at(tensor)].dimensions;
+  }
+  [[nodiscard]] State& state(int tensor) { return states_[at(tensor)]; }
+  [[nodiscard]] bool is_weight(int tensor) const {
+    return layer_.tensors[at(tensor)].role != Role::value;
+  }
+  [[nodiscard]] double block(const std::vector<int>& dimensions) const {
+    return block_elements(network_, layout_, dimensions);
+  }
+  [[nodiscard]] Axes axes(const std::vector<int>& dimensions) const {
+    return axes_of(layout_, dimensions);
+  }
+  // Mesh dimensions of what `of` has and `kept` lacks: a sum over those is partial.
+  [[nodiscard]] Axes summed(const std::vector<int>& of, const std::vector<int>& kept) const {
+    Axes over = 0;
+    for (const int d : of) {
+      if (!has_dimension(kept, d)) over |= layout_.over[at(d)];
+    }
+    return over;
+  }
+  void exchange(Collective collective, Pass pass, Axes over, double elements, int tensor,
+                bool gradient, bool fp32 = false) {
+    if (over == 0) return;
+    share_.exchanges.push_back({collective, pass, over, elements, fp32, tensor, gradient});
+  }
+  void make_whole(int tensor, Pass pass, Axes of = ~Axes{0}) {
+    Axes& pending = state(tensor).pending;
+    exchange(Collective::all_reduce, pass, pending & of, block(dims(tensor)), tensor, false);
+    pending &= ~of;
+  }
+  void make_gradient_whole(int tensor, Pass pass) {
+    State& s = state(tensor);
+    exchange(Collective::all_reduce, pass, s.gradient, block(dims(tensor)), tensor, true);
+    s.gradient = 0;
+  }
+  [[nodiscard]] static Pass first_pass(const State& s) { return s.in_i ? Pass::I : Pass::W; }
+  // A row's statistics: the block without the dimension that it runs along.
+  [[nodiscard]] double rows(const Operation& operation, int tensor) const {
+    std::vector<int> left = dims(tensor);
+    std::erase(left, operation.over);
+    return block(left);
+  }
+  [[nodiscard]] static double statistics(Act act) { return act == Act::norm ? 2 : 1; }
+
+  // ---- moves ----
+  // From one end to the other with partial sums over `pending`, of which it returns what is left.
+  Axes relocate(const Ends& ends, Axes pending, Pass pass, int tensor, bool gradient) {
+    const Axes from = axes(ends.from), to = axes(ends.to);
+    Axes stay = 0;
+    for (std::size_t m = 0; m < layout_.mesh.size(); ++m) {
+      const Axes axis = Axes{1} << m;
+      if ((from & to & axis) != 0 && ends.stays(layout_, axis)) stay |= axis;
+    }
+    const Axes travel = from & to & ~stay;
+    // Each processor has what its experts gave, and nothing of the others' visits: a partial sum.
+    const Axes experts = ends.visits_first ? from & ~to & ~ends.home(layout_) : 0;
+    const Axes gathered = from & ~to & ~experts, scattered = pending & to;
+    const Axes sliced = to & ~from & ~pending;
+    const double copies = elements(ends.to) / elements(ends.from);
+    double n = block(ends.from) * static_cast<double>(members(layout_, experts)) /
+               static_cast<double>(members(layout_, sliced));
+    if (copies > 1) n *= copies;  // made before they travel
+    if (copies < 1) {             // and added up when they are home
+      exchange(Collective::all_to_all, pass, travel, n, tensor, gradient);
+      n *= copies;
+    }
+    exchange(Collective::reduce_scatter, pass, scattered, n, tensor, gradient);
+    n /= static_cast<double>(members(layout_, scattered));
+    if (copies >= 1) exchange(Collective::all_to_all, pass, travel, n, tensor, gradient);
+    n *= static_cast<double>(members(layout_, gathered));
+    exchange(Collective::all_gather, pass, gathered, n, tensor, gradient);
+    return (pending & ~to) | experts;
+  }
+  [[nodiscard]] double elements(const std::vector<int>& dimensions) const {
+    double all = 1;
+    for (const int d : dimensions) all *= static_cast<double>(network_.dimensions[at(d)].size);
+    return all;
+  }
+  [[nodiscard]] Ends ends(const Operation& o, bool home) const {
+    const auto& from = dims(o.inputs[0]);
+    const auto& to = dims(o.output);
+    const bool visits_made = o.act == Act::route;
+    return {home ? to : from, home ? from : to, o.act == Act::move, visits_made == home};
+  }
+
+  // ---- forward ----
+  void forward(const Operation& o) {
+    State& out = state(o.output);
+    for (const int input : o.inputs) {
+      out.has_gradient |= is_weight(input) || state(input).has_gradient;
+    }
+    switch (o.act) {
+      case Act::product:
+      case Act::weigh:
+        return forward_product(o);
+      case Act::add:
+        return forward_sum(o);
+      case Act::gather:
+        out.pending = layout_.over[at(o.over)];
+        return;
+      case Act::move:
+      case Act::route:
+      case Act::back:
+        out.pending =
+            relocate(ends(o, false), state(o.inputs[0]).pending, Pass::F, o.output, false);
+        return;
+      default:
+        break;
+    }
+    for (const int input : o.inputs) make_whole(input, Pass::F);
+    forward_rows(o);
+  }
+  void forward_product(const Operation& o) {
+    const std::vector<int>& all = o.all;
+    const Axes used = axes(all);
+    bool one_is_partial = false;
+    for (const int input : o.inputs) {
+      // A product of two partial sums is no partial sum of the product.
+      if (one_is_partial || (state(input).pending & used) != 0) make_whole(input, Pass::F);
+      one_is_partial |= state(input).pending != 0;
+    }
+    Axes pending = summed(all, dims(o.output));
+    for (const int input : o.inputs) pending |= state(input).pending;
+    state(o.output).pending = pending;
+    if (o.act == Act::product) share_.multiply_adds[0] += block(all);
+  }
+  void forward_sum(const Operation& o) {
+    Axes common = ~Axes{0};
+    for (const int input : o.inputs) common &= state(input).pending;
+    for (const int input : o.inputs) make_whole(input, Pass::F, ~common);
+    state(o.output).pending = common;
+  }
+  // What the acts over rows exchange where these are split, and the products of an attention.
+  void forward_rows(const Operation& o) {
+    if (o.act == Act::attention) {
+      share_.multiply_adds[0] += 2 * block(o.all);
+      return;
+    }
+    if (o.over < 0) return;
+    const Axes split = layout_.over[at(o.over)];
+    const double n = rows(o, o.inputs[0]);
+    const int times = o.act == Act::loss ? 3 : o.act == Act::softmax ? 2 : 0;
+    for (int i = 0; i < times; ++i)
+      exchange(Collective::all_reduce, Pass::F, split, n, o.output, false, true);
+    if (o.act == Act::norm || o.act == Act::rms_norm) {
+      exchange(Collective::all_reduce, Pass::F, split, n * statistics(o.act), o.output, false,
+               true);
+    }
+  }
+
+  // ---- which passes read which gradients ----
+  void find_passes() {
+    if (layer_.input >= 0) state(layer_.input).in_i = input_has_gradient_;
+    for (const Operation& o : layer_.operations) {
+      State& out = state(o.output);
+      if (o.act == Act::move || o.act == Act::add) {
+        for (const int input : o.inputs) {
+          out.in_i |= state(input).in_i;
+          out.in_w |= state(input).in_w || is_weight(input);
+        }
+        continue;
+      }
+      for (const int input : o.inputs) {
+        out.in_i |= state(input).has_gradient;
+        out.in_w |= is_weight(input) && o.act != Act::norm && o.act != Act::rms_norm;
+      }
+      // A norm's gains get their gradients beside its input's.
+      if (!out.in_i && !out.in_w) out.in_i = out.has_gradient;
+    }
+  }
+
+  // ---- backward ----
+  void backward(const Operation& o) {
+    State& out = state(o.output);
+    if (!out.has_gradient) return;
+    switch (o.act) {
+      case Act::product:
+      case Act::weigh:
+        return backward_product(o);
+      case Act::add:
+        return backward_sum(o);
+      case Act::gather:
+        return backward_gather(o);
+      case Act::move:
+      case Act::route:
+      case Act::back:
+        return backward_move(o);
+      default:
+        break;
+    }
+    make_gradient_whole(o.output, first_pass(out));
+    switch (o.act) {
+      case Act::norm:
+      case Act::rms_norm:
+        backward_norm(o);
+        break;
+      case Act::softmax:
+        keep(o.output, false);
+        exchange(Collective::all_reduce, Pass::I, layout_.over[at(o.over)], rows(o, o.inputs[0]),
+                 o.inputs[0], true, true);
+        break;
+      case Act::attention:
+        return backward_attention(o);
+      case Act::loss:
+        keep(o.inputs[0], true);
+        break;  // its gradient takes its place
+      case Act::apply:
+      case Act::glu:
+        keep(o.inputs[0], false);
+        break;
+      default:
+        break;
+    }
+  }
+  void backward_product(const Operation& o) {
+    const std::vector<int>& all = o.all;
+    State& out = state(o.output);
+    Axes partial_factors = 0;
+    for (const int input : o.inputs) partial_factors |= state(input).pending;
+    if ((out.gradient & axes(all)) != 0 || (out.gradient != 0 && partial_factors != 0))
+      make_gradient_whole(o.output, first_pass(out));
+    for (const int input : o.inputs) {
+      if (!is_weight(input) && !state(input).has_gradient) continue;
+      Axes partial = out.gradient | summed(all, dims(input));
+      for (const int other : o.inputs) {
+        if (other == input) continue;
+        partial |= state(other).pending;
+        if (!is_weight(other)) keep(other, is_weight(input));
+      }
+      if (o.act == Act::product) share_.multiply_adds[is_weight(input) ? 2 : 1] += block(all);
+      hand_in(input, partial);
+    }
+  }
+  void backward_sum(const Operation& o) {
+    for (const int input : o.inputs) {
+      if (!is_weight(input) && !state(input).has_gradient) continue;
+      hand_in(input, state(o.output).gradient | summed(dims(o.output), dims(input)));
+    }
+  }
+  void backward_gather(const Operation& o) {
+    std::vector<int> all = dims(o.output);
+    all.push_back(o.over);
+    hand_in(o.inputs[0], state(o.output).gradient | summed(all, dims(o.inputs[0])));
+  }
+  void backward_move(const Operation& o) {
+    const int input = o.inputs[0];
+    State& in = state(input);
+    if (!in.has_gradient) return;
+    const Axes given = state(o.output).gradient;
+    const Ends home = ends(o, true);
+    const Pass first = o.act == Act::move ? first_pass(in) : Pass::I;
+    hand_in(input, relocate(home, given, first, input, true));
+    // W, a pass of its own, moves it again; what came home from experts is kept for it.
+    if (o.act == Act::move && in.in_i && in.in_w)
+      static_cast<void>(relocate(home, given, Pass::W, input, true));
+  }
+  void backward_norm(const Operation& o) {
+    const int input = o.inputs[0];
+    keep(input, false);
+    share_.kept.push_back({input, rows(o, input) * statistics(o.act), true, false});
+    exchange(Collective::all_reduce, Pass::I, layout_.over[at(o.over)],
+             rows(o, input) * statistics(o.act), input, true, true);
+    for (std::size_t i = 1; i < o.inputs.size(); ++i)
+      hand_in(o.inputs[i], summed(dims(o.output), dims(o.inputs[i])));
+  }
+  // The gradients of queries, keys and values: scores and probabilities, and twice as many
+  // products.
+  void backward_attention(const Operation& o) {
+    const std::vector<int>& all = o.all;
+    share_.multiply_adds[1] += 4 * block(all);
+    for (const int input : o.inputs) {
+      keep(input, false);
+      hand_in(input, summed(all, dims(input)));
+    }
+    keep(o.output, false);
+    std::vector<int> per_row = dims(o.inputs[0]);
+    per_row.pop_back();  // scores are summed over the last dimension of queries
+    share_.kept.push_back({o.output, block(per_row), true, false});
+  }
+
+  void hand_in(int tensor, Axes partial) {
+    if (!is_weight(tensor)) {
+      state(tensor).gradient |= partial;
+      return;
+    }
+    // A tied weight's gradients are added to its owner's, and reduced with those.
+    if (layer_.tensors[at(tensor)].role == Role::tied) return;
+    exchange(Collective::all_reduce, Pass::step, partial, block(dims(tensor)), tensor, true, true);
+  }
+
+  // What the backward reads of F. A move's result comes again from its input.
+  void keep(int tensor, bool for_w) {
+    State& s = state(tensor);
+    const Operation* by = s.made_by < 0 ? nullptr : &layer_.operations[at(s.made_by)];
+    if (by != nullptr && by->act == Act::choose) return keep(by->inputs[0], for_w);
+    if (by != nullptr && by->act == Act::move && state(by->inputs[0]).pending == 0) {
+      bool& again = for_w ? s.again_w : s.again_i;
+      if (!again) {
+        static_cast<void>(relocate(ends(*by, false), 0, for_w ? Pass::W : Pass::I, tensor, false));
+      }
+      again = true;
+      return keep(by->inputs[0], for_w);
+    }
+    for (Kept& kept : share_.kept) {
+      if (kept.tensor != tensor || kept.statistics) continue;
+      kept.until_w |= for_w;
+      return;
+    }
+    share_.kept.push_back({tensor, block(dims(tensor)), false, for_w});
+  }
+
+  const Network& network_;
+  const NetworkLayout& layout_;
+  const NetworkLayer& layer_;
+  std::vector<State> states_;
+  bool input_has_gradient_;
+  LayerShare share_;
+};
+
+}  // namespace
+
+std::string_view to_string(Collective collective) { return name_of(kCollectives, collective); }
+std::string_view to_string(Pass pass) { return name_of(kPassNames, pass); }
+
+LayerShare layer_share(const Network& network, const NetworkLayout& layout, std::size_t index) {
+  return Derivation(network, layout, index).derive();
+}
+
+}  // namespace weir::layout

@@ -1,0 +1,65 @@
+// What a processor sends, computes and keeps of a layer under a layout, forward and backward, all
+// derived. No rule below knows what a batch, a head or an expert is:
+//
+//   A product whose summed dimension is split gives each processor a partial sum. What is linear in
+//   it may follow as it is (a move, a route, a weighing, a sum with another partial sum); before
+//   anything else the sum is made whole: an all-reduce. Moved to where one of its dimensions is
+//   split over the same mesh dimension, it is reduce-scattered instead.
+//   A move gathers what becomes whole (all-gather), leaves out what becomes split (a slice: free),
+//   and exchanges what becomes split elsewhere (all-to-all). Backwards it is the move home.
+//   Gradients of one tensor are added up before their sum is made whole; those of weights once a
+//   step, after its last micro-batch.
+//   A softmax over a split dimension all-reduces its maximum and its sum, a norm its statistics,
+//   the loss its maximum, its sum and the target's logit.
+//   F keeps what the backward reads: factors of products, inputs of functions and norms, outputs of
+//   softmax. What a move or a choice made is not kept but made again from what is (Korthikanti et
+//   al. 2022, section 4.2.2: the shard is kept and gathered again), in each pass that reads it.
+//
+// I is the gradient for values, W that for weights, each a pass of its own (docs/design.md 3).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "plan/layout/network.hpp"
+
+namespace weir::layout {
+
+enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
+[[nodiscard]] std::string_view to_string(Collective collective);
+
+enum class Pass : std::uint8_t { F, I, W, step };
+inline constexpr Pass kPasses[] = {Pass::F, Pass::I, Pass::W, Pass::step};
+[[nodiscard]] std::string_view to_string(Pass pass);
+
+struct Exchange {
+  Collective collective = Collective::all_reduce;
+  Pass pass = Pass::F;
+  Axes axes = 0;        // among the processors along these
+  double elements = 0;  // what each brings; of an all-gather the gathered whole
+  bool fp32 = false;    // statistics, and gradients of weights; else in the number format
+  int tensor = 0;       // of the layer's
+  bool gradient = false;
+};
+
+struct Kept {
+  int tensor = 0;
+  double elements = 0;
+  bool statistics = false;  // a norm's or an attention's own, of that tensor's rows: fp32
+  bool until_w = false;     // else until I
+};
+
+struct LayerShare {
+  std::vector<Exchange> exchanges;  // in the order of the passes' operations
+  std::vector<Kept> kept;           // each tensor once, and its statistics once
+  double multiply_adds[3] = {};     // of products in F, I and W
+  double weights = 0;               // elements; tied ones none
+};
+
+// Of one repetition of layer `index`. Precondition: well formed and legal.
+[[nodiscard]] LayerShare layer_share(const Network& network, const NetworkLayout& layout,
+                                     std::size_t index);
+
+}  // namespace weir::layout

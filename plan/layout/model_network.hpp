@@ -1,0 +1,42 @@
+// The network of a model that Weir knows: embedding, blocks, norm and head over named dimensions,
+// so that Megatron's tensor parallelism is a layout of it (heads:m, ffn:m, vocab:m), sequence
+// parallelism another rule (rows:m), and data and expert parallelism two more (batch:d, slots:d;
+// batch:e, experts:e).
+//
+//   batch    sequences           rows     tokens outside of products   tokens   within them
+//   keys     tokens attended to  hidden   the residual stream          heads    of keys and values
+//   group    queries a key head  ffn      feed-forward width           vocab    padded
+//   experts, slots, places       visits to experts: slots beside the tokens' part, places where a
+//                                tensor-parallel group has gathered them
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "plan/layout/network.hpp"
+#include "plan/model/model.hpp"
+
+namespace weir::layout {
+
+struct NetworkOf {
+  std::int64_t seq_length = 0;
+  std::int64_t batch = 1;          // sequences of a micro-batch, of all processors
+  std::int64_t vocabulary_of = 1;  // the vocabulary is padded to a multiple of this
+  // Tokens go to their experts from where their rows are, as under expert parallelism; else from
+  // where a tensor-parallel group has gathered them for all products.
+  bool experts_apart = false;
+};
+
+// Equal blocks in a row are one layer, repeated. Throws std::invalid_argument, naming the layer and
+// what of it has no words here.
+[[nodiscard]] Network model_network(const Model& model, const NetworkOf& of);
+
+// Megatron's cut, as far as the network has its dimensions: "heads:m, ffn:m, vocab:m".
+struct MegatronCut {
+  int tp = 1, dp = 1, ep = 1;  // ep: of the dp processors
+  bool sequence_parallel = false;
+};
+// On the mesh d (replicas of experts), e (experts), m (tensor): dimensions of size 1 are left out.
+[[nodiscard]] NetworkLayout megatron_layout(const Network& network, const MegatronCut& cut);
+
+}  // namespace weir::layout

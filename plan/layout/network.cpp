@@ -1,0 +1,344 @@
+// What networks and their layouts must keep to, and how they print.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/layout/network.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "plan/words/indexed.hpp"
+#include "plan/words/names.hpp"
+
+namespace weir::layout {
+namespace {
+
+constexpr Names<Act, 16> kActs{{{Act::product, "product"},
+                                {Act::weigh, "weigh"},
+                                {Act::apply, "apply"},
+                                {Act::glu, "glu"},
+                                {Act::turn, "turn"},
+                                {Act::add, "add"},
+                                {Act::norm, "norm"},
+                                {Act::rms_norm, "rms_norm"},
+                                {Act::softmax, "softmax"},
+                                {Act::attention, "attention"},
+                                {Act::gather, "gather"},
+                                {Act::loss, "loss"},
+                                {Act::move, "move"},
+                                {Act::route, "route"},
+                                {Act::back, "back"},
+                                {Act::choose, "choose"}}};
+
+bool holds(const std::vector<int>& dimensions, int d) {
+  return std::ranges::find(dimensions, d) != dimensions.end();
+}
+
+bool within(const std::vector<int>& some, const std::vector<int>& all) {
+  return std::ranges::all_of(some, [&](int d) { return holds(all, d); });
+}
+
+bool same(const std::vector<int>& a, const std::vector<int>& b) {
+  return a.size() == b.size() && within(a, b);
+}
+
+std::vector<int> without(std::vector<int> dimensions, int d) {
+  std::erase(dimensions, d);
+  return dimensions;
+}
+
+// Elements, with every dimension that only the first has left out of it.
+double elements(const Network& network, const std::vector<int>& dimensions) {
+  double all = 1;
+  for (const int d : dimensions) all *= static_cast<double>(network.dimensions[at(d)].size);
+  return all;
+}
+
+// Two on one mesh dimension, in words.
+std::optional<std::string> meeting(const Network& network, const NetworkLayout& layout,
+                                   const std::vector<int>& dimensions) {
+  Axes taken = 0;
+  for (const int d : dimensions) {
+    const Axes both = taken & layout.over[at(d)];
+    taken |= layout.over[at(d)];
+    if (both == 0) continue;
+    const auto* other =
+        std::ranges::find_if(dimensions.data(), dimensions.data() + dimensions.size(),
+                             [&](int o) { return (layout.over[at(o)] & both) != 0; });
+    return fmt::format("dimensions {} and {} are both on mesh dimension {}",
+                       network.dimensions[at(*other)].name, network.dimensions[at(d)].name,
+                       axes_text(layout, both));
+  }
+  return std::nullopt;
+}
+
+struct Shape {
+  const Network& network;
+  const NetworkLayer& layer;
+  const Operation& operation;
+
+  [[nodiscard]] const std::vector<int>& out() const {
+    return layer.tensors[at(operation.output)].dimensions;
+  }
+  [[nodiscard]] const std::vector<int>& in(std::size_t i) const {
+    return layer.tensors[at(operation.inputs[i])].dimensions;
+  }
+  [[nodiscard]] const char* product() const {
+    std::vector<int> read;
+    for (std::size_t i = 0; i < operation.inputs.size(); ++i)
+      read.insert(read.end(), in(i).begin(), in(i).end());
+    return within(out(), read) ? nullptr : "the output has a dimension that no factor has";
+  }
+  [[nodiscard]] const char* sum() const {
+    bool whole = false;
+    for (std::size_t i = 0; i < operation.inputs.size(); ++i) {
+      if (!within(in(i), out())) return "a summand has a dimension that the output has not";
+      whole |= same(in(i), out());
+    }
+    return whole ? nullptr : "no summand has all of the output's dimensions";
+  }
+  [[nodiscard]] const char* norm() const {
+    if (!same(in(0), out())) return "the output has other dimensions than what is normalised";
+    for (std::size_t i = 1; i < operation.inputs.size(); ++i) {
+      if (!within(in(i), out()) || layer.tensors[at(operation.inputs[i])].role == Role::value)
+        return "gains are weights, of dimensions that the output has";
+    }
+    return nullptr;
+  }
+  [[nodiscard]] const char* attention() const {
+    if (holds(in(0), operation.over) || holds(out(), operation.over))
+      return "only keys and values have the dimension of keys";
+    if (!holds(in(1), operation.over) || !holds(in(2), operation.over))
+      return "keys and values need the dimension of keys";
+    if (in(0).empty() || !holds(in(1), in(0).back()))
+      return "scores are summed over the last dimension of queries, which keys need too";
+    return nullptr;
+  }
+  [[nodiscard]] const char* move() const {
+    if (in(0).size() != out().size()) return "a move changes no number of dimensions";
+    for (std::size_t i = 0; i < out().size(); ++i) {
+      if (network.dimensions[at(in(0)[i])].size != network.dimensions[at(out()[i])].size)
+        return "a move changes no size";
+    }
+    return nullptr;
+  }
+  [[nodiscard]] const char* route() const {
+    std::vector<int> from = in(0), to = out();
+    std::erase_if(from, [&](int d) { return holds(out(), d); });
+    std::erase_if(to, [&](int d) { return holds(in(0), d); });
+    if (from.empty() || to.empty()) return "nothing is routed";
+    const double ratio = elements(network, to) / elements(network, from);
+    const bool home = operation.act == Act::back;
+    const bool whole =
+        home ? ratio == 1
+             : ratio >= 1 && ratio == static_cast<double>(static_cast<std::int64_t>(ratio));
+    return whole ? nullptr : "visits are a whole number of copies of the tokens";
+  }
+  [[nodiscard]] const char* choose() const {
+    const auto left = without(in(0), operation.over);
+    return within(left, out()) && out().size() == in(0).size()
+               ? nullptr
+               : "one dimension is chosen from and another takes its place";
+  }
+  [[nodiscard]] const char* reduced(bool keeps) const {
+    const auto left = keeps ? in(0) : without(in(0), operation.over);
+    return same(left, out()) ? nullptr : "the output has other dimensions";
+  }
+  [[nodiscard]] const char* gather() const {
+    if (layer.tensors[at(operation.inputs[0])].role == Role::value) return "a table is a weight";
+    return within(without(in(0), operation.over), out()) && !holds(out(), operation.over)
+               ? nullptr
+               : "the output has the table's dimensions but the one that is picked from";
+  }
+};
+
+const char* complaint(const Shape& shape) {
+  const Operation& operation = shape.operation;
+  if (operation.over >= 0 &&
+      !holds(shape.in(operation.act == Act::attention ? 1 : 0), operation.over))
+    return "its first factor has no such dimension";
+  switch (operation.act) {
+    case Act::product:
+    case Act::weigh:
+      return shape.product();
+    case Act::apply:
+    case Act::turn:
+      return shape.reduced(true);
+    case Act::softmax:
+      return shape.reduced(true);
+    case Act::glu:
+    case Act::loss:
+      return shape.reduced(false);
+    case Act::add:
+      return shape.sum();
+    case Act::norm:
+    case Act::rms_norm:
+      return shape.norm();
+    case Act::attention:
+      return shape.attention();
+    case Act::gather:
+      return shape.gather();
+    case Act::move:
+      return shape.move();
+    case Act::route:
+    case Act::back:
+      return shape.route();
+    case Act::choose:
+      return shape.choose();
+  }
+  return nullptr;
+}
+
+// The acts that need all of a dimension on each processor.
+bool needs_whole(Act act) { return act == Act::glu || act == Act::choose || act == Act::attention; }
+// Those that see all of their dimensions at once; the others go tensor by tensor.
+bool multiplies(Act act) {
+  return act == Act::product || act == Act::weigh || act == Act::attention || act == Act::gather;
+}
+
+}  // namespace
+
+std::string_view to_string(Act act) { return name_of(kActs, act); }
+
+std::int64_t members(const NetworkLayout& layout, Axes axes) {
+  std::int64_t product = 1;
+  for (std::size_t m = 0; m < layout.mesh.size(); ++m) {
+    if ((axes >> m & 1U) != 0) product *= layout.mesh[m].size;
+  }
+  return product;
+}
+
+Axes axes_of(const NetworkLayout& layout, const std::vector<int>& dimensions) {
+  Axes axes = 0;
+  for (const int d : dimensions) axes |= layout.over[at(d)];
+  return axes;
+}
+
+double block_elements(const Network& network, const NetworkLayout& layout,
+                      const std::vector<int>& dimensions) {
+  return elements(network, dimensions) /
+         static_cast<double>(members(layout, axes_of(layout, dimensions)));
+}
+
+std::vector<std::vector<int>> apart(const NetworkLayer& layer) {
+  std::vector<std::vector<int>> groups;
+  for (const NetworkTensor& tensor : layer.tensors) groups.push_back(tensor.dimensions);
+  for (const Operation& operation : layer.operations) {
+    if (multiplies(operation.act)) groups.push_back(operation.all);
+  }
+  return groups;
+}
+
+std::vector<int> needed_whole(const NetworkLayer& layer) {
+  std::vector<int> whole;
+  for (const Operation& operation : layer.operations) {
+    if (needs_whole(operation.act)) whole.push_back(operation.over);
+  }
+  return whole;
+}
+
+std::optional<std::string> malformed(const Network& network, const NetworkLayer& layer,
+                                     const Operation& operation) {
+  const char* why = complaint({network, layer, operation});
+  if (why == nullptr) return std::nullopt;
+  return fmt::format("{}: {}", to_text(network, layer, operation), why);
+}
+
+std::optional<std::string> illegal(const Network& network, const NetworkLayer& layer,
+                                   const NetworkLayout& layout) {
+  const auto where = [&](const std::string& what, const std::string& why) {
+    return fmt::format("layer {}: {}: {}", layer.name, what, why);
+  };
+  for (const NetworkTensor& tensor : layer.tensors) {
+    if (const auto why = meeting(network, layout, tensor.dimensions))
+      return where(to_text(network, tensor), *why);
+    for (const int d : tensor.dimensions) {
+      const std::int64_t parts = members(layout, layout.over[at(d)]);
+      const Dimension& dimension = network.dimensions[at(d)];
+      if (dimension.size % parts != 0) {
+        return where(to_text(network, tensor),
+                     fmt::format("dimension {} of size {} does not divide by the {} of mesh "
+                                 "dimension {}",
+                                 dimension.name, dimension.size, parts,
+                                 axes_text(layout, layout.over[at(d)])));
+      }
+    }
+  }
+  for (const Operation& operation : layer.operations) {
+    if (needs_whole(operation.act) && layout.over[at(operation.over)] != 0) {
+      return where(to_text(network, layer, operation),
+                   fmt::format("each processor needs all of dimension {}",
+                               network.dimensions[at(operation.over)].name));
+    }
+    if (!multiplies(operation.act)) continue;
+    if (const auto why = meeting(network, layout, operation.all))
+      return where(to_text(network, layer, operation), *why);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> illegal(const Network& network, const NetworkLayout& layout) {
+  for (const NetworkLayer& layer : network.layers) {
+    if (auto why = illegal(network, layer, layout)) return why;
+  }
+  return std::nullopt;
+}
+
+std::string to_text(const Network& network, const NetworkTensor& tensor) {
+  std::vector<std::string> names;
+  for (const int d : tensor.dimensions) names.push_back(network.dimensions[at(d)].name);
+  const char* role = tensor.role == Role::weight ? "weight "
+                     : tensor.role == Role::tied ? "tied "
+                                                 : "";
+  return fmt::format("{}{}[{}]", role, tensor.name, fmt::join(names, ", "));
+}
+
+std::string to_text(const Network& network, const NetworkLayer& layer, const Operation& operation) {
+  std::vector<std::string> names;
+  for (const int input : operation.inputs) names.push_back(layer.tensors[at(input)].name);
+  const std::string& output = layer.tensors[at(operation.output)].name;
+  if (operation.act == Act::product) return fmt::format("{} = {}", output, fmt::join(names, " "));
+  const std::string_view act =
+      operation.act == Act::apply ? std::string_view(operation.function) : to_string(operation.act);
+  const std::string over =
+      operation.over < 0 ? "" : " over " + network.dimensions[at(operation.over)].name;
+  return fmt::format("{} = {}({}){}", output, act, fmt::join(names, " "), over);
+}
+
+std::string rules_text(const Network& network, const NetworkLayout& layout) {
+  std::vector<std::string> rules;
+  for (std::size_t d = 0; d < network.dimensions.size(); ++d) {
+    for (std::size_t m = 0; m < layout.mesh.size(); ++m) {
+      if ((layout.over[d] >> m & 1U) != 0)
+        rules.push_back(network.dimensions[d].name + ":" + layout.mesh[m].name);
+    }
+  }
+  return rules.empty() ? "none" : fmt::format("{}", fmt::join(rules, ", "));
+}
+
+std::string axes_text(const NetworkLayout& layout, Axes axes) {
+  std::vector<std::string> names;
+  for (std::size_t m = 0; m < layout.mesh.size(); ++m) {
+    if ((axes >> m & 1U) != 0) names.push_back(layout.mesh[m].name);
+  }
+  return fmt::format("{}", fmt::join(names, "*"));
+}
+
+std::string block_text(const Network& network, const NetworkLayout& layout,
+                       const std::vector<int>& dimensions) {
+  std::vector<std::string> above, below;
+  for (const int d : dimensions) {
+    if (network.dimensions[at(d)].size > 1) above.push_back(network.dimensions[at(d)].symbol);
+  }
+  const Axes axes = axes_of(layout, dimensions);
+  for (std::size_t m = 0; m < layout.mesh.size(); ++m) {
+    if ((axes >> m & 1U) != 0) below.push_back(layout.mesh[m].symbol);
+  }
+  const std::string first = above.empty() ? "1" : fmt::format("{}", fmt::join(above, "*"));
+  if (below.empty()) return first;
+  const std::string divisor = fmt::format("{}", fmt::join(below, "*"));
+  return below.size() == 1 ? first + "/" + divisor : fmt::format("{}/({})", first, divisor);
+}
+
+}  // namespace weir::layout

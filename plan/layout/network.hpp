@@ -1,0 +1,128 @@
+// Networks over named dimensions: layers, repeated, of products, norms, softmax, gathers and moves
+// (Mesh-TensorFlow's language, Shazeer et al., NeurIPS 2018, beyond its einsums). What is sent to
+// run one under a layout is derived in plan/layout/exchanges.
+//
+//   n = norm(x gain) over hidden     rows of one mean and one deviation; gains may follow
+//   q = t w                          a product, summed over what the output does not have
+//   p = softmax(s) over keys
+//   x = gather(table) over vocab     rows of a table, picked by integers
+//   t = move(n)                      the same numbers under another dimension: n[batch, rows] as
+//                                    t[batch, tokens]; where one is split and the other is not,
+//                                    or over another mesh dimension, they travel
+//   v = route(t), a = back(o)        copies of tokens to the experts that they visit, and home
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/layout/layout.hpp"
+#include "plan/layout/program.hpp"
+
+namespace weir::layout {
+
+enum class Act : std::uint8_t {
+  product,    // of two
+  weigh,      // the same, element by element and summed: no matrix product
+  apply,      // a function of each element: gelu, gelu_tanh, relu, silu, tanh
+  glu,        // one half is the other's gate: over the dimension of 2 that holds both
+  turn,       // linear and its own inverse's mirror: rotary positions
+  add,        // biases and residuals
+  norm,       // two statistics a row are kept
+  rms_norm,   // one
+  softmax,    //
+  attention,  // scores, softmax and sum in one kernel that keeps one statistic a row
+  gather,     // of a table
+  loss,       // softmax and cross-entropy, its targets given
+  move,       //
+  route,      // to [places of experts..., places that stay at home], which is written last
+  back,       //
+  choose      // the few of many: the weights of the experts visited
+};
+[[nodiscard]] std::string_view to_string(Act act);
+
+enum class Role : std::uint8_t {
+  value,
+  weight,
+  tied  // a weight that another layer has
+};
+
+struct NetworkTensor {
+  std::string name;
+  std::vector<int> dimensions;  // of the network's, each at most once
+  Role role = Role::value;
+};
+
+struct Operation {
+  Act act = Act::product;
+  std::string function;     // of apply
+  int output = 0;           // of the layer's tensors
+  std::vector<int> inputs;  //
+  int over = -1;            // the dimension after "over", where the act has one
+  std::vector<int> all;     // the dimensions of all its tensors, each once, ascending
+};
+
+// Operations in order. The one value that none of them makes is the layer's input: what the layer
+// before made, and with `repeat` the layer itself. The last operation makes its output.
+struct NetworkLayer {
+  std::string name;
+  std::int64_t repeat = 1;
+  std::vector<NetworkTensor> tensors;
+  std::vector<Operation> operations;
+  int input = -1;  // -1: none, as of an embedding, whose integers are given; the first layer's
+                   // is given too, and gets no gradient
+};
+
+struct Network {
+  std::string name;
+  std::vector<Dimension> dimensions;
+  std::vector<NetworkLayer> layers;
+};
+
+// A set of mesh dimensions: bit i is the i-th.
+using Axes = std::uint32_t;
+
+// Unlike a program's, a dimension may be on several mesh dimensions: it is split over all of them.
+struct NetworkLayout {
+  std::string name;
+  std::vector<MeshDimension> mesh;  // the last varies fastest, so its processors are neighbours
+  std::vector<Axes> over;           // by the network's dimension
+};
+
+[[nodiscard]] std::int64_t members(const NetworkLayout& layout, Axes axes);
+[[nodiscard]] Axes axes_of(const NetworkLayout& layout, const std::vector<int>& dimensions);
+// Elements of a processor's block.
+[[nodiscard]] double block_elements(const Network& network, const NetworkLayout& layout,
+                                    const std::vector<int>& dimensions);
+
+// Why an operation cannot be, whatever the layout; nothing where it can.
+[[nodiscard]] std::optional<std::string> malformed(const Network& network,
+                                                   const NetworkLayer& layer,
+                                                   const Operation& operation);
+// Dimensions of one tensor, or of one operation that multiplies: on no mesh dimension together.
+[[nodiscard]] std::vector<std::vector<int>> apart(const NetworkLayer& layer);
+// Dimensions that an operation needs whole on each processor.
+[[nodiscard]] std::vector<int> needed_whole(const NetworkLayer& layer);
+// Why a layout cannot be: two dimensions of a tensor or an operation on one mesh dimension; a size
+// that does not divide; a dimension split that an operation needs whole. Of all layers, or of one.
+[[nodiscard]] std::optional<std::string> illegal(const Network& network,
+                                                 const NetworkLayout& layout);
+[[nodiscard]] std::optional<std::string> illegal(const Network& network, const NetworkLayer& layer,
+                                                 const NetworkLayout& layout);
+
+// "weight w[io, hidden]"; "n = norm(x gain) over hidden".
+[[nodiscard]] std::string to_text(const Network& network, const NetworkTensor& tensor);
+[[nodiscard]] std::string to_text(const Network& network, const NetworkLayer& layer,
+                                  const Operation& operation);
+// "batch:d, heads:m"; "none".
+[[nodiscard]] std::string rules_text(const Network& network, const NetworkLayout& layout);
+// "d*m"; the names of a set.
+[[nodiscard]] std::string axes_text(const NetworkLayout& layout, Axes axes);
+// "batch*hidden/d": the formula of a block.
+[[nodiscard]] std::string block_text(const Network& network, const NetworkLayout& layout,
+                                     const std::vector<int>& dimensions);
+
+}  // namespace weir::layout

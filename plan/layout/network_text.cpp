@@ -1,0 +1,235 @@
+// Names resolved against the network's dimensions and the layer's tensors.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/layout/network_text.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+#include "plan/layout/einsum_text.hpp"
+#include "plan/words/indexed.hpp"
+
+namespace weir::layout {
+namespace {
+
+// How an act is written: its word, how many it reads, and whether "over" follows.
+struct Form {
+  std::string_view word;
+  Act act;
+  std::size_t least, most;
+  bool over;
+};
+constexpr Form kForms[] = {{"weigh", Act::weigh, 2, 2, false},
+                           {"gelu", Act::apply, 1, 1, false},
+                           {"gelu_tanh", Act::apply, 1, 1, false},
+                           {"relu", Act::apply, 1, 1, false},
+                           {"silu", Act::apply, 1, 1, false},
+                           {"tanh", Act::apply, 1, 1, false},
+                           {"glu", Act::glu, 1, 1, true},
+                           {"turn", Act::turn, 1, 1, false},
+                           {"add", Act::add, 2, 4, false},
+                           {"norm", Act::norm, 1, 3, true},
+                           {"rms_norm", Act::rms_norm, 1, 3, true},
+                           {"softmax", Act::softmax, 1, 1, true},
+                           {"attention", Act::attention, 3, 3, true},
+                           {"gather", Act::gather, 1, 1, true},
+                           {"loss", Act::loss, 1, 1, true},
+                           {"move", Act::move, 1, 1, false},
+                           {"route", Act::route, 1, 1, false},
+                           {"back", Act::back, 1, 1, false},
+                           {"choose", Act::choose, 1, 1, true}};
+
+[[noreturn]] void refuse(std::string_view text, const std::string& why) {
+  throw std::invalid_argument(fmt::format("{}: {}", text.substr(0, 80), why));
+}
+
+template <class Named>
+int named(const std::vector<Named>& all, std::string_view name) {
+  const auto found = std::ranges::find(all, name, &Named::name);
+  return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+}
+
+struct Parts {
+  std::string output, word;
+  std::vector<std::string> inputs;
+  std::string over;
+};
+
+// "y = a b" or "y = word(a b) over d".
+Parts parts_of(std::string_view text) {
+  const auto expected = [&]() {
+    refuse(text, "expected as \"q = t wq\" or \"n = norm(x gain) over hidden\"");
+  };
+  const auto equals = text.find('=');
+  if (equals == std::string_view::npos) expected();
+  Parts parts{std::string(trimmed(text.substr(0, equals))), "", {}, ""};
+  std::string_view right = trimmed(text.substr(equals + 1));
+  if (const auto open = right.find('('); open != std::string_view::npos) {
+    const auto close = right.find(')');
+    if (close == std::string_view::npos || close < open) expected();
+    parts.word = trimmed(right.substr(0, open));
+    const std::string_view rest = trimmed(right.substr(close + 1));
+    if (rest.starts_with("over ")) parts.over = trimmed(rest.substr(5));
+    if (!rest.empty() && parts.over.empty()) expected();
+    right = right.substr(open + 1, close - open - 1);
+    if (parts.word.empty()) expected();
+  }
+  parts.inputs = pieces(right, ' ');
+  std::erase(parts.inputs, "");
+  if (parts.inputs.empty() || !is_name(parts.output)) expected();
+  return parts;
+}
+
+const Form* form_of(std::string_view word) {
+  const auto* found = std::ranges::find(kForms, word, &Form::word);
+  return found == std::end(kForms) ? nullptr : found;
+}
+
+std::string known_words() {
+  std::vector<std::string_view> words;
+  for (const Form& form : kForms) words.push_back(form.word);
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+// Act, function and "over" of an operation, by its word; without one it is a product of two.
+void set_act(std::string_view text, const Parts& parts, const Network& network, Operation& made) {
+  const Form product{"", Act::product, 2, 2, false};
+  const Form* form = parts.word.empty() ? &product : form_of(parts.word);
+  if (form == nullptr) refuse(text, fmt::format("{} is none of {}", parts.word, known_words()));
+  if (parts.inputs.size() < form->least || parts.inputs.size() > form->most)
+    refuse(text, fmt::format("expected {} to {} tensors to read", form->least, form->most));
+  if (form->over == parts.over.empty())
+    refuse(text, form->over ? "expected \"over\" and a dimension" : "it runs over no dimension");
+  made.act = form->act;
+  if (form->act == Act::apply) made.function = parts.word;
+  if (!form->over) return;
+  made.over = named(network.dimensions, parts.over);
+  if (made.over < 0) refuse(text, fmt::format("no dimension is called {}", parts.over));
+}
+
+}  // namespace
+
+void append_tensor(std::string_view text, const Network& network, NetworkLayer& layer) {
+  NetworkTensor tensor;
+  std::string_view rest = trimmed(text);
+  for (const auto& [word, role] :
+       {std::pair{"weight ", Role::weight}, std::pair{"tied ", Role::tied}}) {
+    if (!rest.starts_with(word)) continue;
+    tensor.role = role;
+    rest = trimmed(rest.substr(std::string_view(word).size()));
+    break;
+  }
+  const auto parsed = parse_tensor(rest);
+  if (!parsed) refuse(text, "expected as \"x[batch, io]\" or \"weight w[io, hidden]\"");
+  if (named(layer.tensors, parsed->name) >= 0)
+    refuse(text, fmt::format("{} is there twice", parsed->name));
+  tensor.name = parsed->name;
+  for (const std::string& name : parsed->dimensions) {
+    const int d = named(network.dimensions, name);
+    if (d < 0) refuse(text, fmt::format("no dimension is called {}", name));
+    if (std::ranges::find(tensor.dimensions, d) != tensor.dimensions.end())
+      refuse(text, fmt::format("dimension {} is there twice", name));
+    tensor.dimensions.push_back(d);
+  }
+  layer.tensors.push_back(std::move(tensor));
+}
+
+void append_operation(std::string_view text, const Network& network, NetworkLayer& layer) {
+  const Parts parts = parts_of(text);
+  const auto tensor = [&](const std::string& name) {
+    const int t = named(layer.tensors, name);
+    if (t < 0) refuse(text, fmt::format("no tensor of layer {} is called {}", layer.name, name));
+    return t;
+  };
+  Operation made;
+  made.output = tensor(parts.output);
+  set_act(text, parts, network, made);
+  for (const std::string& name : parts.inputs) {
+    const int input = tensor(name);
+    if (std::ranges::find(made.inputs, input) != made.inputs.end())
+      refuse(text, fmt::format("{} is there twice", name));
+    made.inputs.push_back(input);
+  }
+  if (layer.tensors[at(made.output)].role != Role::value)
+    refuse(text, fmt::format("{} is a weight", parts.output));
+  for (const Operation& before : layer.operations) {
+    if (before.output == made.output)
+      refuse(text, fmt::format("{} was computed before", parts.output));
+    if (std::ranges::find(before.inputs, made.output) != before.inputs.end())
+      refuse(text, fmt::format("{} was used before", parts.output));
+  }
+  if (std::ranges::find(made.inputs, made.output) != made.inputs.end())
+    refuse(text, fmt::format("{} is made of itself", parts.output));
+  made.all = layer.tensors[at(made.output)].dimensions;
+  for (const int input : made.inputs) {
+    for (const int d : layer.tensors[at(input)].dimensions) made.all.push_back(d);
+  }
+  std::ranges::sort(made.all);
+  made.all.erase(std::unique(made.all.begin(), made.all.end()), made.all.end());
+  if (const auto why = malformed(network, layer, made)) throw std::invalid_argument(*why);
+  layer.operations.push_back(std::move(made));
+}
+
+void finish_layer(const Network& network, NetworkLayer& layer) {
+  const auto fail = [&](const std::string& why) {
+    throw std::invalid_argument(fmt::format("layer {}: {}", layer.name, why));
+  };
+  if (layer.operations.empty()) fail("expected operations");
+  std::set<int> used, made;
+  for (const Operation& operation : layer.operations) {
+    used.insert(operation.inputs.begin(), operation.inputs.end());
+    made.insert(operation.output);
+  }
+  for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+    const NetworkTensor& tensor = layer.tensors[t];
+    const int index = static_cast<int>(t);
+    const bool last = index == layer.operations.back().output;
+    if (!used.contains(index) && !last) fail(fmt::format("nothing uses {}", tensor.name));
+    if (used.contains(index) && last) fail(fmt::format("{} is not its output alone", tensor.name));
+    if (tensor.role != Role::value || made.contains(index)) continue;
+    if (layer.input >= 0) {
+      fail(fmt::format("{} and {} are both given; a layer has one input",
+                       layer.tensors[at(layer.input)].name, tensor.name));
+    }
+    layer.input = index;
+  }
+  const auto& output = layer.tensors[at(layer.operations.back().output)].dimensions;
+  if (layer.repeat > 1 && (layer.input < 0 || layer.tensors[at(layer.input)].dimensions != output))
+    fail("it is repeated, so its output needs the dimensions of its input");
+  const bool first = network.layers.empty();
+  if (first) return;
+  if (layer.input < 0) fail("it does not read the layer before");
+  const NetworkLayer& before = network.layers.back();
+  if (before.tensors[at(before.operations.back().output)].dimensions !=
+      layer.tensors[at(layer.input)].dimensions)
+    fail(fmt::format("its input has other dimensions than what layer {} makes", before.name));
+}
+
+std::vector<Axes> parse_network_rules(std::string_view rules, const Network& network,
+                                      const NetworkLayout& layout) {
+  std::vector<Axes> over(network.dimensions.size(), 0);
+  for (const std::string& rule : pieces(rules, ',')) {
+    const auto sides = pieces(rule, ':');
+    if (sides.size() != 2 || !is_name(sides[0]) || !is_name(sides[1]))
+      refuse(rule, "expected as \"batch:d,heads:m\"");
+    const int d = named(network.dimensions, sides[0]);
+    if (d < 0) {
+      std::vector<std::string> names;
+      for (const Dimension& dimension : network.dimensions) names.push_back(dimension.name);
+      refuse(rule, fmt::format("no dimension is called {}; there are {}", sides[0],
+                               fmt::join(names, ", ")));
+    }
+    const int mesh = named(layout.mesh, sides[1]);
+    if (mesh < 0) refuse(rule, fmt::format("no mesh dimension is called {}", sides[1]));
+    const Axes axis = Axes{1} << static_cast<unsigned>(mesh);
+    if ((over[at(d)] & axis) != 0) refuse(rule, "it is there twice");
+    over[at(d)] |= axis;
+  }
+  return over;
+}
+
+}  // namespace weir::layout

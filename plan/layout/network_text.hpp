@@ -1,0 +1,23 @@
+// The one-line texts of a network: "weight w[io, hidden]", "n = norm(x gain) over hidden".
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "plan/layout/network.hpp"
+
+namespace weir::layout {
+
+// Appends to the layer. Throw std::invalid_argument, in words: unknown or repeated names, texts of
+// another form, operations that cannot be.
+void append_tensor(std::string_view text, const Network& network, NetworkLayer& layer);
+void append_operation(std::string_view text, const Network& network, NetworkLayer& layer);
+// What must hold of a layer as a whole; sets its input. Throws likewise.
+void finish_layer(const Network& network, NetworkLayer& layer);
+
+// "batch:d, heads:m" for a layout whose mesh is set; a dimension may come more than once. Throws
+// likewise.
+[[nodiscard]] std::vector<Axes> parse_network_rules(std::string_view rules, const Network& network,
+                                                    const NetworkLayout& layout);
+
+}  // namespace weir::layout

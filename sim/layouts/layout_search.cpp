@@ -1,0 +1,225 @@
+// Placings by depth-first search over dimensions: a dimension meets those placed before it, and
+// goes only where none of them that it must be apart from is.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/layouts/layout_search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <utility>
+
+#include "plan/words/indexed.hpp"
+#include "sim/parallel.hpp"
+
+namespace weir {
+namespace {
+
+using layout::Axes;
+using layout::Network;
+using layout::NetworkLayout;
+
+// Of one layer, or of several together.
+struct Placed {
+  NetworkCost cost;
+  std::vector<Axes> over;
+};
+
+bool beats(const NetworkCost& a, const NetworkCost& b) {
+  return a.time() <= b.time() && a.memory() <= b.memory();
+}
+
+// Fastest first; of equals the first that was found stays.
+std::vector<Placed> front_of(std::vector<Placed> all) {
+  std::ranges::stable_sort(all, [](const Placed& a, const Placed& b) {
+    return std::pair(a.cost.time(), a.cost.memory()) < std::pair(b.cost.time(), b.cost.memory());
+  });
+  std::vector<Placed> front;
+  for (Placed& one : all) {
+    if (front.empty() || one.cost.memory() < front.back().cost.memory())
+      front.push_back(std::move(one));
+  }
+  return front;
+}
+
+void add(std::vector<Placed>& front, const NetworkCost& cost, const std::vector<Axes>& over) {
+  if (std::ranges::any_of(front, [&](const Placed& p) { return beats(p.cost, cost); })) return;
+  std::erase_if(front, [&](const Placed& p) { return beats(cost, p.cost); });
+  front.push_back({cost, over});
+}
+
+// What does not depend on the mesh.
+struct Structure {
+  std::vector<std::vector<int>> apart;     // by dimension: those it must be apart from
+  std::vector<bool> whole;                 // never split
+  std::vector<int> shared;                 // dimensions of several layers
+  std::vector<std::vector<int>> of_layer;  // of one layer alone, by layer
+};
+
+Structure structure_of(const Network& network) {
+  const std::size_t count = network.dimensions.size();
+  Structure s{std::vector<std::vector<int>>(count),
+              std::vector<bool>(count, false),
+              {},
+              std::vector<std::vector<int>>(network.layers.size())};
+  std::vector<int> last_layer(count, -1);
+  std::vector<int> layers(count, 0);
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    for (const int d : needed_whole(network.layers[l])) s.whole[at(d)] = true;
+    for (const std::vector<int>& group : apart(network.layers[l])) {
+      for (const int d : group) {
+        if (last_layer[at(d)] != static_cast<int>(l)) ++layers[at(d)];
+        last_layer[at(d)] = static_cast<int>(l);
+        for (const int o : group) {
+          if (o != d && std::ranges::find(s.apart[at(d)], o) == s.apart[at(d)].end())
+            s.apart[at(d)].push_back(o);
+        }
+      }
+    }
+  }
+  for (std::size_t d = 0; d < count; ++d) {
+    if (network.dimensions[d].size == 1) s.whole[d] = true;
+    if (s.whole[d] || layers[d] == 0) continue;
+    (layers[d] > 1 ? s.shared : s.of_layer[at(last_layer[d])]).push_back(static_cast<int>(d));
+  }
+  return s;
+}
+
+// Calls body() for each legal placing of dimensions[from..] beside those that are placed.
+template <class Body>
+void each_placing(const Network& network, const Structure& s, const std::vector<int>& dimensions,
+                  std::size_t from, NetworkLayout& layout, const Body& body) {
+  if (from == dimensions.size()) return body();
+  const int d = dimensions[from];
+  Axes taken = 0;
+  for (const int o : s.apart[at(d)]) taken |= layout.over[at(o)];
+  const Axes all = (Axes{1} << layout.mesh.size()) - 1;
+  for (Axes axes = 0; axes <= all; ++axes) {
+    if ((axes & taken) != 0 || network.dimensions[at(d)].size % members(layout, axes) != 0)
+      continue;
+    layout.over[at(d)] = axes;
+    each_placing(network, s, dimensions, from + 1, layout, body);
+  }
+  layout.over[at(d)] = 0;
+}
+
+// One mesh.
+class MeshSearch {
+ public:
+  MeshSearch(const Network& network, const Structure& s, const NetworkJob& job,
+             const Cluster& cluster, const std::vector<std::int64_t>& sizes)
+      : network_(network), s_(s), job_(job), cluster_(cluster) {
+    for (std::size_t m = 0; m < sizes.size(); ++m) {
+      const std::string name = fmt::format("m{}", m);
+      layout_.mesh.push_back({name, name, sizes[m]});
+    }
+    layout_.over.assign(network.dimensions.size(), 0);
+  }
+
+  std::vector<Placed> search(std::atomic<std::int64_t>& examined) {
+    std::vector<Placed> front;
+    each_placing(network_, s_, s_.shared, 0, layout_, [&] { add_sums(front); });
+    examined += examined_;
+    return front;
+  }
+  [[nodiscard]] const NetworkLayout& layout() const { return layout_; }
+
+ private:
+  // The layers' fronts where the shared dimensions are, added up.
+  void add_sums(std::vector<Placed>& front) {
+    std::vector<Placed> sums{{NetworkCost{}, layout_.over}};
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      const std::vector<Placed> one = layer_front(l);
+      std::vector<Placed> next;
+      for (const Placed& before : sums) {
+        for (const Placed& here : one) {
+          Placed both = before;
+          both.cost += here.cost;
+          for (const int d : s_.of_layer[l]) both.over[at(d)] = here.over[at(d)];
+          next.push_back(std::move(both));
+        }
+      }
+      sums = front_of(std::move(next));
+    }
+    for (const Placed& sum : sums) add(front, sum.cost, sum.over);
+  }
+  std::vector<Placed> layer_front(std::size_t l) {
+    std::vector<Placed> front;
+    each_placing(network_, s_, s_.of_layer[l], 0, layout_, [&] {
+      ++examined_;
+      const NetworkCost cost = layer_cost(layer_share(network_, layout_, l),
+                                          network_.layers[l].repeat, layout_, job_, cluster_);
+      add(front, cost, layout_.over);
+    });
+    return front;
+  }
+
+  const Network& network_;
+  const Structure& s_;
+  const NetworkJob& job_;
+  const Cluster& cluster_;
+  NetworkLayout layout_;
+  std::int64_t examined_ = 0;
+};
+
+void append_meshes(std::int64_t left, int axes, std::vector<std::int64_t>& so_far,
+                   std::vector<std::vector<std::int64_t>>& all) {
+  if (left == 1) return all.push_back(so_far);
+  if (axes == 0) return;
+  for (std::int64_t size = 2; size <= left; ++size) {
+    if (left % size != 0) continue;
+    so_far.push_back(size);
+    append_meshes(left / size, axes - 1, so_far, all);
+    so_far.pop_back();
+  }
+}
+
+}  // namespace
+
+const FoundLayout* FoundLayouts::best(Bytes memory) const {
+  for (const FoundLayout& found : front) {
+    if (found.cost.memory() <= memory) return &found;
+  }
+  return nullptr;
+}
+
+std::vector<std::vector<std::int64_t>> meshes(int devices, int most_axes) {
+  std::vector<std::vector<std::int64_t>> all;
+  std::vector<std::int64_t> so_far;
+  append_meshes(devices, most_axes, so_far, all);
+  // Of equal layouts the one on the simplest mesh is found first, and stays.
+  std::ranges::stable_sort(all, {}, [](const auto& mesh) { return mesh.size(); });
+  return all;
+}
+
+FoundLayouts search_layouts(const Network& network, const NetworkJob& job, const Cluster& cluster,
+                            const LayoutSpace& space) {
+  const Structure structure = structure_of(network);
+  const auto all = meshes(space.devices, space.most_axes);
+  std::vector<std::vector<Placed>> fronts(all.size());
+  std::atomic<std::int64_t> examined = 0;
+  in_parallel(all.size(), [&](std::size_t m) {
+    fronts[m] = MeshSearch(network, structure, job, cluster, all[m]).search(examined);
+  });
+  // In the order of the meshes, whichever thread was first.
+  std::vector<std::pair<std::size_t, Placed>> every;
+  for (std::size_t m = 0; m < all.size(); ++m) {
+    for (Placed& placed : fronts[m]) every.emplace_back(m, std::move(placed));
+  }
+  std::ranges::stable_sort(every, [](const auto& a, const auto& b) {
+    return std::pair(a.second.cost.time(), a.second.cost.memory()) <
+           std::pair(b.second.cost.time(), b.second.cost.memory());
+  });
+  FoundLayouts found{.meshes = static_cast<std::int64_t>(all.size()), .examined = examined};
+  for (auto& [m, placed] : every) {
+    if (!found.front.empty() && placed.cost.memory() >= found.front.back().cost.memory()) continue;
+    NetworkLayout layout = MeshSearch(network, structure, job, cluster, all[m]).layout();
+    layout.name = fmt::format("found {}", found.front.size() + 1);
+    layout.over = std::move(placed.over);
+    found.front.push_back({std::move(layout), placed.cost});
+  }
+  return found;
+}
+
+}  // namespace weir

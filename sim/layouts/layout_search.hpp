@@ -1,0 +1,44 @@
+// The best layout of a network: over every mesh of so many devices and every rule that is legal on
+// it, the least time of a step under a device's memory, and the front of time and memory.
+//
+// Exact. A dimension may be on any set of mesh dimensions. Costs are sums over layers, and a
+// layer's depends on its own dimensions alone; so for each mesh and each placing of the dimensions
+// that several layers have, the layers are searched apart, each keeps the placings that no other
+// beats in both time and memory, and the sums of those are all that can be on the front.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "costmodel/layers/network_math.hpp"
+
+namespace weir {
+
+struct LayoutSpace {
+  int devices = 1;
+  int most_axes = 3;  // mesh dimensions
+};
+
+struct FoundLayout {
+  layout::NetworkLayout layout;
+  NetworkCost cost;
+};
+
+struct FoundLayouts {
+  std::vector<FoundLayout> front;  // fastest first: each next is slower and smaller
+  std::int64_t meshes = 0;
+  std::int64_t examined = 0;  // placings of one layer that were priced
+  // The fastest that is within a device's memory; none: nothing is.
+  [[nodiscard]] const FoundLayout* best(Bytes memory) const;
+};
+
+// Ordered factorisations of `devices` into 1 to `most_axes` factors of 2 or more, fewest factors
+// first; of 1 device one mesh of no dimension.
+[[nodiscard]] std::vector<std::vector<std::int64_t>> meshes(int devices, int most_axes);
+
+// Precondition: the cluster has the devices, and its device a rate for the number format.
+[[nodiscard]] FoundLayouts search_layouts(const layout::Network& network, const NetworkJob& job,
+                                          const Cluster& cluster, const LayoutSpace& space);
+
+}  // namespace weir

@@ -1,0 +1,402 @@
+// Megatron's cut is a layout: for every example decoder the collectives, bytes and memory that are
+// derived from a network's operations alone are those that forecasts price for --tp,
+// --sequence-parallel, --dp and --ep. Two computations that share no code but the collectives'
+// formulas. And small networks by hand.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <stdexcept>
+
+#include "costmodel/layers/layer_math.hpp"
+#include "costmodel/layers/network_math.hpp"
+#include "costmodel/links/collectives.hpp"
+#include "costmodel/links/parallel.hpp"
+#include "plan/layout/model_network.hpp"
+#include "plan/layout/network_text.hpp"
+#include "plan/model/hugging_face/hugging_face.hpp"
+#include "plan/model/layer_tensors.hpp"
+#include "plan/model/readers/model_import.hpp"
+
+namespace weir {
+namespace {
+
+using layout::Collective;
+using layout::Exchange;
+using layout::LayerShare;
+using layout::Network;
+using layout::NetworkLayout;
+using layout::Pass;
+using testing::HasSubstr;
+
+// The example decoders; what the others lack is refused in words, below.
+const char* const kDecoders[] = {"gpt2",       "gpt2-512x8", "gpt2-mini",   "llama-10m",
+                                 "llama-2-7b", "llama-3-8b", "llama-3-70b", "mixtral-8x7b",
+                                 "opt-125m",   "pythia-160m"};
+
+Model example(const std::string& name) {
+  return load_model(std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models" /
+                    (name + ".json"));
+}
+
+// A link whose times are bytes alone, and one whose times are messages alone, times 1 ns: equal
+// times on both are equal bytes and equal messages.
+const Link kBytes{Seconds(0), BytesPerSecond(1e9)}, kMessages{Seconds(1e-9), BytesPerSecond(0)};
+double ns(Seconds time) { return time.count() * 1e9; }
+
+struct Case {
+  Model model;
+  int tp = 1;
+  bool sequence_parallel = false;
+  int dp = 1, ep = 1;
+  AttentionKind attention = AttentionKind::unfused;
+};
+
+struct Pair {
+  Model model;
+  Network network;
+  NetworkLayout layout;
+  Plan plan;
+};
+
+// fp32, whose rows of logits are packed, two sequences of 128 tokens a replica.
+Pair pair_of(const Case& c) {
+  Pair pair{.model = c.model};
+  set_attention(pair.model, c.attention);
+  pair.plan.seq_length = 128;
+  pair.plan.micro_batch_size = 2;
+  pair.plan.tp = c.tp;
+  pair.plan.dp = c.dp;
+  pair.plan.ep = c.ep;
+  pair.plan.sequence_parallel = c.sequence_parallel;
+  pair.plan.attention = c.attention;
+  pair.network = layout::model_network(
+      pair.model,
+      {.seq_length = 128, .batch = 2 * c.dp, .vocabulary_of = c.tp, .experts_apart = c.ep > 1});
+  pair.layout = layout::megatron_layout(pair.network, {c.tp, c.dp, c.ep, c.sequence_parallel});
+  return pair;
+}
+
+// The gradient of the shares that experts' answers are weighed by: see WhatThePriceLeavesOut.
+bool of_shares(const layout::NetworkLayer& layer, const Exchange& exchange) {
+  return exchange.gradient &&
+         layer.tensors[static_cast<std::size_t>(exchange.tensor)].name == "shares";
+}
+
+// Derived seconds of one layer's pass, over the axes of `tensor` alone or of experts alone.
+double derived(const Pair& pair, std::size_t l, Pass pass, const Link& link, bool experts) {
+  const LayerShare share = layer_share(pair.network, pair.layout, l);
+  double sum = 0;
+  for (const Exchange& exchange : share.exchanges) {
+    const std::string axes = axes_text(pair.layout, exchange.axes);
+    if (exchange.pass != pass || (axes == "e") != experts) continue;
+    if (of_shares(pair.network.layers[l], exchange)) continue;
+    sum += ns(exchange_time(exchange, members(pair.layout, exchange.axes), Dtype::fp32, link));
+  }
+  return sum;
+}
+
+// The model's layer that the network's layer l begins with.
+std::size_t first_of(const Network& network, std::size_t l) {
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < l; ++i) before += network.layers[i].repeat;
+  return static_cast<std::size_t>(before);
+}
+
+const TransformerShape* with_experts(const Layer& layer) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  return block != nullptr && block->experts > 1 ? block : nullptr;
+}
+
+// Where tp divides experts the price has W gather the gradient of the block's second sum, as for
+// an MLP. No weight reads it: what is behind the weighing of answers is kept from I.
+double not_read_by_w(const Pair& pair, const Layer& layer, const Link& link) {
+  const TransformerShape* block = with_experts(layer);
+  if (block == nullptr || !pair.plan.sequence_parallel || pair.plan.ep > 1) return 0;
+  const Bytes n(pair.plan.seq_length * pair.plan.micro_batch_size * block->hidden * 4);
+  return ns(ring_all_gather(n, pair.plan.tp, link));
+}
+
+// The gate that weighs the shared experts' sum is kept by the network, a number a token.
+double gates(const Pair& pair, const Layer& layer) {
+  const TransformerShape* block = with_experts(layer);
+  if (block == nullptr || !block->shared_gate) return 0;
+  return 4.0 * static_cast<double>(pair.plan.seq_length * pair.plan.micro_batch_size);
+}
+
+void expect_equal_exchanges(const Pair& pair) {
+  for (std::size_t l = 0; l < pair.network.layers.size(); ++l) {
+    const Layer& layer = pair.model.layers[first_of(pair.network, l)];
+    SCOPED_TRACE(layer.name);
+    for (const Link& link : {kBytes, kMessages}) {
+      SCOPED_TRACE(link.bandwidth.count() > 0 ? "bytes" : "messages");
+      // W as a pass of its own, whose gathers count.
+      const PerKind<Seconds> tensor =
+          tensor_traffic(layer, pair.plan, link, {}, WeightGathers::counted);
+      EXPECT_NEAR(derived(pair, l, Pass::F, link, false), ns(tensor.f), 1e-6);
+      EXPECT_NEAR(derived(pair, l, Pass::I, link, false), ns(tensor.i), 1e-6);
+      EXPECT_NEAR(derived(pair, l, Pass::W, link, false),
+                  ns(tensor.w) - not_read_by_w(pair, layer, link), 1e-6);
+      const PerKind<Seconds> experts = expert_traffic(layer, pair.plan, link);
+      EXPECT_NEAR(derived(pair, l, Pass::F, link, true), ns(experts.f), 1e-6);
+      EXPECT_NEAR(derived(pair, l, Pass::I, link, true), ns(experts.i), 1e-6);
+      EXPECT_EQ(derived(pair, l, Pass::W, link, true), 0);
+    }
+  }
+}
+
+void expect_equal_memory(const Pair& pair) {
+  for (std::size_t l = 0; l < pair.network.layers.size(); ++l) {
+    const Layer& layer = pair.model.layers[first_of(pair.network, l)];
+    SCOPED_TRACE(layer.name);
+    const LayerShare share = layer_share(pair.network, pair.layout, l);
+    const LayerTensors tensors =
+        layer_tensors(layer, pair.plan.seq_length, Dtype::fp32, pair.plan.split());
+    double weights = 0;
+    for (const ParameterTensor& p : tensors.parameters) {
+      const bool held_before = !p.tied_with.empty() && l > 0;
+      if (!held_before) weights += static_cast<double>(p.elements());
+    }
+    EXPECT_EQ(share.weights, weights);
+    double until_i = 0, until_w = 0;
+    const auto count = [&](double bytes, bool w) { (w ? until_w : until_i) += bytes; };
+    for (const layout::Kept& kept : share.kept) count(4 * kept.elements, kept.until_w);
+    double priced_i = 0, priced_w = 0;
+    for (const KeptTensor& saved : tensors.saved) {
+      (saved.until == KeptUntil::W ? priced_w : priced_i) +=
+          static_cast<double>(saved.bytes_per_sample * pair.plan.micro_batch_size);
+    }
+    if (tensors.saves_input) {
+      const auto& input =
+          pair.network.layers[l].tensors[static_cast<std::size_t>(pair.network.layers[l].input)];
+      (tensors.input_until == KeptUntil::W ? priced_w : priced_i) +=
+          4 * block_elements(pair.network, pair.layout, input.dimensions);
+    }
+    EXPECT_EQ(until_i, priced_i + gates(pair, layer));
+    EXPECT_EQ(until_w, priced_w);
+  }
+}
+
+// Gradients once a step: those of weights that all replicas have, and of experts.
+void expect_equal_step(const Pair& pair) {
+  double shared = 0, apart = 0;
+  for (std::size_t l = 0; l < pair.model.layers.size(); ++l) {
+    for (const ParameterTensor& p :
+         layer_tensors(pair.model.layers[l], pair.plan.seq_length, Dtype::fp32, pair.plan.split())
+             .parameters) {
+      if (p.tied_with.empty() || l == 0)
+        (p.expert ? apart : shared) += static_cast<double>(p.elements());
+    }
+  }
+  std::map<std::string, double> sums;
+  for (std::size_t l = 0; l < pair.network.layers.size(); ++l) {
+    const LayerShare share = layer_share(pair.network, pair.layout, l);
+    for (const StepReduction& r : step_reductions(share, pair.network.layers[l].repeat))
+      sums[axes_text(pair.layout, r.axes)] += r.elements;
+  }
+  const bool experts = pair.plan.ep > 1;
+  const std::string all = experts && pair.plan.dp > pair.plan.ep ? "d*e" : experts ? "e" : "d";
+  EXPECT_EQ(sums[all], pair.plan.dp > 1 ? shared : 0);
+  EXPECT_EQ(experts ? sums["d"] : 0, pair.plan.dp > pair.plan.ep ? apart : 0);
+}
+
+void expect_equal(const Case& c, bool memory = true) {
+  SCOPED_TRACE(c.model.name);
+  SCOPED_TRACE(testing::Message() << "tp " << c.tp << " sp " << c.sequence_parallel << " dp "
+                                  << c.dp << " ep " << c.ep);
+  const Pair pair = pair_of(c);
+  ASSERT_EQ(illegal(pair.network, pair.layout), std::nullopt);
+  expect_equal_exchanges(pair);
+  if (memory) expect_equal_memory(pair);
+}
+
+TEST(MegatronsCutIsALayout, CollectivesBytesAndMemoryAreThePricedOnes) {
+  for (const char* model : kDecoders) {
+    for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused}) {
+      expect_equal({.model = example(model), .attention = attention});
+      expect_equal({.model = example(model), .tp = 2, .attention = attention});
+      expect_equal(
+          {.model = example(model), .tp = 2, .sequence_parallel = true, .attention = attention});
+      expect_equal({.model = example(model), .tp = 2, .dp = 4, .attention = attention});
+    }
+  }
+  expect_equal({.model = example("llama-3-70b"), .tp = 8, .sequence_parallel = true});
+}
+
+// From rows, where they are whole or sequence parallelism has left them. With both, the price keeps
+// what experts read and answer as a tensor-parallel group has gathered it, the network the part
+// that travelled: so no memory there.
+TEST(MegatronsCutIsALayout, ExpertParallelismToo) {
+  for (const int ep : {2, 4, 8}) {
+    expect_equal({.model = example("mixtral-8x7b"), .dp = 8, .ep = ep});
+  }
+  expect_equal(
+      {.model = example("mixtral-8x7b"), .tp = 2, .sequence_parallel = true, .dp = 8, .ep = 4},
+      false);
+}
+
+// Families that no example is of: norms of heads (Qwen3), norms behind attention and MLP (Gemma 2),
+// both behind one norm (Phi), experts that all tokens visit (Qwen2-MoE); and BERT's blocks, whose
+// norms come last, without its pooler.
+TEST(MegatronsCutIsALayout, FamiliesWithoutAnExample) {
+  const std::string sizes = R"("hidden_size":64,"num_attention_heads":4,"num_hidden_layers":2,
+    "intermediate_size":128,"max_position_embeddings":256,"vocab_size":512)";
+  const auto read = [&](const std::string& more) {
+    return hugging_face_model(parse_json("{" + sizes + "," + more + "}", "config.json"), "config");
+  };
+  std::vector<Model> models{
+      read(R"("model_type":"qwen3","num_key_value_heads":2,"head_dim":16)"),
+      read(R"("model_type":"gemma2","num_key_value_heads":2,"head_dim":16)"),
+      read(R"("model_type":"phi")"),
+      read(R"("model_type":"qwen2_moe","num_experts":8,"num_experts_per_tok":2,
+        "moe_intermediate_size":32,"shared_expert_intermediate_size":64,"num_key_value_heads":2)"),
+      example("bert-base")};
+  models.back().layers.pop_back();
+  for (const Model& model : models) {
+    expect_equal({.model = model});
+    expect_equal({.model = model, .tp = 2});
+    expect_equal({.model = model, .tp = 2, .sequence_parallel = true});
+    expect_equal({.model = model, .attention = AttentionKind::fused});
+  }
+}
+
+// Derived and not priced, since it is little: under sequence parallelism the tp devices sum the
+// gradients of norms' gains once a step, h numbers each (Llama: two a block); where experts are
+// divided by tp, the gradients of each token's shares, as many numbers as it visits experts.
+TEST(MegatronsCutIsALayout, WhatThePriceLeavesOut) {
+  const Pair rows = pair_of({.model = example("llama-10m"), .tp = 2, .sequence_parallel = true});
+  const LayerShare block = layer_share(rows.network, rows.layout, 1);
+  const double h = static_cast<double>(std::get<EmbeddingShape>(rows.model.layers[0].shape).hidden);
+  ASSERT_EQ(step_reductions(block, 1).size(), 1U);
+  EXPECT_EQ(step_reductions(block, 1)[0].elements, 2 * h);
+
+  const Pair experts = pair_of({.model = example("mixtral-8x7b"), .tp = 2});
+  double shares = 0;
+  for (const Exchange& exchange : layer_share(experts.network, experts.layout, 1).exchanges) {
+    if (of_shares(experts.network.layers[1], exchange)) shares += exchange.elements;
+  }
+  EXPECT_EQ(shares, 2 * 128 * 2);  // two sequences of 128 tokens that visit two experts
+}
+
+TEST(MegatronsCutIsALayout, WhatHasNoWordsIsRefused) {
+  const auto why = [](const std::string& model) -> std::string {
+    try {
+      static_cast<void>(layout::model_network(example(model), {.seq_length = 128}));
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(why("t5-base"), HasSubstr("has no words in a layout's network"));
+  EXPECT_THAT(why("vit-b-16"), HasSubstr("an embedding of patches"));
+  EXPECT_THAT(why("bert-base"), HasSubstr("a head that is not a projection of every token"));
+  EXPECT_THAT(why("resnet-18-cifar"), HasSubstr("times, sizes or convolutions"));
+}
+
+TEST(MegatronsCutIsALayout, GradientsOnceAStep) {
+  for (const char* model : kDecoders) {
+    SCOPED_TRACE(model);
+    expect_equal_step(pair_of({.model = example(model), .dp = 4}));
+    expect_equal_step(pair_of({.model = example(model), .tp = 2, .dp = 4}));
+  }
+  expect_equal_step(pair_of({.model = example("mixtral-8x7b"), .dp = 8, .ep = 4}));
+  expect_equal_step(pair_of({.model = example("mixtral-8x7b"), .tp = 2, .dp = 8, .ep = 8}));
+}
+
+// Multiply-adds count two; I and W have as many as F (docs/theory.md 5). No example has a window.
+TEST(MegatronsCutIsALayout, ProductsAreTheModels) {
+  for (const char* model : kDecoders) {
+    SCOPED_TRACE(model);
+    const Pair pair = pair_of({.model = example(model)});
+    for (std::size_t l = 0; l < pair.network.layers.size(); ++l) {
+      const LayerShare share = layer_share(pair.network, pair.layout, l);
+      const double forward =
+          forward_flops(pair.model.layers[first_of(pair.network, l)], 128).count() * 2;
+      EXPECT_EQ(2 * share.multiply_adds[0], forward);
+      EXPECT_EQ(2 * (share.multiply_adds[1] + share.multiply_adds[2]), 2 * forward);
+    }
+  }
+}
+
+// ---- small networks by hand ----
+
+// Two layers of one sum each, b = 8, s = 4, h = 16, f = 32, on d = 2 and m = 4.
+struct Small {
+  Network network{"small",
+                  {{"batch", "b", 8},
+                   {"rows", "r", 4},
+                   {"tokens", "s", 4},
+                   {"hidden", "h", 16},
+                   {"ffn", "f", 32}},
+                  {}};
+  NetworkLayout layout{"both", {{"d", "d", 2}, {"m", "m", 4}}, {}};
+
+  explicit Small(const std::string& rules) {
+    add("first", {"x[batch, rows, hidden]", "weight g[hidden]", "n[batch, rows, hidden]"},
+        {"n = norm(x g) over hidden"});
+    add("mlp",
+        {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, ffn]",
+         "u[batch, tokens, ffn]", "a[batch, tokens, ffn]", "weight v[ffn, hidden]",
+         "z[batch, tokens, hidden]", "y[batch, rows, hidden]"},
+        {"t = move(x)", "u = t w", "a = gelu(u)", "z = a v", "y = move(z)"});
+    layout.over = layout::parse_network_rules(rules, network, layout);
+  }
+  void add(const std::string& name, const std::vector<std::string>& tensors,
+           const std::vector<std::string>& operations) {
+    layout::NetworkLayer layer;
+    layer.name = name;
+    for (const std::string& text : tensors) append_tensor(text, network, layer);
+    for (const std::string& text : operations) append_operation(text, network, layer);
+    finish_layer(network, layer);
+    network.layers.push_back(std::move(layer));
+  }
+  // "F all-reduce z over m: 512" for each exchange of the second layer.
+  [[nodiscard]] std::vector<std::string> exchanges() const {
+    std::vector<std::string> lines;
+    for (const Exchange& e : layer_share(network, layout, 1).exchanges) {
+      lines.push_back(fmt::format(
+          "{} {} {}{} over {}: {}", to_string(e.pass), to_string(e.collective),
+          e.gradient ? "d" : "", network.layers[1].tensors[static_cast<std::size_t>(e.tensor)].name,
+          axes_text(layout, e.axes), e.elements));
+    }
+    return lines;
+  }
+};
+using Lines = std::vector<std::string>;
+
+// A replica's tokens are 4 x 4 x 16 = 256 numbers. z = a v sums over the split ffn, and so does dt:
+// two all-reduces. Weights' gradients sum over the split batch: 16 x 32 / 4 = 128 numbers each.
+TEST(DerivedExchanges, OfAnMlp) {
+  EXPECT_EQ(Small("batch:d,ffn:m").exchanges(),
+            (Lines{"F all-reduce y over m: 256", "step all-reduce dv over d: 128",
+                   "step all-reduce dw over d: 128", "I all-reduce dx over m: 256"}));
+}
+
+// With rows split, the input is gathered and the sum scattered, in F and mirrored in I; W, a pass
+// of its own, gathers the input and the output's gradient again.
+TEST(DerivedExchanges, SequenceParallelismIsOneRuleMore) {
+  EXPECT_EQ(Small("ffn:m,rows:m").exchanges(),
+            (Lines{"F all-gather t over m: 512", "F reduce-scatter y over m: 512",
+                   "I all-gather dz over m: 512", "W all-gather dz over m: 512",
+                   "W all-gather t over m: 512", "I reduce-scatter dx over m: 512"}));
+}
+
+// Where both sides of a move are split over the same mesh dimension at other places, the blocks are
+// exchanged all to all: rows against the hidden dimension would be one, batch stays.
+TEST(DerivedExchanges, NothingWhereBothSidesAreSplitAlike) {
+  EXPECT_EQ(Small("batch:d,rows:m,tokens:m").exchanges(),
+            (Lines{"step all-reduce dv over d*m: 512", "step all-reduce dw over d*m: 512"}));
+}
+
+// Hidden split over m: u is summed over it, z's gradient meets v's split, and the input's own is
+// whole where it was split: the mirror image of Megatron's cut.
+TEST(DerivedExchanges, SplitAlongTheResidualStream) {
+  EXPECT_EQ(Small("hidden:m").exchanges(),
+            (Lines{"F all-reduce u over m: 1024", "I all-reduce da over m: 1024"}));
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,110 @@
+// Networks in layout files: what is written reads back, and what is not one is refused with its
+// key.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/layout/network.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "plan/layout/model_network.hpp"
+#include "plan/layout/network_json.hpp"
+#include "plan/layout/read.hpp"
+#include "plan/model/readers/model_import.hpp"
+#include "tests/plan/complaint.hpp"
+
+namespace weir {
+namespace {
+
+using layout::LayoutFile;
+using layout::parse_layouts;
+using testing::HasSubstr;
+
+TEST(NetworkFiles, WhatIsWrittenReadsBack) {
+  for (const char* name : {"gpt2", "llama-3-8b", "mixtral-8x7b", "pythia-160m"}) {
+    const Model model = load_model(std::filesystem::path(WEIR_SOURCE_DIR) /
+                                   "tools/examples/models" / (std::string(name) + ".json"));
+    const layout::Network network = layout::model_network(
+        model, {.seq_length = 128, .batch = 8, .vocabulary_of = 16, .experts_apart = true});
+    const auto layout = layout::megatron_layout(network, {2, 4, 1, true});
+    const std::string text = to_json(network, {layout});
+    const LayoutFile read = parse_layouts(text, "written");
+    ASSERT_TRUE(read.network);
+    EXPECT_EQ(to_json(*read.network, read.network_layouts), text) << name;
+  }
+}
+
+const std::string kDimensions =
+    R"("schema":"weir.layout/1","name":"n","dimensions":[{"name":"batch","size":8},
+    {"name":"io","size":6},{"name":"hidden","size":16}],)";
+std::string file(const std::string& tensors, const std::string& operations,
+                 const std::string& rules = "") {
+  return "{" + kDimensions + R"("layers":[{"name":"one","tensors":[)" + tensors +
+         R"(],"operations":[)" + operations +
+         R"(]}],"layouts":[{"name":"a","mesh":[{"name":"n","size":4}],"rules":")" + rules +
+         R"("}]})";
+}
+std::string refusal(const std::string& text) {
+  return complaint([&] { static_cast<void>(parse_layouts(text, "f")); });
+}
+
+// As a list's texts.
+std::string quoted(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "\"" : ",\"") + text + "\"";
+  return all;
+}
+
+const std::string kTensors =
+    quoted({"x[batch, io]", "weight w[io, hidden]", "h[batch, hidden]", "a[batch, hidden]"});
+const std::string kOperations = quoted({"h = x w", "a = gelu(h)"});
+
+TEST(NetworkFiles, ALayerOfItsOwn) {
+  const LayoutFile read = parse_layouts(file(kTensors, kOperations, "hidden:n"), "f");
+  EXPECT_EQ(read.network->layers[0].input, 0);
+  EXPECT_EQ(rules_text(*read.network, read.network_layouts[0]), "hidden:n");
+}
+
+TEST(NetworkFiles, WhatIsNoneIsRefusedWithItsKey) {
+  const auto with = [](const std::vector<std::string>& operations) {
+    return refusal(file(kTensors, quoted(operations)));
+  };
+  EXPECT_THAT(with({"h = x w", "a = swish(h)"}), HasSubstr("swish is none of weigh, gelu"));
+  EXPECT_THAT(with({"h = x w", "a = norm(h)"}), HasSubstr("expected \"over\" and a dimension"));
+  EXPECT_THAT(with({"h = x q", "a = gelu(h)"}), HasSubstr("no tensor of layer one is called q"));
+  EXPECT_THAT(with({"a = gelu(h)", "h = x w"}), HasSubstr("h was used before"));
+  EXPECT_THAT(with({"h = x w", "a = move(x)"}), HasSubstr("a move changes no size"));
+  EXPECT_THAT(with({"h = x w", "a = add(x w)"}), HasSubstr("a summand has a dimension"));
+  EXPECT_THAT(with({"h = x w"}), HasSubstr("nothing uses a"));
+  EXPECT_THAT(refusal(file(quoted({"x[batch, oi]"}), kOperations)),
+              HasSubstr("layers[0].tensors: x[batch, oi]: no dimension is called oi"));
+}
+
+// Legality in the paper's sense: two dimensions of one tensor on one mesh dimension, and a size
+// that does not divide.
+TEST(NetworkFiles, IllegalLayoutsAreSaidInWords) {
+  EXPECT_THAT(refusal(file(kTensors, kOperations, "batch:n,hidden:n")),
+              HasSubstr("layer one: h[batch, hidden]: dimensions batch and hidden are both on mesh "
+                        "dimension n"));
+  EXPECT_THAT(refusal(file(kTensors, kOperations, "io:n")),
+              HasSubstr("dimension io of size 6 does not divide by the 4 of mesh dimension n"));
+  EXPECT_THAT(refusal(file(kTensors, kOperations, "width:n")),
+              HasSubstr("no dimension is called width; there are batch, io, hidden"));
+}
+
+// Attention needs all keys on each processor, and says so.
+TEST(NetworkFiles, ADimensionThatIsNeededWhole) {
+  Model model =
+      load_model(std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models/gpt2-mini.json");
+  set_attention(model, AttentionKind::fused);
+  const layout::Network network = layout::model_network(model, {.seq_length = 128});
+  layout::NetworkLayout layout{"keys", {{"m", "m", 2}}, {}};
+  for (const auto& dimension : network.dimensions)
+    layout.over.push_back(dimension.name == "keys" ? 1 : 0);
+  EXPECT_THAT(illegal(network, layout).value_or(""),
+              HasSubstr("each processor needs all of dimension keys"));
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,163 @@
+// The layouts found against brute force: every mesh and every rule, one after the other, judged by
+// `illegal` and priced whole.
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/layouts/layout_search.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "plan/layout/model_network.hpp"
+#include "plan/layout/network_text.hpp"
+#include "plan/model/readers/model_import.hpp"
+
+namespace weir {
+namespace {
+
+using layout::Axes;
+using layout::Network;
+using layout::NetworkLayout;
+
+// Nodes of four, a byte within one 1 ns and between them 10, products at 1 TFLOP/s.
+Cluster small_cluster() {
+  Cluster cluster;
+  cluster.device.peak_fp32 = FlopsPerSecond(1e12);
+  cluster.device.memory = Bytes(1 << 20);
+  cluster.devices_per_node = 4;
+  cluster.nodes = 4;
+  cluster.intra = {Seconds(1e-6), BytesPerSecond(1e9)};
+  cluster.inter = {Seconds(5e-6), BytesPerSecond(1e8)};
+  return cluster;
+}
+
+void add(Network& network, const std::string& name, const std::vector<std::string>& tensors,
+         const std::vector<std::string>& operations) {
+  layout::NetworkLayer layer;
+  layer.name = name;
+  for (const std::string& text : tensors) append_tensor(text, network, layer);
+  for (const std::string& text : operations) append_operation(text, network, layer);
+  finish_layer(network, layer);
+  network.layers.push_back(std::move(layer));
+}
+
+// An embedding, an MLP of rows and tokens, and a head: dimensions that one layer has, and some that
+// several have.
+Network three_layers(std::int64_t batch, std::int64_t hidden, std::int64_t ffn) {
+  Network network{"three",
+                  {{"batch", "b", batch},
+                   {"rows", "r", 8},
+                   {"tokens", "s", 8},
+                   {"hidden", "h", hidden},
+                   {"ffn", "f", ffn},
+                   {"vocab", "V", 24}},
+                  {}};
+  add(network, "embedding", {"weight table[vocab, hidden]", "x[batch, rows, hidden]"},
+      {"x = gather(table) over vocab"});
+  add(network, "mlp",
+      {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, ffn]",
+       "u[batch, tokens, ffn]", "a[batch, tokens, ffn]", "weight v[ffn, hidden]",
+       "z[batch, tokens, hidden]", "m[batch, rows, hidden]", "y[batch, rows, hidden]"},
+      {"t = move(x)", "u = t w", "a = gelu(u)", "z = a v", "m = move(z)", "y = add(x m)"});
+  add(network, "head",
+      {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, vocab]",
+       "logits[batch, tokens, vocab]", "losses[batch, tokens]"},
+      {"t = move(x)", "logits = t w", "losses = loss(logits) over vocab"});
+  return network;
+}
+
+using Point = std::pair<double, std::int64_t>;  // time in ns, bytes
+
+// All (2^axes)^dimensions placings.
+std::vector<Point> brute_force(const Network& network, const NetworkJob& job,
+                               const Cluster& cluster, int devices, int most_axes) {
+  std::vector<Point> all;
+  for (const auto& sizes : meshes(devices, most_axes)) {
+    NetworkLayout layout;
+    for (std::size_t m = 0; m < sizes.size(); ++m)
+      layout.mesh.push_back({std::string(1, static_cast<char>('p' + m)), "", sizes[m]});
+    const std::int64_t sets = std::int64_t{1} << sizes.size();
+    std::int64_t count = 1;
+    for (std::size_t d = 0; d < network.dimensions.size(); ++d) count *= sets;
+    for (std::int64_t code = 0; code < count; ++code) {
+      layout.over.clear();
+      std::int64_t rest = code;
+      for (std::size_t d = 0; d < network.dimensions.size(); ++d, rest /= sets)
+        layout.over.push_back(static_cast<Axes>(rest % sets));
+      if (illegal(network, layout)) continue;
+      const NetworkCost cost = network_cost(network, layout, job, cluster);
+      all.emplace_back(cost.time().count() * 1e9, cost.memory().count());
+    }
+  }
+  std::sort(all.begin(), all.end());
+  std::vector<Point> front;
+  for (const Point& point : all) {
+    if (front.empty() || point.second < front.back().second) front.push_back(point);
+  }
+  return front;
+}
+
+TEST(LayoutSearch, IsBruteForcesFront) {
+  const NetworkJob job{.dtype = Dtype::fp32};
+  struct Case {
+    std::int64_t batch, hidden, ffn;
+    int devices, axes;
+  };
+  for (const Case& c : {Case{8, 16, 64, 4, 2}, Case{2, 64, 64, 8, 2}, Case{16, 8, 12, 12, 2},
+                        Case{1, 32, 256, 8, 3}, Case{3, 6, 10, 1, 2}}) {
+    const Network network = three_layers(c.batch, c.hidden, c.ffn);
+    const auto expected = brute_force(network, job, small_cluster(), c.devices, c.axes);
+    const FoundLayouts found = search_layouts(network, job, small_cluster(), {c.devices, c.axes});
+    ASSERT_EQ(found.front.size(), expected.size()) << c.devices;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const FoundLayout& one = found.front[i];
+      EXPECT_NEAR(one.cost.time().count() * 1e9, expected[i].first, 1e-6 * expected[i].first);
+      EXPECT_EQ(one.cost.memory().count(), expected[i].second);
+      // What is said of a layout is what it costs.
+      EXPECT_EQ(illegal(network, one.layout), std::nullopt);
+      const NetworkCost again = network_cost(network, one.layout, job, small_cluster());
+      EXPECT_NEAR(again.time().count(), one.cost.time().count(), 1e-9 * again.time().count());
+      EXPECT_EQ(again.memory(), one.cost.memory());
+    }
+  }
+}
+
+// The best is the first of the front that a device can hold; less memory, a slower one or none.
+TEST(LayoutSearch, TheBestThatFits) {
+  const NetworkJob job{.dtype = Dtype::fp32};
+  const FoundLayouts found = search_layouts(three_layers(2, 64, 64), job, small_cluster(), {8, 2});
+  ASSERT_GT(found.front.size(), 1U);
+  EXPECT_EQ(found.best(found.front[0].cost.memory()), &found.front[0]);
+  EXPECT_EQ(found.best(found.front[0].cost.memory() - Bytes(1)), &found.front[1]);
+  EXPECT_EQ(found.best(found.front.back().cost.memory() - Bytes(1)), nullptr);
+}
+
+TEST(LayoutSearch, Meshes) {
+  using Sizes = std::vector<std::vector<std::int64_t>>;
+  EXPECT_EQ(meshes(12, 2), (Sizes{{12}, {2, 6}, {3, 4}, {4, 3}, {6, 2}}));
+  EXPECT_EQ(meshes(1, 3), (std::vector<std::vector<std::int64_t>>{{}}));
+  EXPECT_EQ(meshes(256, 3).size(), 1U + 7U + 21U);  // of 8 twos, into 1, 2 and 3 parts
+}
+
+// A Transformer on 8 devices of one node: the front begins no slower than Megatron's cuts, and all
+// of it is legal.
+TEST(LayoutSearch, NoCutOfMegatronsIsFasterAndSmaller) {
+  const Model model =
+      load_model(std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models/gpt2-mini.json");
+  const Network network =
+      layout::model_network(model, {.seq_length = 128, .batch = 8, .vocabulary_of = 8});
+  const NetworkJob job{.dtype = Dtype::fp32};
+  const FoundLayouts found = search_layouts(network, job, small_cluster(), {8, 2});
+  for (const auto& [tp, dp] : {std::pair{1, 8}, {2, 4}}) {
+    for (const bool rows : {false, true}) {
+      if (rows && tp == 1) continue;
+      const NetworkCost cut = network_cost(
+          network, layout::megatron_layout(network, {tp, dp, 1, rows}), job, small_cluster());
+      const FoundLayout* found_one = found.best(cut.memory());
+      ASSERT_NE(found_one, nullptr);
+      EXPECT_LE(found_one->cost.time().count(), cut.time().count() * (1 + 1e-12));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,181 @@
+// Networks under layouts, and the best of these.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/model/networks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include "costmodel/layers/kernel_rates.hpp"
+#include "plan/layout/model_network.hpp"
+#include "plan/layout/network_json.hpp"
+#include "plan/layout/network_text.hpp"
+#include "plan/layout/read.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
+#include "plan/words/indexed.hpp"
+#include "tools/app/machine/machine.hpp"
+
+namespace weir::app {
+namespace {
+
+constexpr std::int64_t kMostDevices = 1 << 16;
+constexpr std::int64_t kRowsOf16Bits = 8;  // a row of logits is padded to 16 bytes
+
+std::optional<Cluster> cluster_of(const NetworksRequest& r) {
+  if (!r.cluster) return std::nullopt;
+  Cluster cluster = load_cluster_or_name(*r.cluster);
+  if (!cluster.pools.empty())
+    throw UsageError("a layout is priced on one kind of nodes, not on several pools");
+  return cluster;
+}
+
+// Where a device multiplies, it has a rate for the format.
+void require_rate(const Cluster& cluster, Dtype dtype) {
+  if (!(peak_rate(cluster.device, dtype).count() > 0)) {
+    throw UsageError(
+        fmt::format("{} has no rate for products in {}", cluster.device.name, to_string(dtype)));
+  }
+}
+
+layout::NetworkLayout asked_layout(const NetworksRequest& r) {
+  layout::NetworkLayout layout;
+  layout.name = "asked";
+  try {
+    layout.mesh = layout::parse_mesh(r.mesh);
+  } catch (const std::invalid_argument& why) {
+    throw UsageError(fmt::format("--mesh: {}", why.what()));
+  }
+  return layout;
+}
+
+// The processors of the mesh that a dimension is on, read before there is a network: how far its
+// size is padded, and whether experts are apart.
+std::int64_t processors_of(const NetworksRequest& r, const layout::NetworkLayout& layout,
+                           const std::string& dimension) {
+  const layout::Network one{"", {{dimension, dimension, 1}}, {}};
+  std::int64_t parts = 1;
+  std::string rules = r.rules;
+  for (std::size_t from = 0; from <= rules.size();) {
+    const std::size_t comma = std::min(rules.find(',', from), rules.size());
+    std::string rule = rules.substr(from, comma - from);
+    std::erase(rule, ' ');
+    from = comma + 1;
+    if (!rule.starts_with(dimension + ":")) continue;
+    try {
+      const auto over = layout::parse_network_rules(rule, one, layout);
+      parts *= members(layout, over.front());
+    } catch (const std::invalid_argument& why) {
+      throw UsageError(fmt::format("--rules: {}", why.what()));
+    }
+  }
+  return parts;
+}
+
+void set_rules(const NetworksRequest& r, const layout::Network& network,
+               layout::NetworkLayout& layout) {
+  try {
+    layout.over = layout::parse_network_rules(r.rules, network, layout);
+  } catch (const std::invalid_argument& why) {
+    throw UsageError(fmt::format("--rules: {}", why.what()));
+  }
+  if (const auto why = illegal(network, layout)) throw UsageError(fmt::format("--rules: {}", *why));
+}
+
+void search(const NetworksRequest& r, NetworksResult& result, const Session& session) {
+  if (!result.cluster) throw UsageError("--devices needs --cluster: its links price the layouts");
+  if (const auto note = take_devices(*result.cluster, *r.devices)) session.note(*note);
+  require_rate(*result.cluster, result.job.dtype);
+  result.found = search_layouts(result.network, result.job, *result.cluster, {*r.devices});
+  for (const FoundLayout& one : result.found->front) result.layouts.push_back(one.layout);
+}
+
+void take_mesh(const layout::NetworkLayout& layout, NetworksResult& result,
+               const Session& session) {
+  if (!result.cluster) return;
+  std::int64_t devices = 1;
+  for (const layout::MeshDimension& m : layout.mesh) devices *= m.size;
+  if (const auto note = take_devices(*result.cluster, static_cast<int>(devices)))
+    session.note(*note);
+  require_rate(*result.cluster, result.job.dtype);
+}
+
+void write_program(const NetworksRequest& r, const NetworksResult& result, const Session& session) {
+  if (r.out)
+    write_file_atomically(session.output(*r.out), layout::to_json(result.network, result.layouts));
+}
+
+}  // namespace
+
+Fields fields(NetworksRequest& r) {
+  return {{"--mesh", &r.mesh,
+           "With MODEL and --rules: mesh dimensions, the last with neighbouring devices: d=4,m=8"},
+          {"--rules", &r.rules,
+           "What each device sends, computes and keeps where the model's dimensions are split: "
+           "batch:d,heads:m,ffn:m,vocab:m"},
+          {"--devices",
+           &r.devices,
+           "With MODEL and --cluster: the best layouts on so many devices, over all meshes and "
+           "rules",
+           {.range = Range{1, kMostDevices}}},
+          {"--cluster", &r.cluster, "Whose links and memory price layouts: a file or dgx-h100"},
+          {"--program",
+           &r.out,
+           "Write the model's network and these layouts, a layout file",
+           {.writes = Writes::file}}};
+}
+
+NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Model& model,
+                        int batch, std::uint64_t seed, const Session& session) {
+  if (r.devices && (!r.mesh.empty() || !r.rules.empty()))
+    throw UsageError("--devices searches for --mesh and --rules: give it or them");
+  NetworksResult result;
+  result.cluster = cluster_of(r);
+  if (result.cluster) {
+    if (const auto note = complete_precision(options, *result.cluster, session))
+      session.note(*note);
+  }
+  const Plan plan = base_plan(options, seed, model, session, SampleLength::needed);
+  Model attending = model;
+  set_attention(attending, plan.attention);
+  result.job = {plan.dtype, plan.optimizer, 1};
+  layout::NetworkLayout layout = asked_layout(r);
+  const std::int64_t packed = bytes_per_element(plan.dtype) == 2 ? kRowsOf16Bits : 1;
+  const std::int64_t vocab = r.devices ? std::lcm(packed, std::int64_t{*r.devices})
+                                       : packed * processors_of(r, layout, "vocab");
+  const bool apart = r.devices ? has_experts(model) : processors_of(r, layout, "experts") > 1;
+  try {
+    result.network = layout::model_network(attending, {plan.seq_length, batch, vocab, apart});
+  } catch (const std::invalid_argument& why) {
+    throw InputError(options.model.string(), "layers", why.what());
+  }
+  if (r.devices) {
+    search(r, result, session);
+  } else {
+    set_rules(r, result.network, layout);
+    take_mesh(layout, result, session);
+    result.layouts.push_back(std::move(layout));
+  }
+  write_program(r, result, session);
+  return result;
+}
+
+NetworksResult networks(const NetworksRequest& r, const layout::Network& network,
+                        const std::vector<layout::NetworkLayout>& layouts, const Session& session) {
+  if (!r.mesh.empty() || !r.rules.empty())
+    throw UsageError("a layout file has its meshes and rules: --mesh and --rules are for MODEL");
+  NetworksResult result{network, layouts, {}, cluster_of(r), {}};
+  result.job.dtype = result.cluster && is_gpu(result.cluster->device) ? Dtype::bf16 : Dtype::fp32;
+  if (r.devices) {
+    result.layouts.clear();
+    search(r, result, session);
+  } else {
+    for (const layout::NetworkLayout& layout : layouts) take_mesh(layout, result, session);
+  }
+  write_program(r, result, session);
+  return result;
+}
+
+}  // namespace weir::app

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/weir/print/network_text.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "plan/words/figures.hpp"
+#include "plan/words/indexed.hpp"
+
+namespace weir {
+namespace {
+
+std::string mesh_of(const layout::NetworkLayout& layout) {
+  std::vector<std::string> sizes;
+  for (const layout::MeshDimension& m : layout.mesh)
+    sizes.push_back(fmt::format("{}={}", m.name, m.size));
+  return sizes.empty() ? "one device" : fmt::format("{}", fmt::join(sizes, ","));
+}
+
+std::string milliseconds_of(Seconds time) { return fmt::format("{:.3f}", time.count() * 1e3); }
+
+void print_exchanges(Printout& out, const app::NetworksResult& result,
+                     const layout::NetworkLayout& layout) {
+  Table table{
+      {left("layer"), left("pass"), left("tensor"), left("collective"), left("over"), {"bytes"}},
+      {},
+      {}};
+  if (result.cluster) table.columns.push_back({"ms"});
+  for (std::size_t l = 0; l < result.network.layers.size(); ++l) {
+    const layout::NetworkLayer& layer = result.network.layers[l];
+    const std::string name =
+        layer.repeat > 1 ? fmt::format("{} x {}", layer.name, layer.repeat) : layer.name;
+    for (const layout::Exchange& e : layer_share(result.network, layout, l).exchanges) {
+      const std::int64_t devices = members(layout, e.axes);
+      std::vector<std::string> row{name,
+                                   std::string(to_string(e.pass)),
+                                   (e.gradient ? "d " : "") + layer.tensors[at(e.tensor)].name,
+                                   std::string(to_string(e.collective)),
+                                   axes_text(layout, e.axes),
+                                   format_bytes(exchanged_bytes(e, result.job.dtype))};
+      if (result.cluster) {
+        row.push_back(milliseconds_of(exchange_time(e, devices, result.job.dtype,
+                                                    axes_link(layout, e.axes, *result.cluster))));
+      }
+      table.rows.push_back(std::move(row));
+    }
+  }
+  if (table.rows.empty()) return out.say("nothing is exchanged\n");
+  out.show(table);
+}
+
+void print_cost(Printout& out, const app::NetworksResult& result,
+                const layout::NetworkLayout& layout) {
+  if (!result.cluster) return;
+  const NetworkCost cost = network_cost(result.network, layout, result.job, *result.cluster);
+  out.say(
+      "a step on {}: {} ms = {} products + {} exchanges + {} gradients once a step; {} a device "
+      "= {} weights' state + {} kept: {}\n",
+      result.cluster->name, milliseconds_of(cost.time()), milliseconds_of(cost.products),
+      milliseconds_of(cost.exchanges), milliseconds_of(cost.reductions),
+      format_bytes(cost.memory()), format_bytes(cost.state), format_bytes(cost.kept),
+      cost.memory() <= result.cluster->device.memory ? "fits" : "does not fit");
+}
+
+void print_front(Printout& out, const app::NetworksResult& result) {
+  const FoundLayouts& found = *result.found;
+  const FoundLayout* best = found.best(result.cluster->device.memory);
+  out.say(
+      "{} meshes, {} placings of a layer priced; no legal layout is faster and no larger than one "
+      "of these (proof: all of them):\n",
+      found.meshes, found.examined);
+  Table table{{left("layout"),
+               left("mesh"),
+               left("rules"),
+               {"step ms"},
+               {"products"},
+               {"exchanges"},
+               {"gradients"},
+               {"memory"},
+               left("")},
+              {},
+              {}};
+  for (const FoundLayout& one : found.front) {
+    table.rows.push_back({one.layout.name, mesh_of(one.layout),
+                          rules_text(result.network, one.layout), milliseconds_of(one.cost.time()),
+                          milliseconds_of(one.cost.products), milliseconds_of(one.cost.exchanges),
+                          milliseconds_of(one.cost.reductions), format_bytes(one.cost.memory()),
+                          &one == best ? "best that fits" : ""});
+  }
+  out.show(table);
+  if (best == nullptr) {
+    out.say("none fits into the {} of a device\n", format_bytes(result.cluster->device.memory));
+  }
+}
+
+}  // namespace
+
+void print_networks(Printout& out, const app::NetworksResult& result) {
+  std::vector<std::string> sizes;
+  for (const layout::Dimension& d : result.network.dimensions)
+    sizes.push_back(fmt::format("{} {}", d.name, d.size));
+  out.say("{} in {}: {}\n", result.network.name, to_string(result.job.dtype),
+          fmt::join(sizes, ", "));
+  if (result.found) return print_front(out, result);
+  for (const layout::NetworkLayout& layout : result.layouts) {
+    out.say("{}: {} on mesh {}, a device and a micro-batch:\n", layout.name,
+            rules_text(result.network, layout), mesh_of(layout));
+    print_exchanges(out, result, layout);
+    print_cost(out, result, layout);
+  }
+}
+
+}  // namespace weir
