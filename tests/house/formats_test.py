@@ -282,6 +282,7 @@ def outputs(folder):
     yield printed("plan", "--from", "megatron", "job.args", "--dp", 2, "-o", "imported.json")
     yield json.loads((folder / "imported.model.json").read_text())
     yield printed("export", "plan.json", "--to", "torch", "-o", "exported")
+    yield printed("page", "-o", "page.html")
     (folder / "other.args").write_text(MEGATRON + " --recompute-activations\n")
     yield printed("export", "imported.json", "--patch", "other.args")
     # A job that fits, one that a change makes fit, and one that needs more devices.

@@ -94,6 +94,7 @@ CASES = {
                           "rounds": 1, "seed": 5, "output": "judged"}),
     ],
     "export": [(("plan.json",), {"to": name, "output": "job"}) for name in ("torch", "megatron")],
+    "page": [((), {"output": "page.html"})],
     "reproduce": [(("schedule-formulas",), {})],
 }
 REPEATED = {"straggler"}

@@ -13,6 +13,7 @@
 #include "tools/app/jobs/export.hpp"
 #include "tools/app/machine/doctor.hpp"
 #include "tools/app/model/model.hpp"
+#include "tools/app/page/page.hpp"
 #include "tools/app/plan/plan.hpp"
 #include "tools/app/profile/profile.hpp"
 #include "tools/app/reproduce/reproduce.hpp"
@@ -58,6 +59,7 @@ void bind_commands(py::module_& m) {
   define(m, app::kFits, {"job", "cluster", "memory_limit"});
   define(m, app::kReproduce, {"cases"});
   define(m, app::kModel, {"model", "seq_length", "dtype", "attention"});
+  define(m, app::kPageFile, {"output"});
   define(m, app::kPlan, {"model"}, "Plan", [](const app::PlanRequest&, app::PlanResult&& result) {
     return py::cast(std::move(result.plan));
   });

@@ -13,6 +13,7 @@
 #include "tools/app/jobs/export.hpp"
 #include "tools/app/machine/doctor.hpp"
 #include "tools/app/model/model.hpp"
+#include "tools/app/page/page.hpp"
 #include "tools/app/plan/plan.hpp"
 #include "tools/app/profile/profile.hpp"
 #include "tools/app/reproduce/reproduce.hpp"
@@ -29,6 +30,7 @@ void add_commands(CommandLine& line) {
   line.add(app::kModel, print);
   line.add(app::kPlan, print);
   line.add(app::kSchedule, print, {.defaults = {.stopping = stop_on_signals()}});
+  line.add(app::kPageFile, print);
   line.add(app::kProfile, print, {.indent = 1, .defaults = {.output = "profile.json"}});
   line.add(app::kCalibrate, print, {.indent = 1, .defaults = {.output = "costs.json"}});
   line.add(app::kSimulate, print, {.timeline = true});

@@ -24,6 +24,8 @@ struct FitsRequest;
 struct FitsResult;
 struct ModelRequest;
 struct ModelResult;
+struct PageRequest;
+struct PageResult;
 struct PlanRequest;
 struct PlanResult;
 struct ProfileRequest;
@@ -53,6 +55,7 @@ void print(Printout& out, const app::ExplainRequest& request, const app::Explain
 void print(Printout& out, const app::ExportRequest& request, const app::ExportResult& result);
 void print(Printout& out, const app::FitsRequest& request, const app::FitsResult& result);
 void print(Printout& out, const app::ModelRequest& request, const app::ModelResult& result);
+void print(Printout& out, const app::PageRequest& request, const app::PageResult& result);
 void print(Printout& out, const app::PlanRequest& request, const app::PlanResult& result);
 void print(Printout& out, const app::ProfileRequest& request, const app::ProfileResult& result);
 void print(Printout& out, const app::ReproduceRequest& request, const app::ReproduceResult& result);

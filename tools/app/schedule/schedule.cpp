@@ -75,6 +75,23 @@ Json generators_json() {
   return json;
 }
 
+// The most compute actions that a timeline in JSON has: some 8 MB of text.
+constexpr std::size_t kMostTimed = std::size_t{1} << 16;
+
+// Compute actions in time, rank by rank; null where there are more than are good to read.
+Json timeline_json(const TimedSchedule& timed) {
+  Json actions = Json::array();
+  for (const Span& span : timed.trace.spans) {
+    if (span.lane != LaneKind::compute) continue;
+    if (actions.size() == kMostTimed) return nullptr;
+    actions.push_back({{"rank", span.rank.value},
+                       {"action", to_string(span.action)},
+                       {"start_s", to_seconds(span.start).count()},
+                       {"end_s", to_seconds(span.end).count()}});
+  }
+  return actions;
+}
+
 std::string title_of(const Schedule& schedule) {
   return fmt::format("{}, K = {}, M = {}", schedule.name, schedule.shape.ranks,
                      schedule.shape.microbatches);
@@ -187,7 +204,10 @@ ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
 
 Json to_json(const ScheduleResult& result) {
   if (result.proof) return to_json(*result.proof);
-  return result.schedule ? forecast_json(result.timed.forecast) : generators_json();
+  if (!result.schedule) return generators_json();
+  Json json = forecast_json(result.timed.forecast);
+  json["timeline"] = timeline_json(result.timed);
+  return json;
 }
 
 std::string json_text(const ScheduleResult& result) {

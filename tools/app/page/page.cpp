@@ -1,0 +1,59 @@
+// The page put together: its parts, the table of schedules and the colours that pictures have.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/page/page.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "plan/text/text_file.hpp"
+#include "tools/app/page/page_parts.hpp"
+#include "tools/app/schedule/schedule.hpp"
+#include "tools/app/shared/provenance.hpp"
+#include "tools/report/page.hpp"
+#include "tools/report/palette.hpp"
+#include "tools/report/svg.hpp"
+
+namespace weir::app {
+namespace {
+
+// --F is the fill of a forward, --F-on what is written on it; view.js reads them.
+std::string colours_of_actions() {
+  const auto all = [](const Colour Paint::*page) {
+    std::string rules;
+    const auto add = [&](const std::string& name, const Paint& fill) {
+      rules += fmt::format("--{}:{};--{}-on:{};", name, css(fill.*page), name,
+                           css(label_on(fill).*page));
+    };
+    for (const ActionKind kind : {ActionKind::F, ActionKind::B, ActionKind::I, ActionKind::W})
+      add(std::string(to_string(kind)), colours(Palette::standard)[kind]);
+    return rules + fmt::format("--blue:{};--red:{};", css(kBlue.*page), css(kRed.*page));
+  };
+  return fmt::format(":root{{{}}}\n@media(prefers-color-scheme:dark){{:root{{{}}}}}\n",
+                     all(&Paint::light), all(&Paint::dark));
+}
+
+}  // namespace
+
+Fields fields(PageRequest& r) {
+  return {{"-o,--output", &r.output, "HTML file to write", {.writes = Writes::file}}};
+}
+
+PageResult page(const PageRequest& r, const Session& session) {
+  const PageParts parts = page_parts();
+  // An empty result is the list of schedules.
+  const std::string schedules = to_json(ScheduleResult{}).dump();
+  const std::string body = fmt::format(
+      "<style>{}{}</style>\n{}<script type=\"application/json\" id=\"schedules\">{}</script>\n"
+      "<script id=\"engine\">{}</script>\n<script id=\"view\">{}</script>\n",
+      colours_of_actions(), parts.style, parts.body, schedules, parts.engine, parts.view);
+  write_file_atomically(session.output(r.output),
+                        html_page("Pipeline schedules, live", body, provenance(session, 1)));
+  return {r.output};
+}
+
+nlohmann::ordered_json to_json(const PageResult& result) {
+  return {{"schema", "weir.page/1"}, {"page", result.page.string()}};
+}
+
+}  // namespace weir::app

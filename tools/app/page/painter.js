@@ -1,0 +1,150 @@
+// One drawing for the screen and for a file: a painter has box, line and text; the timeline and the
+// chart are drawn with whichever is given.
+// SPDX-License-Identifier: Apache-2.0
+'use strict';
+
+const colour = name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
+const escaped = text => text.replace(/[&<>"]/g, c => `&#${c.charCodeAt(0)};`);
+const FONT = 'Roboto, Helvetica, Arial, sans-serif';
+
+function canvasPainter(canvas, width, height) {
+  const ratio = window.devicePixelRatio || 1, c = canvas.getContext('2d');
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  c.scale(ratio, ratio);
+  return {
+    box(x, y, w, h, fill) {
+      c.fillStyle = fill;
+      c.fillRect(x, y, w, h);
+    },
+    line(points, stroke, width = 1, dashed = false) {
+      c.strokeStyle = stroke;
+      c.lineWidth = width;
+      c.setLineDash(dashed ? [4, 3] : []);
+      c.beginPath();
+      points.forEach(([x, y], i) => i ? c.lineTo(x, y) : c.moveTo(x, y));
+      c.stroke();
+    },
+    text(x, y, text, fill, size = 13, anchor = 'start') {
+      c.fillStyle = fill;
+      c.font = `${size}px ${FONT}`;
+      c.textAlign = anchor === 'middle' ? 'center' : anchor;
+      c.fillText(text, x, y);
+    },
+  };
+}
+
+function svgPainter(width, height) {
+  const parts = [], n = value => String(Math.round(value * 100) / 100);
+  return {
+    box: (x, y, w, h, fill) =>
+        parts.push(`<rect x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}" fill="${fill}"/>`),
+    line: (points, stroke, width = 1, dashed = false) =>
+        parts.push(`<polyline points="${points.map(([x, y]) => `${n(x)},${n(y)}`).join(' ')}" ` +
+                   `fill="none" stroke="${stroke}" stroke-width="${width}"` +
+                   `${dashed ? ' stroke-dasharray="4 3"' : ''}/>`),
+    text: (x, y, text, fill, size = 13, anchor = 'start') =>
+        parts.push(`<text x="${n(x)}" y="${n(y)}" fill="${fill}" font-size="${size}" ` +
+                   `text-anchor="${anchor}">${escaped(text)}</text>`),
+    finished: () => `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${n(width)} ${n(height)}" ` +
+                    `width="${n(width)}" height="${n(height)}" font-family="${FONT}">\n` +
+                    `${parts.join('\n')}\n</svg>\n`,
+  };
+}
+
+// Steps of an axis: 1, 2 or 5 times a power of ten, at most `most` of them.
+function ticks(top, most) {
+  const raw = top / most, power = 10 ** Math.floor(Math.log10(raw));
+  const step = power * [1, 2, 5, 10].find(f => f * power >= raw * (1 - 1e-9));
+  const all = [];
+  for (let i = 0; i * step <= top * (1 + 1e-9); ++i) all.push(i * step);
+  return all;
+}
+
+const LEFT = 52, RIGHT = 12, ROW = 20, TITLE = 22, HELD = 64, SCALE = 24, PANEL_GAP = 10;
+const panelHeight = timed => TITLE + timed.schedule.ranks * ROW + HELD + PANEL_GAP;
+const unitOfRank = s => s.ranks / s.stages / s.slices;  // of a rank's micro-batch, what a cell holds
+
+// Panels under each other on one scale of time. Returns where each is, for those who point.
+function drawTimelines(painter, panels, {width, cap, marked}) {
+  const ink = colour('ink'), idle = colour('rule'), span = Math.max(...panels.map(p => p.step), 1);
+  const x = ns => LEFT + ns / span * (width - LEFT - RIGHT);
+  const fills = [...KINDS].map(k => colour(k)), ons = [...KINDS].map(k => colour(k + '-on'));
+  const places = [];
+  let y = 0;
+  painter.box(0, 0, width, panels.reduce((sum, p) => sum + panelHeight(p), SCALE), colour('page'));
+  for (const timed of panels) {
+    const s = timed.schedule;
+    painter.text(LEFT, y + 15, `${s.name}: ${ms(timed.step)}, bubble ${percent(timed.bubble)}`, ink, 14);
+    places.push({timed, top: y + TITLE});
+    s.orders.forEach((order, rank) => {
+      const top = y + TITLE + rank * ROW;
+      painter.text(LEFT - 6, top + 13, `rank ${rank}`, ink, 13, 'end');
+      painter.box(LEFT, top, width - LEFT - RIGHT, ROW - 2, idle);
+      order.forEach((action, at) =>
+          drawAction(painter, timed, rank, at, {top, x, fills, ons}));
+    });
+    y += TITLE + s.ranks * ROW;
+    drawHeld(painter, timed, {top: y + 4, height: HELD - 14, x, cap, ink});
+    y += HELD + PANEL_GAP;
+  }
+  for (const tick of ticks(span, Math.max(2, Math.floor(width / 120))))
+    painter.text(x(tick), y + 13, ms(tick), ink, 13, tick ? 'middle' : 'start');
+  if (marked) drawMarked(painter, places, marked, x, ink);
+  return {places, x, nsAt: at => (at - LEFT) / (width - LEFT - RIGHT) * span};
+}
+
+function drawAction(painter, timed, rank, at, {top, x, fills, ons}) {
+  const s = timed.schedule, action = s.orders[rank][at], kind = kindOf(action);
+  const left = x(timed.starts[rank][at]), w = x(timed.ends[rank][at]) - left;
+  const gap = w > 4 ? 1 : 0;
+  painter.box(left, top, w - gap, ROW - 2, fills[kind]);
+  // Every other chunk of a rank has a bar at its foot: a V's way back is told from its way there.
+  if (Math.floor(stageOf(s, action) / s.ranks) % 2) painter.box(left, top + ROW - 5, w - gap, 3, ons[kind]);
+  const name = nameOf(s, action), number = String(unitOf(s, action)), room = Math.floor((w - 2) / 6.6);
+  const text = name.length <= room ? name : number.length <= room ? number : '';
+  if (text) painter.text(left + (w - gap) / 2, top + 13, text, ons[kind], 11, 'middle');
+}
+
+// What each rank holds over time, in micro-batches of a whole rank; the cap is a dashed line.
+function drawHeld(painter, timed, {top, height, x, cap, ink}) {
+  const s = timed.schedule, unit = unitOfRank(s);
+  const most = Math.max(...timed.held) * unit, scale = Math.max(most, cap, 1);
+  const y = value => top + height - value / scale * height;
+  const text = Number.isInteger(most) ? String(most) : most.toFixed(1);
+  painter.text(LEFT - 6, top + 10, text, ink, 13, 'end');
+  painter.text(LEFT - 6, top + height, 'held', ink, 13, 'end');
+  painter.line([[LEFT, y(0)], [x(timed.step), y(0)]], colour('rule'));
+  s.orders.forEach((order, rank) => {
+    const points = [[LEFT, y(0)]];
+    let now = 0;
+    const change = (ns, by) => {
+      points.push([x(ns), y(now * unit)]);
+      now += by;
+      points.push([x(ns), y(now * unit)]);
+    };
+    order.forEach((action, at) => {
+      if (kindOf(action) === F) change(timed.starts[rank][at], 1);
+      if (kindOf(action) === B || kindOf(action) === W) change(timed.ends[rank][at], -1);
+    });
+    painter.line(points, `hsl(${s.ranks > 1 ? 215 - 190 * rank / (s.ranks - 1) : 215} 70% 52%)`, 1.3);
+  });
+  if (cap) painter.line([[LEFT, y(cap)], [x(timed.step), y(cap)]], colour('red'), 1.5, true);
+}
+
+// The action pointed at, and what it waits for.
+function drawMarked(painter, places, {panel, rank, at}, x, ink) {
+  const {timed, top} = places[panel] || {};
+  if (!timed || timed.schedule.orders[rank]?.[at] === undefined) return;
+  const frame = (r, from, to) => {
+    const y = top + r * ROW, [a, b] = [x(from), x(to)];
+    painter.line([[a, y], [b, y], [b, y + ROW - 2], [a, y + ROW - 2], [a, y]], ink, 2);
+  };
+  frame(rank, timed.starts[rank][at], timed.ends[rank][at]);
+  const other = awaitedBy(timed, rank, at);
+  if (!other) return;
+  painter.line([[x(other.made), top + other.rank * ROW + ROW / 2],
+                [x(timed.starts[rank][at]), top + rank * ROW + ROW / 2]], ink, 1.5, true);
+}
