@@ -42,6 +42,8 @@ class Peft {
  private:
   // LoRA(...), or default_peft_config("lora").
   [[nodiscard]] std::string scheme_name() const {
+    // Fields of what _peft_common() makes.
+    if (object_.callee.empty() || object_.callee == "cfg.peft") return "lora";
     if (object_.callee != "default_peft_config") return object_.callee.substr(0, 60);
     if (object_.places.empty() || object_.places.front().text() == nullptr) return object_.callee;
     return *object_.places.front().text();
@@ -97,7 +99,7 @@ class Peft {
     if (name == "exclude_modules" || name == "normalize_moe_lora" ||
         name == "experts_shared_outer_loras")
       fail(name, fmt::format("{}: adapters of other products or ranks are not modelled", text));
-    if (name == "dropout_position" && text == "'pre'") return;
+    if (value.text() != nullptr && *value.text() == "pre") return;  // dropout_position
     job_.remarks.push_back(
         {"peft." + name, fmt::format("{}: a detail of the adapters, not modelled", text)});
   }
