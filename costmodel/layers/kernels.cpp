@@ -18,6 +18,9 @@ namespace {
 struct Passes {
   KernelSum f, i, w, core;
   ProductPrecision precision = ProductPrecision::plan;  // of the weights' products
+  bool trained = true;                                  // those weights
+  // The largest number of what a product reads is looked for before it is cast: a pass over it.
+  bool looks_first = false;
   AttentionLibrary attention;
   Passes(const Device& device, Dtype dtype, const StackTime& stack)
       : f(device, dtype, stack),
@@ -30,6 +33,11 @@ struct Passes {
   void product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1) {
     f.matmul({m, n, k, batch}, {.precision = precision});
     i.matmul({m, k, n, batch}, {.precision = precision});
+    if (looks_first && precision == ProductPrecision::fp8) {
+      f.stream(batch * m * k);
+      i.stream(batch * m * n);
+    }
+    if (!trained) return;
     w.matmul({k, n, m, batch}, {.precision = precision, .target = ProductTarget::accumulated});
   }
   // Element-wise: numbers read and written in F; I also reads what F had.
@@ -50,9 +58,10 @@ struct Kernels {
   void operator()(const EmbeddingShape& e) const {
     if (e.patch > 0) p.product(tokens * samples, e.hidden, e.patch);
     p.f.stream(2 * rows * samples * e.hidden);
-    p.w.stream(2 * rows * samples * e.hidden);
+    if (p.trained) p.w.stream(2 * rows * samples * e.hidden);
     // A gradient as large as the table, however few of its rows were looked up.
-    if (stack.embedding > 0) p.w.move(stack.embedding * static_cast<double>(parameters));
+    if (stack.embedding > 0 && parameters > 0)
+      p.w.move(stack.embedding * static_cast<double>(parameters));
     if (e.norm) norm(e.hidden);
   }
   void operator()(const TransformerShape& b) const {
@@ -214,6 +223,28 @@ struct Kernels {
   }
 };
 
+// Of adapters: x A' B' as two narrow products in the number format, alpha / r times it, and the sum
+// with the product beside; backward the same, and the sum of both gradients of x.
+void add_adapters(Passes& p, const Layer& layer, const Split& split, const LayerShape& part,
+                  std::int64_t tokens) {
+  const auto& block = std::get<TransformerShape>(part);
+  p.precision = ProductPrecision::plan;
+  p.trained = true;
+  for (const AdapterPart& adapter :
+       adapters_of(block, layer.treated.adapters, split.tp, split.expert_tp())) {
+    const std::int64_t m = adapter.tokens == AdapterTokens::visits ? visits(block, tokens) : tokens;
+    // Gathered, and under sequence parallelism the device's tokens again, or of its own outputs.
+    const std::int64_t answers =
+        adapter.input_divided ? m * adapter.whole_out / (split.sequence_parallel ? split.tp : 1)
+                              : m * adapter.out;
+    if (layer.treated.adapters.dropout > 0) p.each(2 * m * adapter.in, 2 * m * adapter.in);
+    p.product(m, adapter.made, adapter.in);
+    p.product(m, adapter.out, adapter.rank);
+    p.each(2 * answers, 2 * answers);
+    p.each(3 * answers, 3 * m * adapter.in);
+  }
+}
+
 // What a stack's blocks do beside the kernels above. With tensor parallelism F and I have a
 // collective for each half of the block, under sequence parallelism two, and I as many again where
 // it gathers kept shards.
@@ -300,15 +331,20 @@ LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype,
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (block != nullptr) {
     add_stack(passes, *block, split, seq_length, split.tokens(seq_length) * batch, stack.time);
-    if (stack.fp8) passes.precision = ProductPrecision::fp8;
+    if (stack.fp8 || layer.treated.fp8 != Fp8Recipe::none) passes.precision = ProductPrecision::fp8;
   }
-  std::visit(kernels, shard(layer.shape, split));
+  passes.looks_first = layer.treated.fp8 == Fp8Recipe::tensorwise;
+  passes.trained = !layer.treated.frozen;
+  const LayerShape part = shard(layer.shape, split);
+  std::visit(kernels, part);
+  if (layer.treated.adapters.rank > 0)
+    add_adapters(passes, layer, split, part, split.tokens(seq_length) * batch);
   if (stack.time.accumulate > 0 && parameters > 0)
     passes.w.move(stack.time.accumulate * static_cast<double>(parameters));
   LayerTime time;
   time.f = passes.f.time();
-  time.i = passes.i.time();
-  time.w = passes.w.time();
+  if (layer.treated.backward) time.i = passes.i.time();
+  if (layer.treated.trains()) time.w = passes.w.time();
   time.b = time.i + time.w;
   time.core = passes.core.time();
   return time;

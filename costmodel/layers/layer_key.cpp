@@ -14,7 +14,8 @@ std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype,
                       const Split& split) {
   const std::string work =
       std::visit([](const auto& shape) { return kinds::work_key(shape); }, layer.shape);
-  std::string key = fmt::format("{} tokens={} {}", work, seq_length, to_string(dtype));
+  std::string key = fmt::format("{}{} tokens={} {}", work, treatment_key(layer.treated), seq_length,
+                                to_string(dtype));
   if (split.tp > 1)
     key += fmt::format(" tp={}{}", split.tp, split.sequence_parallel ? " sequence" : "");
   if (split.ep > 1) key += fmt::format(" ep={}", split.ep);

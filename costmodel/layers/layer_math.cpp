@@ -34,10 +34,37 @@ Flops executed_flops(const Layer& layer, std::int64_t seq_length) {
   return model + (core_flops(*block, seq_length).forward - core_flops(unfused, seq_length).forward);
 }
 
+LayerShares layer_shares(const Layer& layer, std::int64_t seq_length) {
+  const Treatment& treated = layer.treated;
+  const double forward = forward_flops(layer, seq_length).count();
+  if (!treated.frozen || forward == 0)
+    return {1, treated.backward ? 1.0 : 0.0, treated.frozen ? 0.0 : 1.0};
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr) return {1, treated.backward ? 1.0 : 0.0, 0};
+  TransformerShape unfused = *block;
+  unfused.attention = AttentionKind::unfused;
+  const double core = core_flops(unfused, seq_length).forward.count() / forward;
+  double adapters = 0;
+  for (const AdapterPart& adapter : adapters_of(*block, treated.adapters, 1, 1)) {
+    const std::int64_t tokens =
+        adapter.tokens == AdapterTokens::visits ? visits(*block, seq_length) : seq_length;
+    adapters += 2.0 * static_cast<double>(tokens * adapter.parameters()) / forward;
+  }
+  return {1 + adapters, treated.backward ? 1 + core + adapters : 0, adapters};
+}
+
 Flops training_flops(const Model& model, std::int64_t seq_length) {
-  Flops total{0};
-  for (const Layer& layer : model.layers) total += forward_flops(layer, seq_length);
-  return total * 3.0;
+  Flops whole{0}, others{0};
+  for (const Layer& layer : model.layers) {
+    const Flops forward = forward_flops(layer, seq_length);
+    const LayerShares shares = layer_shares(layer, seq_length);
+    if (layer.treated.frozen) {
+      others += forward * (shares.forward + shares.input + shares.weights);
+    } else {
+      whole += forward;
+    }
+  }
+  return whole * 3.0 + others;
 }
 
 Bytes activation_bytes(const ModelPart& part, int layer) {

@@ -33,8 +33,16 @@ struct CoreFlops {
 [[nodiscard]] CoreFlops core_flops(const TransformerShape& block, std::int64_t seq_length);
 // forward_flops with the core as it is executed.
 [[nodiscard]] Flops executed_flops(const Layer& layer, std::int64_t seq_length);
-// The backward's share of the model FLOPs: twice the forward's (one product for the input, one for
-// the weights).
+// Of a layer's passes, what each computes over the layer's own forward: 1, 1 and 1 where all is
+// trained, the core's products of attention counted in I, where both of their gradients are made. A
+// frozen layer has no W, what stands before all that is trained no I, and adapters add theirs to
+// each pass.
+struct LayerShares {
+  double forward = 1, input = 1, weights = 1;
+};
+[[nodiscard]] LayerShares layer_shares(const Layer& layer, std::int64_t seq_length);
+// The model FLOPs of all passes: three times the forward's where all is trained (one product for
+// the input, one for the weights).
 [[nodiscard]] Flops training_flops(const Model& model, std::int64_t seq_length);
 
 // What a sample keeps from F to its backward: saved tensors and kept input.

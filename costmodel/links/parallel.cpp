@@ -167,6 +167,30 @@ Seconds last_sum(const Layer& layer, const Plan& plan, const Link& link) {
   return all_reduce(n, plan.tp, link);
 }
 
+// What the devices of an adapter send each other.
+PerKind<Seconds> adapter_traffic(const Layer& layer, const Plan& plan, const Link& link) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr || layer.treated.adapters.rank == 0) return {};
+  const TensorTraffic traffic{plan, link, false, false};
+  Seconds forward{0}, input{0};
+  for (const AdapterPart& adapter : adapters_of(*block, layer.treated.adapters, 1, 1)) {
+    // Experts have tokens of their own, which no other device of the group has.
+    if (adapter.tokens == AdapterTokens::visits) continue;
+    const Seconds made = traffic.reduce(traffic.input(adapter.rank));
+    input += made;
+    if (adapter.input_divided) {
+      const Seconds answers = traffic.gather(traffic.input(adapter.whole_out));
+      forward += made + answers;
+      if (plan.sequence_parallel) input += answers;
+    } else {
+      const Bytes read = traffic.input(adapter.in);
+      forward += traffic.gather(traffic.input(adapter.rank));
+      input += plan.sequence_parallel ? traffic.scatter(read) : traffic.reduce(read);
+    }
+  }
+  return sent(forward, input);
+}
+
 }  // namespace
 
 PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link& link,
@@ -179,6 +203,8 @@ PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link
   if (plan.overlap_tensor_parallel && plan.sequence_parallel) {
     for (const ActionKind kind : kPassKinds) traffic[kind] *= 1 - stack.tensor_overlap;
   }
+  if (!layer.treated.backward) traffic.i = traffic.w = traffic.b = Seconds(0);
+  traffic += adapter_traffic(layer, plan, link);
   return traffic;
 }
 
@@ -267,28 +293,39 @@ PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan, const Link
 
 namespace {
 
-PerKind<Seconds> sharded_traffic(std::int64_t parameters, int n, const Plan& plan, const Link& link,
-                                 const Stack& stack) {
+// Of so many numbers, their products among them. MXFP8 needs rows and columns each with scales of
+// their own, so the numbers are gathered before they are cast (NVIDIA/Megatron-LM@d98e8a64ddf3,
+// core/distributed/param_and_grad_buffer.py, _post_param_sync).
+Bytes gathered_weights(std::int64_t numbers, const HeldNumbers& of, const Plan& plan) {
+  const std::int64_t element = bytes_per_element(plan.dtype);
+  const bool cast = plan.fp8_parameters && plan.fp8 != Fp8Recipe::mxfp8;
+  const std::int64_t in_8_bits = cast ? of.products : 0;
+  return Bytes(numbers * element - in_8_bits * (element - 1));
+}
+
+PerKind<Seconds> sharded_traffic(const HeldNumbers& numbers, int n, const Plan& plan,
+                                 const Link& link, const Stack& stack) {
   if (n == 1 || plan.zero < 2 || stays_gathered(plan, stack)) return {};
   PerKind<Seconds> traffic;
-  traffic.w = ring_reduce_scatter(Bytes(parameters * 4), n, link);
+  traffic.w = ring_reduce_scatter(Bytes(numbers.trained * 4), n, link);
   if (plan.zero == 3) {
-    traffic.f = traffic.i =
-        ring_all_gather(Bytes(parameters * bytes_per_element(plan.dtype)), n, link);
+    traffic.f = traffic.i = ring_all_gather(gathered_weights(numbers.held, numbers, plan), n, link);
   }
   traffic.b = traffic.i + traffic.w;
   traffic.r = traffic.f;
   return traffic;
 }
 
-StepTraffic reduced(std::int64_t parameters, int n, const Plan& plan, const Link& link,
+StepTraffic reduced(const HeldNumbers& numbers, int n, const Plan& plan, const Link& link,
                     const Stack& stack) {
-  if (n == 1 || parameters == 0) return {};  // nothing to sum, or to give back
-  const Bytes gradients(
-      static_cast<std::int64_t>(static_cast<double>(parameters) * stack.time.reduced_gradients)),
-      weights(parameters * bytes_per_element(plan.dtype));
+  const bool stays = stays_gathered(plan, stack);
+  const std::int64_t given_back = stays ? numbers.held : numbers.trained;
+  if (n == 1 || given_back == 0) return {};  // nothing to sum, or to give back
+  const Bytes gradients(static_cast<std::int64_t>(static_cast<double>(numbers.trained) *
+                                                  stack.time.reduced_gradients)),
+      weights = gathered_weights(given_back, numbers, plan);
   StepTraffic traffic;
-  const int zero = stays_gathered(plan, stack) ? 1 : plan.zero;
+  const int zero = stays ? 1 : plan.zero;
   if (zero == 0 || (zero == 1 && stack.time.reduces_whole)) {
     traffic.reduce = all_reduce(gradients, n, link);
   } else if (zero == 1) {
@@ -304,24 +341,24 @@ bool stays_gathered(const Plan& plan, const Stack& stack) {
   return plan.zero == 3 && plan.pp > 1 && plan.replicas() > 1 && stack.memory.pipeline_weights > 0;
 }
 
-PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
+PerKind<Seconds> replica_traffic(const HeldNumbers& numbers, const Plan& plan, const Link& link,
                                  const Stack& stack) {
-  return sharded_traffic(parameters, plan.replicas(), plan, link, stack);
+  return sharded_traffic(numbers, plan.replicas(), plan, link, stack);
 }
 
-PerKind<Seconds> expert_replica_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
-                                        const Stack& stack) {
-  return sharded_traffic(parameters, plan.expert_replicas(), plan, link, stack);
+PerKind<Seconds> expert_replica_traffic(const HeldNumbers& numbers, const Plan& plan,
+                                        const Link& link, const Stack& stack) {
+  return sharded_traffic(numbers, plan.expert_replicas(), plan, link, stack);
 }
 
-StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
+StepTraffic step_traffic(const HeldNumbers& numbers, const Plan& plan, const Link& link,
                          const Stack& stack) {
-  return reduced(parameters, plan.replicas(), plan, link, stack);
+  return reduced(numbers, plan.replicas(), plan, link, stack);
 }
 
-StepTraffic expert_step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
+StepTraffic expert_step_traffic(const HeldNumbers& numbers, const Plan& plan, const Link& link,
                                 const Stack& stack) {
-  return reduced(parameters, plan.expert_replicas(), plan, link, stack);
+  return reduced(numbers, plan.expert_replicas(), plan, link, stack);
 }
 
 Seconds tied_reduction(std::int64_t parameters, const Plan& plan, const Cluster& cluster,

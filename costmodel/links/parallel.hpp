@@ -62,6 +62,12 @@ enum class WeightGathers : std::uint8_t {
 //   in I. W's products need their input gathered again, and where W is a pass of its own the
 //   gradient of their output too: two all-gathers a part, the head's input, and the embedding's
 //   gradient, which then I leaves to it.
+//   adapters (Megatron-Bridge@067f987df03b, peft/utils.py, ParallelLinearAdapter): with q bytes of
+//   what A makes of the tokens and o of what B does, beside a product whose output is divided an
+//   all-gather of q in F, an all-reduce of q and one of n (with sequence parallelism a
+//   reduce-scatter) in I; beside one whose input is divided an all-reduce of q and an all-gather of
+//   o in F, an all-reduce of q in I, and with sequence parallelism an all-gather of o. Nothing of
+//   these is overlapped.
 // Of a plan that asks for it (Plan::overlap_tensor_parallel) the stack's share runs beside
 // products, and the rest is left; a stack that gathers kept shards again in I adds that to I's.
 [[nodiscard]] PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan,
@@ -98,13 +104,24 @@ enum class WeightGathers : std::uint8_t {
 // under ZeRO-1.
 [[nodiscard]] bool stays_gathered(const Plan& plan, const Stack& stack);
 
+// Of a layer or a stage, on one device: the numbers that it holds, and of them those that are
+// trained, whose gradients are exchanged and whose new values are gathered; and of those again the
+// ones that a plan with fp8_parameters gathers in 8 bits.
+struct HeldNumbers {
+  HeldNumbers(std::int64_t all)  // NOLINT(google-explicit-constructor): all of them are trained
+      : held(all), trained(all) {}
+  HeldNumbers(std::int64_t holds, std::int64_t trains, std::int64_t multiplied)
+      : held(holds), trained(trains), products(multiplied) {}
+  std::int64_t held, trained, products = 0;
+};
+
 // What replicas send for one micro-batch under ZeRO (Rajbhandari et al., SC 2020, section 7), to
 // run beside the layer's own work: stage 2 reduce-scatters the layer's gradients in W; stage 3 also
 // gathers its weights in F and in I; nothing where they stay gathered.
 // The same of the devices that hold the same experts.
-[[nodiscard]] PerKind<Seconds> replica_traffic(std::int64_t parameters, const Plan& plan,
+[[nodiscard]] PerKind<Seconds> replica_traffic(const HeldNumbers& numbers, const Plan& plan,
                                                const Link& link, const Stack& stack = {});
-[[nodiscard]] PerKind<Seconds> expert_replica_traffic(std::int64_t parameters, const Plan& plan,
+[[nodiscard]] PerKind<Seconds> expert_replica_traffic(const HeldNumbers& numbers, const Plan& plan,
                                                       const Link& link, const Stack& stack = {});
 
 // Once a step, for the parameters of a stage's device: gradients in fp32 are all-reduced, or under
@@ -115,10 +132,10 @@ struct StepTraffic {
   Seconds gather{0};
 };
 // A stack may send gradients in fewer bytes, and all-reduce them under ZeRO-1 too.
-[[nodiscard]] StepTraffic step_traffic(std::int64_t parameters, const Plan& plan, const Link& link,
-                                       const Stack& stack = {});
+[[nodiscard]] StepTraffic step_traffic(const HeldNumbers& numbers, const Plan& plan,
+                                       const Link& link, const Stack& stack = {});
 // The same of the devices that hold the same experts.
-[[nodiscard]] StepTraffic expert_step_traffic(std::int64_t parameters, const Plan& plan,
+[[nodiscard]] StepTraffic expert_step_traffic(const HeldNumbers& numbers, const Plan& plan,
                                               const Link& link, const Stack& stack = {});
 
 // A table that stages share (tied embeddings) has its gradients all-reduced between them, fp32,

@@ -13,7 +13,7 @@ Stack leanest(Stack stack, const Plan& plan) {
   m.gradients = std::min(m.gradients, static_cast<double>(bytes_per_element(plan.dtype)));
   constexpr double kMoments = 2;
   m.optimizer = std::min(m.optimizer, kMoments * bytes_per_element(plan.dtype));
-  if (stack.fp8) m.fp8_weights = 0;
+  if (stack.fp8 || plan.fp8 != Fp8Recipe::none) m.fp8_weights = 0;
   m.reserved_expected = 1;
   m.pending = m.pending_least;
   return stack;

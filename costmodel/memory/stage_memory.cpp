@@ -70,7 +70,7 @@ StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePar
       allocator_(allocator),
       software_(stack.memory),
       own_tensors_(stack.own_tensors),
-      fp8_(stack.fp8),
+      fp8_(stack.fp8 || plan.fp8 != Fp8Recipe::none),
       stays_gathered_(stays_gathered(plan, stack)),
       mode_(plan.recompute.mode),
       batch_(plan.micro_batch_size),
@@ -87,7 +87,7 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
   // A micro-batch's gradients in the number format, where they are added to the sums at its end.
   const bool backward = is_backward(kind) || kind == ActionKind::W;
   const std::int64_t beside =
-      gathered_weights() + (backward ? of_parameters(software_.backward_gradients) : 0);
+      gathered_weights() + (backward ? of_trained(software_.backward_gradients) : 0);
   meter.allocate(MemoryKind::workspace, beside);
   switch (kind) {
     case ActionKind::F:
@@ -162,13 +162,18 @@ BytesByKind StageMemory::parameters() const {
       const ParameterId use{first_ + static_cast<int>(l), static_cast<int>(t)};
       const bool again = held_already(layer.weights[t], use);
       // Our executor has a gradient for each use, autograd adds them up in one for each weight.
-      if (!again || own_tensors_)
+      if (!tensor.frozen && (!again || own_tensors_))
         kinds[MemoryKind::gradients] += round(share.gradients.count() + padding * 4);
       if (again) continue;
-      kinds[MemoryKind::weights] +=
-          round(share.weights.count() + padding * bytes_per_element(plan_.dtype));
+      // Where the stack keeps copies of what it multiplies they are all there is of it.
+      const bool copies_alone =
+          plan_.fp8_parameters && software_.fp8_weights > 0 && multiplies(layer, tensor);
+      if (!copies_alone) {
+        kinds[MemoryKind::weights] +=
+            round(share.weights.count() + padding * bytes_per_element(plan_.dtype));
+      }
       // Tensors of their own in fp32: the master weights, each moment.
-      const bool learned = !layer.tensors.parameters[t].running;
+      const bool learned = !tensor.running && !tensor.frozen;
       const std::int64_t tensors = learned ? bytes.optimizer / 4 : 0;
       if (tensors > 0)
         kinds[MemoryKind::optimizer_state] +=
@@ -176,12 +181,12 @@ BytesByKind StageMemory::parameters() const {
     }
   }
   const bool alone = plan_.zero > 0 || plan_.replicas() == 1;
-  kinds[MemoryKind::gradients] += of_parameters(alone ? 0 : software_.buckets);
+  kinds[MemoryKind::gradients] += of_trained(alone ? 0 : software_.buckets);
   if (stays_gathered_) {
     kinds[MemoryKind::weights] += of_parameters(software_.pipeline_weights);
-    kinds[MemoryKind::gradients] += of_parameters(software_.pipeline_gradients);
+    kinds[MemoryKind::gradients] += of_trained(software_.pipeline_gradients);
   }
-  if (fp8_) kinds[MemoryKind::weights] += of_parameters(software_.fp8_weights);
+  if (fp8_) kinds[MemoryKind::weights] += of_products(software_.fp8_weights);
   return kinds;
 }
 
@@ -195,8 +200,25 @@ std::int64_t StageMemory::of_parameters(double bytes) const {
   return round(static_cast<std::int64_t>(static_cast<double>(numbers) * bytes));
 }
 
+std::int64_t StageMemory::of_trained(double bytes) const {
+  std::int64_t numbers = 0;
+  for (const LayerPart& layer : layers_) numbers += layer.trained_parameters;
+  return round(static_cast<std::int64_t>(static_cast<double>(numbers) * bytes));
+}
+
+// With a scale of 8 bits for every 32 in MXFP8; those of larger blocks are next to nothing.
+std::int64_t StageMemory::of_products(double bytes) const {
+  std::int64_t numbers = 0;
+  for (const LayerPart& layer : layers_) {
+    for (const ParameterTensor& tensor : layer.tensors.parameters)
+      numbers += multiplies(layer, tensor) ? tensor.elements() : 0;
+  }
+  const double scales = plan_.fp8 == Fp8Recipe::mxfp8 ? 1 + 1.0 / 32 : 1;
+  return round(static_cast<std::int64_t>(static_cast<double>(numbers) * bytes * scales));
+}
+
 std::int64_t StageMemory::at_update() const {
-  return plan_.zero > 0 && plan_.replicas() > 1 ? of_parameters(software_.at_update) : 0;
+  return plan_.zero > 0 && plan_.replicas() > 1 ? of_trained(software_.at_update) : 0;
 }
 
 std::int64_t StageMemory::input_of(std::size_t layer) const {
@@ -350,8 +372,9 @@ void StageMemory::input_pass(Meter& meter, std::size_t l, bool remat) const {
 // parts.
 void StageMemory::weight_pass(Meter& meter, std::size_t l, bool remat) const {
   const LayerTensors& t = layers_[l].tensors;
-  const std::int64_t whole =
-      plan_.zero >= 2 && plan_.replicas() > 1 && !stays_gathered_ ? 4 * layers_[l].parameters : 0;
+  const std::int64_t whole = plan_.zero >= 2 && plan_.replicas() > 1 && !stays_gathered_
+                                 ? 4 * layers_[l].trained_parameters
+                                 : 0;
   meter.touch(MemoryKind::workspace, t.workspace_w_bytes_per_sample * batch_ + whole);
   for (const KeptTensor& tensor : t.saved) {
     if (tensor.until == KeptUntil::W)

@@ -75,6 +75,8 @@ class StageMemory {
   void input_pass(Meter& meter, std::size_t l, bool remat) const;
   void weight_pass(Meter& meter, std::size_t l, bool remat) const;
   [[nodiscard]] std::int64_t of_parameters(double bytes) const;  // so many for each
+  [[nodiscard]] std::int64_t of_trained(double bytes) const;     // ... that is trained
+  [[nodiscard]] std::int64_t of_products(double bytes) const;    // ... that products may have in 8
 
   const Plan& plan_;
   std::span<const LayerPart> layers_;

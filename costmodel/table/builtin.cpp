@@ -55,8 +55,8 @@ class Builtin {
     LayerCost cost;
     cost.key = layer_key(layer, seq_length_, dtype_, split);
     for (const int batch : table_sizes()) {
-      cost.by_batch[batch] =
-          kernel_times(layer, seq_length_, dtype_, split, batch, device_, stack_, part.parameters);
+      cost.by_batch[batch] = kernel_times(layer, seq_length_, dtype_, split, batch, device_, stack_,
+                                          part.trained_parameters);
     }
     cost.optimizer = update_time(part);
     return cost;
@@ -78,10 +78,15 @@ class Builtin {
       const Seconds f = std::max(flops / rate, bytes / bandwidth);
       // A fused core's fifth product, its scores again, is I's.
       const Seconds again = scores_again(layer) * static_cast<double>(batch) / rate;
-      cost.by_batch[batch] = {{.f = f, .i = f + again, .w = f, .b = f * 2.0 + again}};
+      const LayerShares shares = layer_shares(layer, seq_length_);
+      const Seconds i = layer.treated.backward ? f * shares.input + again : Seconds(0),
+                    w = f * shares.weights;
+      cost.by_batch[batch] = {{.f = f * shares.forward, .i = i, .w = w, .b = i + w}};
     }
-    cost.optimizer = Bytes(parameter_count(layer) * 28) /
-                     bandwidth;  // AdamW: reads and writes of w, m, v, and g
+    // AdamW: reads and writes of w, m, v, and g.
+    const std::int64_t trained =
+        layer.treated.frozen ? whole.layer(l).trained_parameters : parameter_count(layer);
+    cost.optimizer = Bytes(trained * 28) / bandwidth;
     return cost;
   }
 
@@ -89,12 +94,14 @@ class Builtin {
   // No shorter than the launches of a stack that updates tensor by tensor.
   [[nodiscard]] Seconds update_time(const LayerPart& part) const {
     const StackTime& time = stack_.time;
-    const Bytes bytes =
-        time.update > 0
-            ? Bytes(static_cast<std::int64_t>(static_cast<double>(part.parameters) * time.update))
-            : update_bytes(part.parameters, dtype_);
-    const double kernels =
-        time.kernels_a_tensor * static_cast<double>(part.tensors.parameters.size());
+    const Bytes bytes = time.update > 0
+                            ? Bytes(static_cast<std::int64_t>(
+                                  static_cast<double>(part.trained_parameters) * time.update))
+                            : update_bytes(part.trained_parameters, dtype_);
+    if (part.trained_parameters == 0) return Seconds(0);
+    const auto tensors = std::ranges::count_if(
+        part.tensors.parameters, [](const ParameterTensor& tensor) { return !tensor.frozen; });
+    const double kernels = time.kernels_a_tensor * static_cast<double>(tensors);
     return std::max(stream_time(bytes, device_),
                     time.launch.value_or(device_.kernels->launch) * kernels);
   }
@@ -142,6 +149,11 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
       throw InputError(cluster.name, "device.peak_fp32_tflops",
                        fmt::format("is missing, and {} has no other rate for {}", device.name,
                                    to_string(dtype)));
+    }
+    if (layer.treated.fp8 != Fp8Recipe::none && device.peak_fp8.count() <= 0) {
+      throw InputError(cluster.name, "device.peak_fp8_tflops",
+                       fmt::format("is missing: {}'s products are in 8 bits (fp8 = {})", layer.name,
+                                   to_string(layer.treated.fp8)));
     }
     const bool maps = std::holds_alternative<SizedShape>(layer.shape) ||
                       std::holds_alternative<CellShape>(layer.shape);

@@ -22,7 +22,7 @@ bool equal(const KeptTensor& a, const KeptTensor& b) {
 }
 
 bool equal(const ParameterTensor& a, const ParameterTensor& b) {
-  return a.shape == b.shape && a.expert == b.expert &&
+  return a.shape == b.shape && a.expert == b.expert && a.frozen == b.frozen &&
          a.running.has_value() == b.running.has_value();
 }
 
@@ -35,7 +35,8 @@ bool all_equal(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 bool holds_alike(const LayerPart& a, const LayerPart& b) {
   const auto numbers = [](const LayerPart& part) {
     const LayerTensors& t = part.tensors;
-    return std::tie(part.parameters, part.expert_parameters, part.block, t.output_bytes_per_sample,
+    return std::tie(part.parameters, part.expert_parameters, part.trained_parameters,
+                    part.trained_expert_parameters, part.block, t.output_bytes_per_sample,
                     t.saves_input, t.input_until, t.w_needs_output_gradient,
                     t.workspace_f_bytes_per_sample, t.workspace_i_bytes_per_sample,
                     t.workspace_w_bytes_per_sample);

@@ -116,6 +116,34 @@ double left_out_share(const Layer& layer, std::int64_t seq_length) {
   return product / executed_flops(layer, seq_length).count();
 }
 
+// Without those that a layer has not where nothing before it, nor in it, is trained.
+PerKind<Seconds> of_passes(const Layer& layer, PerKind<Seconds> passes) {
+  if (!layer.treated.backward) passes.i = passes.w = passes.b = Seconds(0);
+  return passes;
+}
+
+// Each replica updates its part. Experts have fewer copies to share theirs among.
+Seconds shared_update(Seconds update, const LayerPart& part, const Plan& plan) {
+  const std::int64_t experts = part.trained_expert_parameters;
+  if (plan.zero == 0) return update;
+  if (experts == 0) return update / static_cast<double>(plan.replicas());
+  const auto others = static_cast<double>(part.trained_parameters - experts);
+  const double share =
+      others / plan.replicas() + static_cast<double>(experts) / plan.expert_replicas();
+  return update * (share / static_cast<double>(part.trained_parameters));
+}
+
+PerKind<Seconds> sent_by_replicas(const LayerPart& part, const Plan& plan,
+                                  const ParallelLinks& links, const Stack& stack) {
+  const std::int64_t trained = part.trained_expert_parameters;
+  const HeldNumbers experts{part.expert_parameters, trained, trained},
+      others{part.parameters - experts.held, part.trained_parameters - trained,
+             part.trained_products};
+  PerKind<Seconds> sent = replica_traffic(others, plan, links.replicas, stack);
+  if (experts.held > 0) sent += expert_replica_traffic(experts, plan, links.expert_replicas, stack);
+  return sent;
+}
+
 }  // namespace
 
 LayerPrices::LayerPrices(const Plan& plan, const LayerCosts& known, const Cluster& cluster)
@@ -146,7 +174,7 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
   LayerTime time = anchored(matched(l), anchor_);
   const ModuleSet modules = plan_.recompute.modules;
-  const bool selective = plan_.recompute.mode == RecomputeMode::selective;
+  const bool selective = plan_.recompute.mode == RecomputeMode::selective && layer.treated.backward;
   if (selective) {
     time.core = done_again(layer, plan_, time, cluster_);
     time.i += time.core;
@@ -159,19 +187,9 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   const Seconds rebuild = rebuilt ? time.r : Seconds(0);
   if (plan_.replicas() > 1) {
     const LayerPart& part = known_.part()->layer(l);
-    const std::int64_t experts = part.expert_parameters, others = part.parameters - experts;
-    if (plan_.zero >= 1 && experts == 0) {
-      time.optimizer /= plan_.replicas();
-    } else if (plan_.zero >= 1) {
-      // Experts have fewer copies to share their update among.
-      const double share = static_cast<double>(others) / plan_.replicas() +
-                           static_cast<double>(experts) / plan_.expert_replicas();
-      time.optimizer *= share / static_cast<double>(part.parameters);
-    }
-    PerKind<Seconds> replicas = replica_traffic(others, plan_, links_.replicas, cluster_.stack);
-    if (experts > 0) {
-      replicas += expert_replica_traffic(experts, plan_, links_.expert_replicas, cluster_.stack);
-    }
+    time.optimizer = shared_update(time.optimizer, part, plan_);
+    const PerKind<Seconds> replicas =
+        of_passes(layer, sent_by_replicas(part, plan_, links_, cluster_.stack));
     for (const ActionKind kind : kPassKinds) {
       const Seconds beside = replicas[kind] * anchor_.messages;
       const Seconds own = time[kind];
@@ -188,10 +206,13 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
           : WeightGathers::hidden;
   PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers);
   // A whole backward's sums run beside its own products; a W that is a pass of its own comes later.
-  const Seconds sums = std::min(sums_beside_weights(layer, plan_, links_.tensor, stack), time.w);
+  const Seconds sums =
+      layer.treated.frozen
+          ? Seconds(0)
+          : std::min(sums_beside_weights(layer, plan_, links_.tensor, stack), time.w);
   tensor.b -= sums * (1 - stack.overlap_slowdown);
-  const PerKind<Seconds> context = context_traffic(layer, plan_, links_.context);
-  PerKind<Seconds> experts = expert_traffic(layer, plan_, links_.experts, stack);
+  const PerKind<Seconds> context = of_passes(layer, context_traffic(layer, plan_, links_.context));
+  PerKind<Seconds> experts = of_passes(layer, expert_traffic(layer, plan_, links_.experts, stack));
   // Experts that are rebuilt have their tokens sent to them, and back, once more.
   if (selective && modules.meets(BlockModule::moe)) {
     for (const ActionKind kind : {ActionKind::I, ActionKind::B}) experts[kind] += experts.f;
@@ -199,7 +220,7 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   PerKind<Seconds> traffic = tensor;
   traffic += context;
   traffic += experts;
-  const PerKind<Seconds> host = host_time(layer, plan_, cluster_);
+  const PerKind<Seconds> host = of_passes(layer, host_time(layer, plan_, cluster_));
   for (const ActionKind kind : kPassKinds) {
     traffic[kind] *= anchor_.messages;
     if (parts != nullptr) {
@@ -224,11 +245,10 @@ LayerTime LayerPrices::matched(int l) {
   const int batch = plan_.micro_batch_size;
   if (const auto* timed = std::get_if<TimedShape>(&layer.shape)) {
     const double b = batch;
-    return {{.f = timed->forward * b,
-             .i = timed->backward_input * b,
-             .w = timed->backward_weight * b,
-             .b = (timed->backward_input + timed->backward_weight) * b,
-             .r = timed->forward * b}};
+    const Seconds none(0);
+    const Seconds i = layer.treated.backward ? timed->backward_input * b : none,
+                  w = layer.treated.trains() ? timed->backward_weight * b : none;
+    return {{.f = timed->forward * b, .i = i, .w = w, .b = i + w, .r = timed->forward * b}};
   }
   const auto& [cost, divided] = known_.match(l);
   const Split split = plan_.split();

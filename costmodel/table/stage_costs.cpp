@@ -141,11 +141,14 @@ bool StageCosts::keeps_backward_whole(const StagePart& stage) const {
 
 StepTraffic StageCosts::once_a_step(const StagePart& stage) const {
   const Stack& stack = cluster_.stack;
-  StepTraffic step = step_traffic(stage.parameters - stage.expert_parameters, plan_,
-                                  prices_.links().replicas, stack);
-  if (stage.expert_parameters > 0) {
+  const std::int64_t trained_experts = stage.trained_expert_parameters;
+  const HeldNumbers of_experts{stage.expert_parameters, trained_experts, trained_experts},
+      others{stage.parameters - of_experts.held, stage.trained_parameters - trained_experts,
+             stage.trained_products};
+  StepTraffic step = step_traffic(others, plan_, prices_.links().replicas, stack);
+  if (of_experts.held > 0) {
     const StepTraffic experts =
-        expert_step_traffic(stage.expert_parameters, plan_, prices_.links().expert_replicas, stack);
+        expert_step_traffic(of_experts, plan_, prices_.links().expert_replicas, stack);
     step.reduce += experts.reduce;
     step.gather += experts.gather;
   }

@@ -121,8 +121,12 @@ struct LackingOnCuda : LackingOnCpu {
 };
 
 Things lacking(const Layer& layer, bool images, BackendKind backend) {
-  return backend == BackendKind::cuda ? std::visit(LackingOnCuda{{images}}, layer.shape)
-                                      : std::visit(LackingOnCpu{images}, layer.shape);
+  Things things = backend == BackendKind::cuda ? std::visit(LackingOnCuda{{images}}, layer.shape)
+                                               : std::visit(LackingOnCpu{images}, layer.shape);
+  const Treatment& treated = layer.treated;
+  if (treated.frozen) things.emplace_back("frozen weights (frozen, lora)");
+  if (treated.fp8 != Fp8Recipe::none) things.emplace_back("products in 8 bits (fp8)");
+  return things;
 }
 
 // Why a plan cannot be trained, a line each, in the order in which they are looked for.

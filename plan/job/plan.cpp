@@ -20,6 +20,26 @@ constexpr Names<ExpertDispatch, 4> kDispatches{{{ExpertDispatch::by_stack, "by-s
 constexpr Names<SkipTransport, 2> kSkipTransports{
     {{SkipTransport::relay, "relay"}, {SkipTransport::direct, "direct"}}};
 
+// An adapter stands beside some product, and its devices have equal parts of it.
+std::optional<Misfit> cannot_adapt(const Model& model, const Plan& plan) {
+  if (plan.lora.rank == 0) return std::nullopt;
+  bool any = false;
+  for (const Layer& layer : model.layers) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    if (block == nullptr) continue;
+    for (const AdapterPart& adapter : adapters_of(*block, plan.lora, 1, 1)) {
+      any = true;
+      const bool experts = adapter.tokens == AdapterTokens::visits;
+      const int devices = experts ? plan.expert_tp() : plan.tp;
+      if (plan.lora.rank % devices == 0) continue;
+      return Misfit{"lora", fmt::format("{} = {} does not divide the rank {}",
+                                        experts ? "etp" : "tp", devices, plan.lora.rank)};
+    }
+  }
+  if (any) return std::nullopt;
+  return Misfit{"lora", fmt::format("the model has none of {}", to_string(plan.lora.targets))};
+}
+
 }  // namespace
 
 std::string_view to_string(RankOrder order) { return name_of(kRankOrders, order); }
@@ -49,7 +69,14 @@ std::optional<Misfit> cannot_share_experts(const Plan& plan) {
 
 std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan) {
   if (auto misfit = cannot_split(model, plan.seq_length, plan.split())) return misfit;
+  if (auto misfit = cannot_adapt(model, plan)) return misfit;
   return cannot_share_experts(plan);
+}
+
+void set_treatment(Model& model, const Plan& plan) {
+  set_attention(model, plan.attention);
+  set_trained(model, plan.lora, plan.frozen);
+  set_fp8(model, plan.fp8);
 }
 
 Plan rebased(Plan plan, const std::filesystem::path& from, const std::filesystem::path& to) {

@@ -57,6 +57,11 @@ struct Plan {
   std::string model_sha256;  // of the model file's bytes; lower-case hex
   std::int64_t seq_length = 0;
   Dtype dtype = Dtype::fp32;
+  // Products of blocks in 8 bits, all else in the number format; none: as the stack has it.
+  Fp8Recipe fp8 = Fp8Recipe::none;
+  bool fp8_parameters = false;     // weights are kept, and gathered, in 8 bits (--fp8-param-gather)
+  Adapters lora;                   // trained in place of all weights, where their rank is above 0
+  std::vector<LayerRange> frozen;  // layers whose weights stay as they are, ascending
   AttentionKind attention = AttentionKind::unfused;
   int pp = 1;                // K
   int vpp = 1;               // v
@@ -130,6 +135,9 @@ struct Plan {
 [[nodiscard]] std::optional<Misfit> cannot_share_experts(const Plan& plan);
 // Why a model cannot be divided as a plan says, experts among replicas included; nullopt: it can.
 [[nodiscard]] std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan);
+
+// The model's layers as the plan runs them: attention, what is trained, formats of products.
+void set_treatment(Model& model, const Plan& plan);
 
 [[nodiscard]] std::string to_json(const Plan& plan);
 // A plan file, and what it says in an older version's words and how that was read, a line each.

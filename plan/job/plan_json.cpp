@@ -142,6 +142,29 @@ constexpr auto kNamesTool = [](JsonObject& object, const SourceJob& job) {
   if (job.empty()) object.fail("tool", "expected the tool whose job it is");
 };
 
+constexpr Key<Adapters> kLora[] = {
+    key<&Adapters::rank>("rank", "r of (x A') B', A r x in and B out x r", {1, 1 << 20}),
+    key<&Adapters::targets, Word<parse_products>>(
+        "targets",
+        "which products have one beside them, with + between them: `linear_qkv` (or `linear_q`, "
+        "`linear_k`, `linear_v` one by one), `linear_proj`, `linear_fc1` (or `linear_fc1_up`, "
+        "`linear_fc1_gate`), `linear_fc2`")
+        .expect("expected products, as linear_qkv+linear_proj"),
+    maybe<&Adapters::dropout>("dropout", "share | where above 0 | of what A reads", kShare)
+        .refuse("expected above 0 (left out where it is 0)"),
+};
+struct Layers {
+  static constexpr const char* kType = "text";
+  static void read(const Spec& key, JsonObject& object, std::vector<LayerRange>& layers) {
+    const std::string word = object.text(key.name);
+    auto known = parse_layers(word);
+    if (!known || layers_word(*known) != word) object.fail(key.name, key.expected);
+    layers = *std::move(known);
+  }
+  static Json write(const Spec&, const std::vector<LayerRange>& layers) {
+    return layers_word(layers);
+  }
+};
 constexpr Key<Plan> kPlan[] = {
     key<kWhole, Schema>("schema").expect("weir.plan/1"),
     key<&Plan::model_path>("model", "path, relative to the plan's folder"),
@@ -149,6 +172,25 @@ constexpr Key<Plan> kPlan[] = {
     key<&Plan::seq_length>("seq_length", "tokens | always | of a sample", kLayer),
     key<&Plan::dtype, Word<parse_dtype>>("dtype", "`fp32`, `tf32`, `bf16` or `fp16`")
         .expect("expected fp32, tf32, bf16 or fp16"),
+    maybe<&Plan::fp8, Word<parse_fp8_recipe>>(
+        "fp8",
+        "| where products of blocks are in 8 bits | how their scales are found: `delayed` (of a "
+        "tensor, from the steps before), `tensorwise` (of the tensor itself), `blockwise` (of 128 "
+        "numbers) or `mxfp8` (of 32)")
+        .expect("expected delayed, tensorwise, blockwise or mxfp8")
+        .refuse("expected delayed, tensorwise, blockwise or mxfp8 (left out where there is none)"),
+    flag<&Plan::fp8_parameters>(
+        "fp8_parameters",
+        "| where true, with `fp8` | blocks' matrices are kept, and gathered, in 8 bits alone"),
+    maybe<&Plan::lora, Object<kLora>>(
+        "lora",
+        "| where adapters of low rank are trained in place of all weights | LoRA's: "
+        "`(x A') B'` beside products whose weights are frozen"),
+    maybe<&Plan::frozen, Layers>(
+        "frozen",
+        "| where some are | layers whose weights stay as they are, ascending: `0-11,40`; no "
+        "gradients and no state of the optimizer, and no backward before the first other one")
+        .expect("expected ascending layers as 0-11,40"),
     maybe<&Plan::attention, Named<kFused>>("attention", "| where it is fused | `fused`")
         .expect("expected fused (left out where it is unfused)"),
     key<&Plan::pp>("pp", "ranks, K", kDegree),
@@ -273,6 +315,12 @@ constexpr auto kFits = [](JsonObject& top, const Plan& plan) {
   if (plan.overlap_tensor_parallel && !plan.sequence_parallel)
     top.fail("overlap_tensor_parallel", "expected beside sequence_parallel only");
   check_placement(top, plan);
+  if (plan.fp8 != Fp8Recipe::none && bytes_per_element(plan.dtype) != 2)
+    top.fail("fp8", "expected beside dtype bf16 or fp16: the format of all else");
+  if (plan.fp8_parameters && plan.fp8 == Fp8Recipe::none)
+    top.fail("fp8_parameters", "expected beside fp8 only");
+  if (!plan.frozen.empty() && plan.lora.rank > 0)
+    top.fail("frozen", "expected without lora, which freezes all of the model's own weights");
 };
 
 std::string one_line(const Json& object) {

@@ -79,11 +79,10 @@ std::vector<LayerRange> merged(std::vector<LayerRange> ranges) {
 }  // namespace
 
 bool rebuilds(const Recompute& recompute, const LayerPart& part, int layer) {
-  if (recompute.mode != RecomputeMode::full) return false;
+  if (recompute.mode != RecomputeMode::full || !part.backward) return false;
   if (recompute.layers.empty()) return part.block;
-  return std::ranges::any_of(recompute.layers, [layer](const LayerRange& range) {
-    return layer >= range.first && layer < range.last;
-  });
+  return std::ranges::any_of(recompute.layers,
+                             [layer](const LayerRange& range) { return range.has(layer); });
 }
 
 std::vector<std::size_t> chunk_starts(const Recompute& recompute,
@@ -99,17 +98,33 @@ std::vector<std::size_t> chunk_starts(const Recompute& recompute,
 
 std::string_view to_string(RecomputeMode mode) { return name_of(kModes, mode); }
 
+std::string layers_word(const std::vector<LayerRange>& layers) {
+  std::string word;
+  for (const auto& [first, last] : layers) {
+    word += fmt::format("{}{}", word.empty() ? "" : ",", first);
+    if (last > first + 1) word += fmt::format("-{}", last - 1);
+  }
+  return word;
+}
+
+std::optional<std::vector<LayerRange>> parse_layers(std::string_view word) {
+  std::vector<LayerRange> layers;
+  for (std::size_t from = 0; from <= word.size();) {
+    const std::size_t comma = std::min(word.find(',', from), word.size());
+    const auto range = parse_range(word.substr(from, comma - from));
+    if (!range) return std::nullopt;
+    layers.push_back(*range);
+    from = comma + 1;
+  }
+  return merged(std::move(layers));
+}
+
 std::string recompute_word(const Recompute& recompute) {
   if (recompute.modules != BlockModule::core_attn && recompute.mode == RecomputeMode::selective)
     return modules_word(recompute.modules);
   if (recompute.at_a_time > 1) return fmt::format("{}{}", kAtATime, recompute.at_a_time);
   if (recompute.layers.empty()) return std::string(to_string(recompute.mode));
-  std::string word;
-  for (const auto& [first, last] : recompute.layers) {
-    word += fmt::format("{}{}", word.empty() ? "" : ",", first);
-    if (last > first + 1) word += fmt::format("-{}", last - 1);
-  }
-  return word;
+  return layers_word(recompute.layers);
 }
 
 std::optional<Recompute> parse_recompute_word(std::string_view word) {
@@ -126,14 +141,9 @@ std::optional<Recompute> parse_recompute_word(std::string_view word) {
     recompute.at_a_time = *blocks;
     return recompute;
   }
-  for (std::size_t from = 0; from <= word.size();) {
-    const std::size_t comma = std::min(word.find(',', from), word.size());
-    const auto range = parse_range(word.substr(from, comma - from));
-    if (!range) return std::nullopt;
-    recompute.layers.push_back(*range);
-    from = comma + 1;
-  }
-  recompute.layers = merged(std::move(recompute.layers));
+  auto layers = parse_layers(word);
+  if (!layers) return std::nullopt;
+  recompute.layers = *std::move(layers);
   return recompute;
 }
 

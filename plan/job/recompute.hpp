@@ -14,14 +14,6 @@
 
 namespace weir {
 
-// First and one-past-last of some layers of a model.
-struct LayerRange {
-  int first = 0;
-  int last = 0;
-  [[nodiscard]] int size() const { return last - first; }
-  bool operator==(const LayerRange&) const = default;
-};
-
 // selective: some modules of a block are done again within its backward, everything else is kept:
 // the attention core (scores, probabilities, their product with the values) where nothing else is
 // said (Korthikanti et al. 2022, section 5), or those that are named (plan/model/block_modules).
@@ -57,6 +49,11 @@ struct Recompute {
                                                     const std::vector<bool>& rebuilt);
 
 [[nodiscard]] std::string_view to_string(RecomputeMode mode);
+
+// Layers of a model by first and last: "0-11,40"; its inverse, ascending and those that touch as
+// one; nullopt for any other word.
+[[nodiscard]] std::string layers_word(const std::vector<LayerRange>& layers);
+[[nodiscard]] std::optional<std::vector<LayerRange>> parse_layers(std::string_view word);
 
 // "none", "selective", "full", "stage", "full:4" (blocks at a time), the layers of full by first
 // and last: "0-11,40", or the modules of selective where they are not the core alone:

@@ -73,6 +73,11 @@ void check_model(const Plan& plan, const Model& model, const std::string& file) 
                      fmt::format("{}: expected layers from 0 to {}", recompute_word(plan.recompute),
                                  layers - 1));
   }
+  if (!plan.frozen.empty() && plan.frozen.back().last > layers) {
+    throw InputError(
+        file, "frozen",
+        fmt::format("{}: expected layers from 0 to {}", layers_word(plan.frozen), layers - 1));
+  }
   if (model.max_positions > 0 && plan.seq_length > model.max_positions) {
     throw InputError(
         file, "seq_length",
@@ -97,7 +102,7 @@ Model model_of(const Plan& plan, const std::filesystem::path& base, const std::s
                                  model_file.string(), hash.substr(0, 12)));
   }
   Model model = load_model(model_file);
-  set_attention(model, plan.attention);
+  set_treatment(model, plan);
   check_model(plan, model, file);
   return model;
 }
@@ -169,6 +174,9 @@ StagePart stage_part(const ModelPart& part, LayerRange layers) {
   for (int l = layers.first; l < layers.last; ++l) {
     stage.parameters += part.layer(l).parameters;
     stage.expert_parameters += part.layer(l).expert_parameters;
+    stage.trained_parameters += part.layer(l).trained_parameters;
+    stage.trained_expert_parameters += part.layer(l).trained_expert_parameters;
+    stage.trained_products += part.layer(l).trained_products;
   }
   // What crosses is the boundary's, whoever stands beside it: an empty stage hands on what it
   // takes. Before the first layer nothing is made yet.
@@ -197,6 +205,7 @@ std::vector<Tie> ties_of(const ModelPart& part, const std::vector<StagePart>& st
                          const ScheduleShape& shape) {
   std::vector<Tie> ties;
   for (const std::vector<ParameterId>& uses : part.ties) {
+    if (part.parameter(uses.front()).frozen) continue;  // no gradients to add up
     Tie tie{part.parameter(uses.front()).elements(), {}};
     for (std::int32_t s = 0; s < shape.stages; ++s) {
       if (holds(stages[static_cast<std::size_t>(s)], uses)) tie.holders.push_back(Stage{s});

@@ -13,6 +13,7 @@
 #include "plan/job/origins.hpp"
 #include "plan/model/block_modules.hpp"
 #include "plan/model/model.hpp"
+#include "plan/model/treatment.hpp"
 #include "plan/words/attention_library.hpp"
 #include "plan/words/units.hpp"
 
@@ -65,6 +66,8 @@ struct KeptRule {
   bool until_i = false;  // freed by I; else by W
   Blocks blocks = Blocks::all;
   ModuleSet rebuilt_by = {};  // selective re-materialisation of any of these makes it again
+  // Whose weights' gradient alone reads it: not kept where those are frozen.
+  std::optional<BlockProduct> weights_of = {};
   // What the MLP's activation is made of: not kept where that is ReLU, whose backward needs its
   // result alone.
   bool before_activation = false;

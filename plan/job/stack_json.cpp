@@ -94,6 +94,10 @@ constexpr Key<KeptRule> kKept[] = {
         "rebuilt_by",
         "| may be left out: none | selective re-materialisation of any of these modules makes it "
         "again: `core_attn`, `layernorm`, `mla_up_proj`, `mlp`, `moe`, `moe_act`"),
+    maybe<&KeptRule::weights_of, Named<kBlockProducts>>(
+        "weights_of",
+        "| may be left out: none | the product whose weights' gradient alone reads it, which is "
+        "not kept where they are frozen: `linear_qkv`, `linear_proj`, `linear_fc1`, `linear_fc2`"),
     or_null<&KeptRule::before_activation>(
         "before_activation",
         "| may be left out: false | not kept where the MLP's activation is ReLU"),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace weir {
 namespace {
@@ -43,18 +44,33 @@ double whole_width(Width width, const TransformerShape& b, std::int64_t keys) {
   return 0;
 }
 
-void keep(LayerTensors& tensors, const TransformerShape& block, std::int64_t seq_length,
+// What is kept for a product in 8 bits, unless its weights are frozen: adapters read the numbers
+// themselves.
+double bytes_of(const KeptRule& rule, const Treatment& treated, const Stack& stack) {
+  const bool fp8 = (stack.fp8 || treated.fp8 != Fp8Recipe::none) && !treated.frozen;
+  if (!fp8 || rule.fp8 == 0) return rule.bytes;
+  // A scale of 8 bits for 32 numbers, or of 32 bits for 128: as much for both.
+  const bool scales = treated.fp8 == Fp8Recipe::mxfp8 || treated.fp8 == Fp8Recipe::blockwise;
+  return rule.fp8 + (scales ? 1.0 / 32 : 0);
+}
+
+void keep(LayerTensors& tensors, const Layer& layer, std::int64_t seq_length, Dtype dtype,
           const Split& split, const Stack& stack) {
+  const auto& block = std::get<TransformerShape>(layer.shape);
   tensors.saved.clear();
+  if (!layer.treated.backward) return;
   const auto tokens = static_cast<double>(split.tokens(seq_length));
   for (const KeptRule& rule : stack.memory.block) {
     if (rule.before_activation && block.activation == Activation::relu) continue;
     if (!is_of(rule.blocks, block)) continue;
+    if (rule.weights_of && layer.treated.frozen) continue;
     const double numbers = width_of(rule.width, rule.share, block, split, seq_length) * tokens;
-    const double bytes = stack.fp8 && rule.fp8 > 0 ? rule.fp8 : rule.bytes;
-    tensors.saved.push_back({rule.tensor, static_cast<std::int64_t>(std::ceil(numbers * bytes)),
+    const double bytes = numbers * bytes_of(rule, layer.treated, stack);
+    tensors.saved.push_back({rule.tensor, static_cast<std::int64_t>(std::ceil(bytes)),
                              rule.until_i ? KeptUntil::I : KeptUntil::W, rule.rebuilt_by});
   }
+  std::ranges::copy(kept_by_adapters(layer, seq_length, dtype, split),
+                    std::back_inserter(tensors.saved));
 }
 
 // The logits' softmax stays until I, and the weight product is made with it: on MI300X schedules
@@ -121,8 +137,8 @@ ModelPart stack_part(const Model& model, std::int64_t seq_length, Dtype dtype, c
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     LayerTensors& tensors = part.layers[l].tensors;
     const LayerShape& shape = model.layers[l].shape;
-    if (const auto* block = std::get_if<TransformerShape>(&shape))
-      keep(tensors, *block, seq_length, split, stack);
+    if (std::holds_alternative<TransformerShape>(shape))
+      keep(tensors, model.layers[l], seq_length, dtype, split, stack);
     if (const auto* head = std::get_if<HeadShape>(&shape); head != nullptr && head->vocabulary > 0)
       keep_logits(tensors, *head, seq_length, split, stack.memory);
   }

@@ -22,6 +22,10 @@ struct StagePart {
   LayerRange layers;
   std::int64_t parameters = 0;         // numbers; each use of a tied weight counts
   std::int64_t expert_parameters = 0;  // of them, of experts that expert parallelism shares
+  // Of both, those that are trained.
+  std::int64_t trained_parameters = 0;
+  std::int64_t trained_expert_parameters = 0;
+  std::int64_t trained_products = 0;  // and those of matrices that experts do not share
   // What crosses the boundary before and after it, a sample, skips included; before the first layer
   // nothing. Equal of a stage without layers, which hands it on.
   std::int64_t input_bytes = 0;

@@ -37,6 +37,11 @@ std::string summary(const Plan& plan) {
     text += fmt::format(" {}@{}", placed.ranks, placed.pool);
   if (plan.slices > 1) text += fmt::format(" slices{}", plan.slices);
   if (plan.attention == AttentionKind::fused) text += " fused";
+  if (plan.fp8 != Fp8Recipe::none) {
+    text += fmt::format(" fp8 {}{}", to_string(plan.fp8), plan.fp8_parameters ? " parameters" : "");
+  }
+  if (plan.lora.rank > 0) text += fmt::format(" lora{}", plan.lora.rank);
+  if (!plan.frozen.empty()) text += fmt::format(" frozen {}", layers_word(plan.frozen));
   if (plan.skips == SkipTransport::direct) text += " direct skips";
   if (plan.recompute.mode != RecomputeMode::none) text += " " + to_text(plan.recompute);
   return boundaries.empty() ? text : text + " [" + boundaries + "]";

@@ -21,11 +21,14 @@
 //            alloc
 //                            output, saved, workspace_f; run; free workspace_f and the output; free
 //                            the input unless the layer saves it.
+// Of frozen weights F keeps nothing that only their gradients read, and I nothing for them; a layer
+// before the first that is trained keeps nothing at all (plan/model/treatment).
 // Every tensor is rounded up to 64 bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "plan/model/model.hpp"
 #include "plan/model/split.hpp"
@@ -41,5 +44,10 @@ namespace weir {
 // layer can be split (plan/model/split).
 [[nodiscard]] LayerTensors layer_tensors(const Layer& layer, std::int64_t seq_length, Dtype dtype,
                                          const Split& split = {});
+
+// Of a layer with adapters, what these keep from F to W beside what the layer does: what they read,
+// as all devices of tp have it where sequence parallelism gathers it, and what A makes of it.
+[[nodiscard]] std::vector<KeptTensor> kept_by_adapters(const Layer& layer, std::int64_t seq_length,
+                                                       Dtype dtype, const Split& split = {});
 
 }  // namespace weir

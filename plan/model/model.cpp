@@ -26,6 +26,28 @@ void set_attention(Model& model, AttentionKind kind) {
   }
 }
 
+void set_trained(Model& model, const Adapters& adapters, const std::vector<LayerRange>& frozen) {
+  bool backward = false;
+  for (std::size_t l = 0; l < model.layers.size(); ++l) {
+    Layer& layer = model.layers[l];
+    Treatment& treated = layer.treated;
+    const auto has = [l](const LayerRange& range) { return range.has(static_cast<int>(l)); };
+    treated.frozen = adapters.rank > 0 || std::ranges::any_of(frozen, has);
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    const bool adapts = block != nullptr && !adapters_of(*block, adapters, 1, 1).empty();
+    treated.adapters = adapts ? adapters : Adapters{};
+    backward = backward || treated.trains();
+    treated.backward = backward;
+  }
+}
+
+void set_fp8(Model& model, Fp8Recipe recipe) {
+  for (Layer& layer : model.layers) {
+    const bool block = std::holds_alternative<TransformerShape>(layer.shape);
+    layer.treated.fp8 = block ? recipe : Fp8Recipe::none;
+  }
+}
+
 std::string kind_name(const Layer& layer) { return std::visit(Kind{layer}, layer.shape); }
 
 std::int64_t parameter_count(const Layer& layer) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plan/model/layer_shape.hpp"
+#include "plan/model/treatment.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -21,6 +22,16 @@ struct Layer {
   std::string name;
   LayerShape shape;
   std::string label;  // what a cell, timed or sized layer calls its kind ("conv"); empty otherwise
+  Treatment treated = {};  // by a plan; no part of a model's file
+};
+
+// First and one-past-last of some layers of a model.
+struct LayerRange {
+  int first = 0;
+  int last = 0;
+  [[nodiscard]] int size() const { return last - first; }
+  [[nodiscard]] bool has(int layer) const { return layer >= first && layer < last; }
+  bool operator==(const LayerRange&) const = default;
 };
 
 // An edge from an earlier layer's output to a later layer that is not its successor (U-Net, ResNet,
@@ -55,6 +66,10 @@ struct Model {
 
 // All blocks compute their attention like this.
 void set_attention(Model& model, AttentionKind kind);
+// Which weights are trained: with adapters those alone, else all but these layers'.
+void set_trained(Model& model, const Adapters& adapters, const std::vector<LayerRange>& frozen);
+// How all blocks find the scales of their products in 8 bits.
+void set_fp8(Model& model, Fp8Recipe recipe);
 
 // "embedding", "transformer", "norm", "head", or a cell's, timed or sized layer's own label.
 [[nodiscard]] std::string kind_name(const Layer& layer);

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <variant>
 
 namespace weir {
@@ -63,6 +64,19 @@ std::vector<std::int64_t> skipped_past(const Model& model, const ModelPart& part
   return bytes;
 }
 
+}  // namespace
+
+// Routers and tables of positions are no such products, nor are adapters.
+bool multiplies(const LayerPart& layer, const ParameterTensor& tensor) {
+  const auto is_of = [&](std::string_view what) {
+    return tensor.name.find(what) != std::string::npos;
+  };
+  return layer.block && tensor.decays && !is_of("router") && !is_of("relative") &&
+         !is_of(".adapter.");
+}
+
+namespace {
+
 // Finds the uses of one weight by the name of their tie, the only place that reads it.
 void tie_weights(ModelPart& part) {
   std::map<std::string, std::vector<ParameterId>> uses;
@@ -78,6 +92,11 @@ void tie_weights(ModelPart& part) {
       layer.weights.push_back(id);
       layer.parameters += parameter.elements();
       if (parameter.expert) layer.expert_parameters += parameter.elements();
+      if (parameter.frozen) continue;
+      layer.trained_parameters += parameter.elements();
+      if (parameter.expert) layer.trained_expert_parameters += parameter.elements();
+      if (!parameter.expert && multiplies(layer, parameter))
+        layer.trained_products += parameter.elements();
     }
   }
   for (auto& [name, all] : uses) {
@@ -90,8 +109,9 @@ void tie_weights(ModelPart& part) {
 ModelPart model_part(const Model& model, std::int64_t seq_length, Dtype dtype, const Split& split) {
   ModelPart part;
   for (const Layer& layer : model.layers)
-    part.layers.push_back(
-        {.tensors = layer_tensors(layer, seq_length, dtype, split), .block = is_block(layer)});
+    part.layers.push_back({.tensors = layer_tensors(layer, seq_length, dtype, split),
+                           .block = is_block(layer),
+                           .backward = layer.treated.backward});
   const auto biases = position_biases(model, seq_length, dtype, split);
   const auto skipped = skipped_past(model, part);
   for (std::size_t l = 0; l < part.layers.size(); ++l) {

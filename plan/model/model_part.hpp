@@ -29,9 +29,14 @@ struct LayerPart {
   std::vector<ParameterId> weights;
   std::int64_t parameters = 0;         // numbers in tensors.parameters
   std::int64_t expert_parameters = 0;  // of them, of experts that expert parallelism shares
+  // Of both, those that are trained.
+  std::int64_t trained_parameters = 0;
+  std::int64_t trained_expert_parameters = 0;
+  std::int64_t trained_products = 0;  // and those of a block's matrices that experts do not share
   // What full re-materialisation rebuilds: every layer but embeddings, norms between stacks and
   // heads, which keep next to nothing beside their input or are done with at once.
   bool block = false;
+  bool backward = true;  // none where nothing before it, nor in it, is trained
   // What a boundary placed after the layer must carry, a sample: its output, and what earlier
   // layers send past it by skips, handed on from stage to stage. Whole outputs that go to several
   // layers cross once. Within a stack of T5's the bias of the attention scores, which its first
@@ -51,6 +56,9 @@ struct ModelPart {
     return layer(id.layer).tensors.parameters[static_cast<std::size_t>(id.tensor)];
   }
 };
+
+// Whether it is a matrix whose products may be in 8 bits.
+[[nodiscard]] bool multiplies(const LayerPart& layer, const ParameterTensor& tensor);
 
 // Precondition: as layer_tensors'.
 [[nodiscard]] ModelPart model_part(const Model& model, std::int64_t seq_length, Dtype dtype,

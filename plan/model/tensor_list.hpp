@@ -60,6 +60,7 @@ struct ParameterTensor {
   std::int64_t padding = 0;
   // Not learned: channels' running means, then their variances. No optimizer state.
   std::optional<RunningStatistics> running = {};
+  bool frozen = false;  // stays as it is: no gradient, no optimizer state
   [[nodiscard]] std::int64_t elements() const;
 };
 

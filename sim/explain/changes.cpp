@@ -45,6 +45,7 @@ class Changer {
       add_schedules();
     }
     add_recompute();
+    add_formats();
     add_sharing();
     add_boundaries();
     add_skips();
@@ -185,6 +186,14 @@ class Changer {
       if (recompute_word(changed.recompute) == recompute_word(plan().recompute)) continue;
       add("re-materialisation", to_text(changed.recompute), changed);
     }
+  }
+
+  // Of weights alone: products in another format train otherwise.
+  void add_formats() {
+    if (plan().fp8 == Fp8Recipe::none) return;
+    Plan changed = plan();
+    changed.fp8_parameters = !changed.fp8_parameters;
+    add("weights in 8 bits alone", changed.fp8_parameters ? "on" : "off", changed);
   }
 
   // What devices share that compute the same, or hold the same weights.

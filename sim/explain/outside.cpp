@@ -76,7 +76,7 @@ class Outside {
 std::vector<Rejected> outside(const SweepRequest& asked, const Ranked& best, const Costs& costs,
                               const Cluster& cluster) {
   Model model = load_model(asked.folder / asked.base.model_path);
-  set_attention(model, asked.base.attention);
+  set_treatment(model, asked.base);
   const StackAbilities within = *with_open_choices(asked, model, cluster).within;
   if (within == StackAbilities{}) return {};
   SweepRequest request = asked;

@@ -16,7 +16,9 @@ ResolvedPlan changed(const ResolvedPlan& plan, const Plan& to) {
     schedule =
         std::get<Schedule>(make_schedule(to.schedule, {to.pp, to.vpp, to.microbatches, to.slices}));
   }
-  return derive(to, plan.model, std::move(schedule));
+  Model model = plan.model;
+  set_treatment(model, to);
+  return derive(to, std::move(model), std::move(schedule));
 }
 
 namespace {

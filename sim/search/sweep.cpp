@@ -236,7 +236,7 @@ SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& 
   if (asked.base.skips == SkipTransport::direct)
     throw InputError("plan", "skips", "direct: a search is of plans whose skips are relayed");
   Model model = load_model(asked.folder / asked.base.model_path);
-  set_attention(model, asked.base.attention);
+  set_treatment(model, asked.base);
   const SweepRequest request = with_open_choices(asked, model, cluster);
   SplitCosts known(model, costs, cluster.stack);
   std::unique_ptr<tbb::global_control> limit;

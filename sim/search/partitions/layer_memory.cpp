@@ -25,6 +25,7 @@ PartitionMemory layer_memory(const Plan& plan, const LayerCosts& known, const Cl
     const std::pair before{single.input_bytes, single.output_bytes};
     single.layers = {l, l + 1};
     single.parameters = part.layer(l).parameters;
+    single.trained_parameters = part.layer(l).trained_parameters;
     single.input_bytes = std::exchange(single.output_bytes, part.layer(l).crossing_bytes);
     // Layers of a model are of few kinds.
     if (known.held_like_the_last(l) && again(l) == again(l - 1) &&

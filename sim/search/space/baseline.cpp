@@ -54,6 +54,13 @@ std::optional<Incomparable> incomparable(const ResolvedPlan& baseline, const Swe
     return Incomparable{
         "dtype", fmt::format("{}; the sweep has {}", to_string(plan.dtype), to_string(base.dtype))};
   }
+  if (plan.fp8 != base.fp8 || plan.fp8_parameters != base.fp8_parameters) {
+    return Incomparable{
+        "fp8", fmt::format("{}; the sweep has {}", to_string(plan.fp8), to_string(base.fp8))};
+  }
+  if (plan.lora != base.lora) return Incomparable{"lora", "adapters are others than the sweep's"};
+  if (plan.frozen != base.frozen)
+    return Incomparable{"frozen", "layers are others than the sweep's"};
   if (plan.optimizer.kind != base.optimizer.kind) {
     return Incomparable{"optimizer", "is of another kind than the sweep's"};
   }

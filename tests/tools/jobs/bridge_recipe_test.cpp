@@ -131,6 +131,67 @@ TEST(BridgeRecipe, LayoutsAreLetters) {
   EXPECT_THAT(job.plan.boundaries, ElementsAre(4));
 }
 
+std::string peft_recipe(const std::string& more) {
+  return "from megatron.bridge.training.config import ConfigContainer\n\n"
+         "def small_peft_config(peft_scheme: str = \"lora\") -> ConfigContainer:\n"
+         "    cfg = _peft_common()\n" +
+         std::string(kProvider) + "    cfg.tokenizer.vocab_size = 1024\n" + more +
+         "    return cfg\n";
+}
+
+// Rank 32 beside all four products where nothing is said (_peft_common()), 128 samples of one each;
+// the shipped recipes set the rank of a LoRA that a function of another file makes. What scales the
+// adapters changes nothing.
+TEST(BridgeRecipe, AdaptersAreRead) {
+  const auto read = [](const std::string& more) {
+    return read_nemo_job(peft_recipe(more), "recipe.py", {.gpus = 4});
+  };
+  const Job usual = read("");
+  EXPECT_EQ(usual.plan.lora, (Adapters{32, all_products(), 0}));
+  EXPECT_EQ(usual.plan.global_batch_size(), 128);
+  EXPECT_EQ(usual.plan.micro_batch_size, 1);
+  EXPECT_EQ(usual.plan.optimizer.beta2, 0.98);
+  EXPECT_TRUE(usual.model.layers[1].treated.frozen);
+  const Job shipped = read(
+      "    peft_cfg = default_peft_config(peft_scheme)\n    cfg.peft = peft_cfg\n"
+      "    if isinstance(peft_scheme, str) and peft_scheme.lower() in [\"lora\", \"dora\"]:\n"
+      "        peft_cfg.dim = 16\n        peft_cfg.alpha = 32\n");
+  EXPECT_EQ(shipped.plan.lora.rank, 16);
+  EXPECT_EQ(names(shipped), names(usual)) << "all of it is followed";
+  const Job some = read(
+      "    cfg.peft = LoRA(target_modules=[\"linear_qkv\", \"linear_proj\"], dim=8, alpha=16,\n"
+      "        dropout=0.1, dropout_position=\"post\")\n");
+  EXPECT_EQ(to_string(some.plan.lora.targets), "linear_qkv+linear_proj");
+  EXPECT_EQ(some.plan.lora.dropout, 0.1);
+  EXPECT_THAT(names(some), HasSubstr("peft.dropout_position"));
+  EXPECT_EQ(to_string(read("    cfg.peft = CanonicalLoRA(dim=8)\n").plan.lora.targets),
+            "linear_q+linear_k+linear_v+linear_proj+linear_fc1_up+linear_fc1_gate+linear_fc2");
+  EXPECT_EQ(read("    cfg.peft = None\n").plan.lora.rank, 0);
+  EXPECT_THAT(complaint([&] { read("    cfg.peft = DoRA(dim=8)\n"); }),
+              HasSubstr("recipe.py: peft: DoRA: adapters"));
+  EXPECT_THAT(
+      complaint([&] { read("    cfg.peft.target_modules = [\"*.layers.0.*.linear_qkv\"]\n"); }),
+      HasSubstr("peft.target_modules: *.layers.0.*.linear_qkv: adapters beside it, or in some"));
+  EXPECT_EQ(complaint([&] { read("    cfg.peft = LoRA(dim=3)\n"); }),
+            "recipe.py: peft: tp = 2 does not divide the rank 3");
+}
+
+// The recipe of a mixed precision is in its name, and what mixed_precision.py sets beside it.
+TEST(BridgeRecipe, PrecisionsSayHowScalesAreFound) {
+  const auto plan = [](const std::string& precision) {
+    return recipe(std::string(kProvider) + "    cfg.mixed_precision = " + precision + "\n").plan;
+  };
+  EXPECT_EQ(plan("\"bf16_mixed\"").fp8, Fp8Recipe::none);
+  const Plan current = plan("\"bf16_with_fp8_current_scaling_mixed\"");
+  EXPECT_EQ(current.fp8, Fp8Recipe::tensorwise);
+  EXPECT_TRUE(current.fp8_parameters);
+  EXPECT_EQ(plan("bf16_with_mxfp8_mixed()").fp8, Fp8Recipe::mxfp8);
+  const Plan blocks = plan("\"bf16_with_fp8_subchannel_scaling_mixed\"");
+  EXPECT_EQ(blocks.fp8, Fp8Recipe::blockwise);
+  EXPECT_FALSE(blocks.fp8_parameters);
+  EXPECT_EQ(plan("bf16_with_fp8_delayed_scaling_mixed()").fp8, Fp8Recipe::delayed);
+}
+
 TEST(BridgeRecipe, RefusesInOneLine) {
   EXPECT_THAT(complaint([] {
                 static_cast<void>(read_nemo_job(

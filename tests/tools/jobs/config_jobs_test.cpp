@@ -316,7 +316,9 @@ TEST(NemoJob, ItsCourseAndItsKeys) {
   const Job job =
       read("name: CosineAnnealing, warmup_steps: 49.5, constant_steps: 100, min_lr: 1e-4");
   EXPECT_EQ(job.plan.optimizer.rate, (RateSchedule{50, 900, DecayStyle::cosine, 1e-4}));
-  EXPECT_EQ(names(job), "model.fp8 model.overlap_p2p_comm model.apply_query_key_layer_scaling ");
+  EXPECT_EQ(names(job), "model.overlap_p2p_comm model.apply_query_key_layer_scaling ");
+  EXPECT_EQ(job.plan.fp8, Fp8Recipe::delayed);
+  EXPECT_EQ(job.model.layers[1].treated.fp8, Fp8Recipe::delayed);
   EXPECT_EQ(std::get<EmbeddingShape>(job.model.layers[0].shape).vocabulary, 50304);
   const Job other = read("name: NoamAnnealing, warmup_steps: 50");
   EXPECT_EQ(other.plan.optimizer.rate, (RateSchedule{.warmup_iters = 50}));
@@ -358,7 +360,8 @@ TEST(NemoJob, SizesBesideTheUsualOnes) {
   EXPECT_EQ(names(job).find("fp8"), std::string::npos);  // switched off
   EXPECT_THAT(names(job), HasSubstr("model.masked_softmax_fusion "));
   EXPECT_THAT(names(job), HasSubstr("model.megatron_amp_O2 "));
-  EXPECT_THAT(names(read("  fp8: True\n")), HasSubstr("model.fp8_margin "));
+  EXPECT_EQ(read("  fp8: True\n  fp8_params: True\n").plan.fp8, Fp8Recipe::delayed);
+  EXPECT_EQ(job.plan.fp8, Fp8Recipe::none);
   EXPECT_EQ(complaint([&] { read("  transformer_block_type: normformer\n"); }),
             "nemo.yaml: model.transformer_block_type: normformer: not modelled: expected pre_ln");
 }

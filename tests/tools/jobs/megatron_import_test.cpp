@@ -256,6 +256,23 @@ TEST(MegatronJob, WhatMattersAndIsNotCarriedIsListed) {
   EXPECT_EQ(names(job), "cp-comm-type fp8-format overlap-moe-expert-parallel-comm ");
 }
 
+// Delayed where nothing is said; beside fp32 the plan has no such products, and one line says so.
+TEST(MegatronJob, ProductsIn8BitsAreThePlans) {
+  const auto read = [](const std::string& more) { return megatron(kSmall + more); };
+  const Job job = read("--bf16 --fp8-format hybrid --fp8-amax-history-len 1024 --fp8-margin 0");
+  EXPECT_EQ(job.plan.fp8, Fp8Recipe::delayed);
+  EXPECT_EQ(job.model.layers[1].treated.fp8, Fp8Recipe::delayed);
+  EXPECT_EQ(names(job).find("fp8"), std::string::npos);
+  const Plan mx = read("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather").plan;
+  EXPECT_EQ(mx.fp8, Fp8Recipe::mxfp8);
+  EXPECT_TRUE(mx.fp8_parameters);
+  EXPECT_EQ(read("--bf16").plan.fp8, Fp8Recipe::none);
+  EXPECT_EQ(read("--fp8-format hybrid").plan.fp8, Fp8Recipe::none);
+  EXPECT_THAT(names(read("--fp8-format hybrid")), HasSubstr("fp8-format"));
+  EXPECT_THAT(names(read("--bf16 --fp8-format hybrid --fp8-recipe custom")),
+              HasSubstr("fp8-recipe"));
+}
+
 // Megatron clips by a norm of 1 where it is not told; its decay needs to know when it ends, and
 // samples are iterations times the batch.
 TEST(MegatronJob, ClipsAndMovesItsRate) {

@@ -100,23 +100,39 @@ TEST(Doubts, WhatIsLeanerThanThePlanIsKnown) {
                           "optimizer.exp_avg_dtype", "model.moe_paged_stash"));
 }
 
-// Adapters and frozen layers, in whatever file.
+// Adapters and frozen layers of other tools than NeMo's, by whatever name.
 TEST(Adapters, AreRefusedByName) {
   for (const char* name : {"--lora-rank 8", "--peft-type lora", "--freeze-embedding",
                            "--target-modules linear_qkv", "--adapter-dim 4"})
     EXPECT_THAT(complaint([&] { static_cast<void>(job_of(name)); }),
-                HasSubstr("a plan trains every weight"))
+                HasSubstr("are read of Megatron-Bridge's and NeMo 1's LoRA alone"))
         << name;
   EXPECT_EQ(names(job_of("--multi-latent-attention --q-lora-rank 64 --kv-lora-rank 64")),
             "qk-layernorm global-batch-size ");
-  const std::string nemo =
-      "trainer: {devices: 1, num_nodes: 1, precision: bf16}\nmodel:\n  num_layers: 2\n"
-      "  hidden_size: 64\n  num_attention_heads: 4\n  encoder_seq_length: 32\n"
-      "  max_position_embeddings: 32\n  micro_batch_size: 1\n  global_batch_size: 1\n"
-      "  peft: {peft_scheme: lora}\n";
-  EXPECT_THAT(
-      complaint([&] { static_cast<void>(read_nemo_job(nemo, "job.yaml", {.vocabulary = 128})); }),
-      HasSubstr("model.peft.peft_scheme: lora: adapters"));
+}
+
+// NeMo 1's file has the sections of all its schemes; the one that it names is read.
+TEST(Adapters, OfNemo1AreRead) {
+  const auto read = [](const std::string& scheme, const std::string& lora) {
+    return read_nemo_job(
+        "trainer: {devices: 1, num_nodes: 1, precision: bf16}\nmodel:\n  num_layers: 2\n"
+        "  hidden_size: 64\n  num_attention_heads: 4\n  encoder_seq_length: 32\n"
+        "  max_position_embeddings: 32\n  micro_batch_size: 1\n  global_batch_size: 1\n"
+        "  peft:\n    peft_scheme: " +
+            scheme + "\n    adapter_tuning: {adapter_dim: 32}\n    lora_tuning: {" + lora + "}\n",
+        "job.yaml", {.vocabulary = 128});
+  };
+  const Job job = read("lora", "target_modules: [attention_qkv, mlp], adapter_dim: 8, alpha: 16");
+  EXPECT_EQ(to_string(job.plan.lora.targets), "linear_qkv+linear_fc1+linear_fc2");
+  EXPECT_EQ(job.plan.lora.rank, 8);
+  EXPECT_TRUE(job.model.layers[1].treated.frozen);
+  EXPECT_EQ(names(job).find("peft"), std::string::npos);
+  EXPECT_EQ(to_string(read("lora", "adapter_dim: 8").plan.lora.targets), "linear_qkv");
+  EXPECT_EQ(read("null", "adapter_dim: 8").plan.lora.rank, 0);
+  EXPECT_THAT(complaint([&] { read("ptuning", "adapter_dim: 8"); }),
+              HasSubstr("model.peft.peft_scheme: ptuning: adapters"));
+  EXPECT_THAT(complaint([&] { read("lora", "target_modules: [router]"); }),
+              HasSubstr("model.peft.lora_tuning.target_modules: router: adapters beside it"));
 }
 
 // (30 + 1 + 1) / 4 ranks / 4 layers a chunk = 2 chunks a rank; 8 stages of 4, the first and last

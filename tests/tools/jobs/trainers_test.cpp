@@ -273,6 +273,56 @@ TEST(DeepSpeedRows, ClippingAndStages) {
       HasSubstr("(row deepspeed/one-stage-a-rank)"));
 }
 
+// Adapters, frozen layers and products in 8 bits, which no script of ours makes but Megatron's.
+TEST(TrainerRows, WhatIsTrainedInPart) {
+  Plan plan = pipeline(2, 1, 4);
+  plan.lora = {8, all_products(), 0};
+  EXPECT_EQ(refusal(plan),
+            "plan: lora: rank 8: Megatron-LM trains all weights: adapters are Megatron-Bridge's "
+            "(peft) (row megatron/adapters)");
+  const auto others = [](const Plan& of) {
+    std::string all;
+    const ResolvedPlan resolved = loaded(of, llama_like(8));
+    all += complaint([&] { static_cast<void>(export_torch(resolved, {})); });
+    all += complaint([&] { static_cast<void>(export_deepspeed(resolved, {})); });
+    all += complaint([&] { static_cast<void>(export_torchtitan_registry(resolved, {})); });
+    return all;
+  };
+  EXPECT_THAT(others(plan),
+              AllOf(HasSubstr("(row torch/adapters)"), HasSubstr("(row deepspeed/adapters)"),
+                    HasSubstr("(row torchtitan/adapters)")));
+  plan = pipeline(2, 1, 4);
+  plan.frozen = {{0, 3}};
+  EXPECT_THAT(refusal(plan), HasSubstr("frozen: 0-2: "));
+  EXPECT_THAT(others(plan),
+              AllOf(HasSubstr("(row torch/frozen-layers)"), HasSubstr("torchtitan/frozen-layers")));
+  plan = pipeline(2, 1, 4);
+  plan.fp8 = Fp8Recipe::mxfp8;
+  EXPECT_THAT(others(plan), AllOf(HasSubstr("fp8: mxfp8: "), HasSubstr("(row torch/fp8)")));
+}
+
+// What Megatron's script says of 8 bits reads back as it was; weights in 8 bits alone need the
+// sharded optimizer.
+TEST(MegatronRows, ProductsIn8Bits) {
+  Plan plan = pipeline(2, 1, 4);
+  plan.fp8 = Fp8Recipe::blockwise;
+  plan.fp8_parameters = true;
+  const auto read_back = [](const std::string& script) {
+    return read_megatron_job(script, "megatron.sh", {}).plan;
+  };
+  EXPECT_THAT(megatron(plan),
+              AllOf(HasSubstr("--fp8-recipe blockwise"), HasSubstr("--use-distributed-optimizer")));
+  EXPECT_EQ(read_back(megatron(plan)).fp8, Fp8Recipe::blockwise);
+  EXPECT_TRUE(read_back(megatron(plan)).fp8_parameters);
+  plan.dp = 2;
+  EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/fp8-parameters)"));
+  plan.zero = 1;
+  EXPECT_TRUE(read_back(megatron(plan)).fp8_parameters);
+  plan.fp8_parameters = false;
+  plan.fp8 = Fp8Recipe::none;
+  EXPECT_THAT(megatron(plan), Not(HasSubstr("fp8")));
+}
+
 // Gradients are divided once, and messages are dense.
 TEST(TorchRows, TheScriptDividesOnce) {
   const ExportedJob job = export_torch(loaded(pipeline(2, 2, 4), llama_like(8)), {});

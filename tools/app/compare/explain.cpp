@@ -87,6 +87,46 @@ Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
   return load(source, loaded.model, loaded.plan, cluster, std::move(splits));
 }
 
+namespace {
+
+// Products in the other format: in 8 bits where the device has units for them, or not.
+std::optional<Change> other_products(const ResolvedPlan& loaded, const Cluster& cluster) {
+  Plan plan = loaded.plan;
+  if (bytes_per_element(plan.dtype) != 2 || cluster.stack.fp8 || !cluster.device.kernels)
+    return std::nullopt;
+  const bool in_8_bits = plan.fp8 != Fp8Recipe::none;
+  if (!in_8_bits && cluster.device.peak_fp8.count() <= 0) return std::nullopt;
+  plan.fp8 = in_8_bits ? Fp8Recipe::none : Fp8Recipe::delayed;
+  if (in_8_bits) plan.fp8_parameters = false;
+  std::string to = in_8_bits ? std::string(to_string(plan.dtype)) : "8 bits (delayed)";
+  return Change{"products", std::move(to), std::move(plan), {}, {}};
+}
+
+// Of layers that are not yet known.
+void add_layers(Costs& to, const Costs& from) {
+  for (const LayerCost& layer : from.layers) {
+    if (std::ranges::find(to.layers, layer.key, &LayerCost::key) == to.layers.end())
+      to.layers.push_back(layer);
+  }
+  for (std::size_t kind = 0; kind < to.other_kinds.size(); ++kind)
+    add_layers(to.other_kinds[kind], from.other_kinds[kind]);
+}
+
+// What one change would bring, products in another format among them where costs are of any.
+std::vector<WhatIf> rows_of(const ExplainRequest& r, const ResolvedPlan& loaded,
+                            const Cluster& cluster, Costs costs, const Forecast& base) {
+  std::vector<Change> all = changes(loaded, costs, cluster);
+  auto products = other_products(loaded, cluster);
+  if (products && stands_on_builtin(costs.basis)) {
+    const ResolvedPlan other = changed(loaded, products->plan);
+    add_layers(costs, load(r.costs, other.model, other.plan, cluster, {other.plan.split()}));
+    all.push_back(*std::move(products));
+  }
+  return what_if(loaded, std::move(all), costs, cluster, base);
+}
+
+}  // namespace
+
 ExplainResult explain(const ExplainRequest& r, const Session& session) {
   const PlacedPlan plan = load(r.plan, session);
   const ResolvedPlan& loaded = plan.loaded;
@@ -108,7 +148,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
   ExplainResult why{.plan = loaded.plan,
                     .waterfall = waterfall(loaded, breakdown, result),
                     .critical_path = critical_path(loaded.program, result.trace),
-                    .what_if = what_if(loaded, changes(loaded, costs, cluster), costs, cluster, f),
+                    .what_if = rows_of(r, loaded, cluster, costs, f),
                     .measured = r.measured};
   mark_beyond(why.what_if, loaded.plan, abilities(choice, cluster));
   if (!r.measured.empty()) {

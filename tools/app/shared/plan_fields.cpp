@@ -18,6 +18,8 @@ namespace weir {
 namespace {
 
 constexpr int kMostNumbers = 100'000;
+constexpr app::Range kLoraRank{0, 1 << 20};
+constexpr const char* kFp8 = "fp8";  // of --dtype
 
 struct Bounds {
   int low, high;
@@ -63,6 +65,62 @@ Optimizer optimizer_of(const PlanOptions& options) {
   if (const auto fault = fault_of(o))
     throw UsageError(fmt::format("{}: {}", option_of(fault->key), fault->expected));
   return o;
+}
+
+Fp8Recipe fp8_of(const PlanOptions& options) {
+  if (options.fp8_recipe.empty())
+    return options.dtype == kFp8 ? Fp8Recipe::delayed : Fp8Recipe::none;
+  const auto recipe = parse_fp8_recipe(options.fp8_recipe);
+  if (!recipe || *recipe == Fp8Recipe::none) {
+    throw UsageError(fmt::format(
+        "--fp8-recipe {}: expected delayed, tensorwise, blockwise or mxfp8{}", options.fp8_recipe,
+        did_you_mean(options.fp8_recipe, {"delayed", "tensorwise", "blockwise", "mxfp8"})));
+  }
+  return *recipe;
+}
+
+Adapters adapters_of(const PlanOptions& options) {
+  if (options.lora_rank == 0) {
+    if (!options.lora_targets.empty() || options.lora_dropout > 0)
+      throw UsageError("--lora-targets and --lora-dropout need --lora-rank");
+    return {};
+  }
+  Adapters adapters{options.lora_rank, all_products(), options.lora_dropout};
+  if (options.lora_targets.empty()) return adapters;
+  std::string text = options.lora_targets;
+  std::ranges::replace(text, ',', '+');
+  const auto targets = parse_products(text);
+  if (!targets) {
+    throw UsageError(
+        fmt::format("--lora-targets {}: expected products of a block, as "
+                    "linear_qkv,linear_proj,linear_fc1,linear_fc2",
+                    options.lora_targets));
+  }
+  adapters.targets = *targets;
+  return adapters;
+}
+
+std::vector<LayerRange> frozen_of(const PlanOptions& options) {
+  if (options.frozen.empty()) return {};
+  if (options.lora_rank > 0)
+    throw UsageError("--frozen goes without --lora-rank, which freezes all of the model's weights");
+  const auto layers = parse_layers(options.frozen);
+  if (!layers)
+    throw UsageError(fmt::format("--frozen {}: expected layers as 0-11,40", options.frozen));
+  return *layers;
+}
+
+// Attention, what is trained, formats of products.
+void treat(const PlanOptions& options, Plan& plan) {
+  plan.attention = attention_of(options);
+  plan.fp8 = fp8_of(options);
+  plan.fp8_parameters = options.fp8_param_gather;
+  plan.lora = adapters_of(options);
+  plan.frozen = frozen_of(options);
+  if (plan.fp8 != Fp8Recipe::none && bytes_per_element(dtype_of(options)) != 2)
+    throw UsageError("--fp8-recipe needs --dtype fp8, bf16 or fp16");
+  if (plan.fp8_parameters && plan.fp8 == Fp8Recipe::none)
+    throw UsageError("--fp8-param-gather needs --dtype fp8");
 }
 
 }  // namespace
@@ -144,7 +202,22 @@ app::Fields fields(PlanOptions& o) {
        &o.seq_length,
        "Tokens a sample (default: the model's positions)",
        {.range = app::kTokens}},
-      {"--dtype", &o.dtype, "fp32, tf32, bf16 or fp16"},
+      {"--dtype", &o.dtype,
+       "fp32, tf32, bf16, fp16, or fp8 (bf16 with products of blocks in 8 bits)"},
+      {"--fp8-recipe", &o.fp8_recipe,
+       "How scales of products in 8 bits are found: delayed (default), tensorwise, blockwise or "
+       "mxfp8"},
+      {"--fp8-param-gather", &o.fp8_param_gather,
+       "Keep and gather the matrices of blocks in 8 bits alone, with --dtype fp8"},
+      {"--lora-rank",
+       &o.lora_rank,
+       "Train adapters of this rank (LoRA) in place of all weights (0: all weights)",
+       {.range = kLoraRank}},
+      {"--lora-targets", &o.lora_targets,
+       "Products with adapters: linear_qkv (or linear_q, linear_k, linear_v), linear_proj, "
+       "linear_fc1 (or linear_fc1_up, linear_fc1_gate), linear_fc2 (default: the four)"},
+      {"--lora-dropout", &o.lora_dropout, "Of what adapters read", {.range = app::kShare}},
+      {"--frozen", &o.frozen, "Layers whose weights stay as they are, as 0-11,40"},
       {"--attention,--attention-backend", &o.attention,
        "unfused (probabilities are kept) or fused (flash: their statistics are)"},
       {"--optimizer", &o.optimizer, "adamw, adam, rmsprop or sgd"},
@@ -175,15 +248,36 @@ app::Fields fields(PlanOptions& o) {
 
 Model load_model(const PlanOptions& options) {
   Model model = load_model(options.model);
-  set_attention(model, attention_of(options));
+  Plan plan;
+  treat(options, plan);
+  set_treatment(model, plan);
   return model;
 }
 
+void take_treatment(const Plan& plan, const app::Session& session, PlanOptions& options) {
+  const auto own = [&session](const char* option, auto& value, const auto& its) {
+    if (!session.given(option)) value = its;
+  };
+  own("dtype", options.dtype, std::string(to_string(plan.dtype)));
+  own("attention", options.attention, std::string(to_string(plan.attention)));
+  if (plan.fp8 != Fp8Recipe::none)
+    own("fp8-recipe", options.fp8_recipe, std::string(to_string(plan.fp8)));
+  own("fp8-param-gather", options.fp8_param_gather, plan.fp8_parameters);
+  own("frozen", options.frozen, layers_word(plan.frozen));
+  if (session.given("lora-rank")) return;
+  options.lora_rank = static_cast<int>(plan.lora.rank);
+  own("lora-targets", options.lora_targets, to_string(plan.lora.targets));
+  own("lora-dropout", options.lora_dropout, plan.lora.dropout);
+}
+
 Dtype dtype_of(const PlanOptions& options) {
+  if (options.dtype == kFp8) return Dtype::bf16;
   const auto dtype = parse_dtype(options.dtype);
-  if (!dtype)
-    throw UsageError(fmt::format("--dtype {}: expected fp32, tf32, bf16 or fp16{}", options.dtype,
-                                 did_you_mean(options.dtype, {"fp32", "tf32", "bf16", "fp16"})));
+  if (!dtype) {
+    throw UsageError(
+        fmt::format("--dtype {}: expected fp32, tf32, bf16, fp16 or fp8{}", options.dtype,
+                    did_you_mean(options.dtype, {"fp32", "tf32", "bf16", "fp16", "fp8"})));
+  }
   return *dtype;
 }
 
@@ -200,7 +294,7 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
                                  model.max_positions));
   }
   plan.dtype = dtype_of(options);
-  plan.attention = attention_of(options);
+  treat(options, plan);
   plan.optimizer = optimizer_of(options);
   plan.slots = options.slots.value_or(2);
   plan.seed = seed;

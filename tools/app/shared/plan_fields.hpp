@@ -34,6 +34,12 @@ struct PlanOptions {
   std::filesystem::path model;
   std::optional<std::int64_t> seq_length;
   std::string dtype = "fp32";
+  std::string fp8_recipe;  // empty: delayed with --dtype fp8, else none
+  bool fp8_param_gather = false;
+  int lora_rank = 0;
+  std::string lora_targets;  // empty: the four of a block
+  double lora_dropout = 0;
+  std::string frozen;  // layers
   std::string attention = "unfused";
   std::string optimizer = "adamw";
   double learning_rate = 1e-3;
@@ -63,8 +69,10 @@ enum class SampleLength : std::uint8_t { needed, not_needed };
 
 // Of --attention; throws UsageError.
 [[nodiscard]] AttentionKind attention_of(const PlanOptions& options);
-// Of --dtype; throws UsageError.
+// Of --dtype, of which fp8 is bf16 with products in 8 bits; throws UsageError.
 [[nodiscard]] Dtype dtype_of(const PlanOptions& options);
+// The same of a plan: what it has beside bf16, else what these have.
+void take_treatment(const Plan& plan, const app::Session& session, PlanOptions& options);
 
 // A memory size, "80 GiB"; throws UsageError.
 [[nodiscard]] Bytes parse_memory(const std::string& text, const std::string& option);

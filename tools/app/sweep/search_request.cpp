@@ -46,8 +46,7 @@ void set_limits(weir::SweepRequest& search, const SweepRequest& r, const Cluster
 
 void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   if (!session.given("seq-length")) r.common.seq_length = baseline.seq_length;
-  if (!session.given("dtype")) r.common.dtype = to_string(baseline.dtype);
-  if (!session.given("attention")) r.common.attention = to_string(baseline.attention);
+  take_treatment(baseline, session, r.common);
   if (!r.global_batch_size) r.global_batch_size = static_cast<int>(baseline.global_batch_size());
   const auto own = [&session](const char* option, auto& value, const auto& its) {
     if (!session.given(option)) value = its;

@@ -78,6 +78,10 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("micro_batch_size", a.micro_batch_size, b.micro_batch_size);
   compare("seq_length", a.seq_length, b.seq_length);
   compare("dtype", a.dtype, b.dtype);
+  compare("fp8", a.fp8, b.fp8);
+  compare("fp8_parameters", a.fp8_parameters, b.fp8_parameters);
+  compare("lora", a.lora, b.lora);
+  compare("frozen", a.frozen, b.frozen);
   compare("attention", a.attention, b.attention);
   compare("sequence_parallel", a.sequence_parallel, b.sequence_parallel);
   compare("overlap_tensor_parallel", a.overlap_tensor_parallel, b.overlap_tensor_parallel);

@@ -15,7 +15,8 @@ inline constexpr const char* kPredictionNotModelled = "multi-token prediction is
 inline constexpr const char* kHybridNotModelled = "hybrid sharding is not modelled";
 
 inline constexpr const char* kAdaptersNotModelled =
-    "adapters and frozen layers are not modelled: a plan trains every weight";
+    "adapters and frozen layers are read of Megatron-Bridge's and NeMo 1's LoRA alone (a plan has "
+    "words for more: --lora-rank, --frozen)";
 
 // Whether a name, of an argument or of a key's part, switches on training that leaves weights as
 // they are: "lora-rank", "peft_type", "freeze_backbone", "target_modules".

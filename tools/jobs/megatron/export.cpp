@@ -180,6 +180,11 @@ void add_training(MegatronArguments& s, const Plan& plan, std::vector<Remark>& r
   s.add("micro-batch-size", plan.micro_batch_size);
   s.add("global-batch-size", plan.global_batch_size());
   if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) s.add(to_string(plan.dtype));
+  if (plan.fp8 != Fp8Recipe::none) {
+    s.add("fp8-format", "hybrid");
+    s.add("fp8-recipe", to_string(plan.fp8));
+    if (plan.fp8_parameters) s.add("fp8-param-gather");
+  }
   if (plan.dtype == Dtype::fp16) s.add("accumulate-allreduce-grads-in-fp32");
   if (plan.dtype == Dtype::tf32)
     remarks.push_back({"dtype", "tf32: PyTorch's own switch, fp32 in the arguments"});

@@ -100,6 +100,10 @@ constexpr std::string_view kHarmless[] = {"num-workers",
                                           "te-rng-tracker",
                                           "apply-query-key-layer-scaling",
                                           "straggler-minmax-count",
+                                          "fp8-margin",
+                                          "fp8-interval",
+                                          "fp8-amax-history-len",
+                                          "fp8-amax-compute-algo",
                                           "moe-grouped-gemm"};  // as the costs have it
 
 // Of experts, what has a size's name and is none.
@@ -134,7 +138,10 @@ constexpr Matter kMatters[] = {
     {"cpu-offload", "keeps tensors in host memory; not modelled"},
     {"offload-", "keeps tensors in host memory; not modelled"},
     {"cpu-optimizer", "keeps the optimizer's state in host memory; not modelled"},
-    {"fp8-", "products in 8 bits; the plan has the format around them"},
+    {"fp8-", "a detail of products in 8 bits, not modelled"},
+    {"first-last-layers-bf16",
+     "the first and last blocks' products are not in 8 bits, in the plan "
+     "all are"},
     {"fp4-", "products in 4 bits; the plan has the format around them"},
     {"transformer-impl", kKernels},
     {"cross-entropy-", kKernels},

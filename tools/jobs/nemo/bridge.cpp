@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "plan/words/error.hpp"
-#include "tools/jobs/job/unmodelled.hpp"
 #include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/nemo/adapters.hpp"
 #include "tools/jobs/nemo/bridge_words.hpp"
 #include "tools/jobs/python/evaluate.hpp"
 
@@ -75,13 +75,13 @@ class Recipe {
   Recipe(const PythonValue& root, const JobOptions& options) : root_(root), options_(options) {}
 
   std::string arguments() {
-    for (const auto& [section, value] : root_.object()->fields) leaf(section, value);
-    if (root_.object()->callee == "_pretrain_common") {
-      for (const auto& [path, value] : kBridgeCommon) {
-        const std::string argument = argument_of(std::string(path));
-        if (root_.at(path) == nullptr && !arguments_.contains(argument))
-          add(std::string(path), argument, std::string(value));
-      }
+    for (const auto& [section, value] : root_.object()->fields) {
+      if (section != kBridgeAdapters) leaf(section, value);
+    }
+    for (const auto& [path, value] : bridge_common(root_.object()->callee)) {
+      const std::string argument = argument_of(std::string(path));
+      if (root_.at(path) == nullptr && !arguments_.contains(argument))
+        add(std::string(path), argument, std::string(value));
     }
     set_precision();
     set_model();
@@ -178,6 +178,14 @@ class Recipe {
     return fmt::format("{}", fmt::join(all, " "));
   }
 
+  // "bf16_with_fp8_current_scaling_mixed" (training/mixed_precision.py).
+  static std::string fp8_recipe_of(std::string_view name) {
+    const auto has = [name](std::string_view part) { return name.find(part) != name.npos; };
+    if (has("mxfp8")) return "mxfp8";
+    if (has("subchannel") || has("nanov2")) return "blockwise";
+    return has("current") ? "tensorwise" : "delayed";
+  }
+
   // "bf16_mixed", bf16_mixed() or get_mixed_precision_config("bf16_mixed"): bf16 where nothing is
   // said.
   void set_precision() {
@@ -190,8 +198,17 @@ class Recipe {
                                       : to_string(object->places.front());
     }
     add("mixed_precision", name.find("fp16_") != name.npos ? "fp16" : "bf16", "");
-    if (name.find("fp8") != name.npos || name.find("fp4") != name.npos)
-      add("mixed_precision", "fp8-format", "'hybrid'");
+    if (name.find("fp4") != name.npos) add("mixed_precision", "fp4-format", "'e2m1'");
+    if (name.find("fp8") == name.npos) return;
+    add("mixed_precision", "fp8-format", "'hybrid'");
+    const auto said = [&](const char* field) {
+      return value->object() != nullptr && value->field(field) != nullptr;
+    };
+    const std::string recipe = fp8_recipe_of(name);
+    if (!said("fp8_recipe")) add("mixed_precision", "fp8-recipe", recipe);
+    // What mixed_precision.py sets beside each of them.
+    if (!said("fp8_param_gather") && !said("fp8_param") && recipe != "blockwise")
+      add("mixed_precision", "fp8-param-gather", "");
   }
 
   // What a provider leaves to its defaults, and what Megatron's arguments say in several words.
@@ -263,7 +280,7 @@ std::string recipe_name(const PythonFile& python, const std::string& name) {
 void refuse_other_base(const PythonValue& value, const PythonFile& python,
                        const std::string& function) {
   const PythonObject* root = value.object();
-  if (root == nullptr || root->callee == "ConfigContainer" || root->callee == "_pretrain_common")
+  if (root == nullptr || root->callee == "ConfigContainer" || !bridge_common(root->callee).empty())
     return;
   std::string from = python_import_of(python, root->callee);
   if (!from.empty()) from = " of " + from;
@@ -271,6 +288,15 @@ void refuse_other_base(const PythonValue& value, const PythonFile& python,
                    fmt::format("begins with {}(){}, which is not beside this file: ZeRO, the "
                                "sequence's length and re-materialisation may be set there",
                                root->callee.substr(0, 60), from));
+}
+
+// Those that the recipe says, or the function that it begins with.
+void take_adapters(const PythonValue& recipe, const std::string& file, Job& job) {
+  const PythonValue* peft = recipe.field(kBridgeAdapters);
+  if (peft != nullptr && !peft->none()) return take_bridge_adapters(*peft, file, job);
+  if (peft != nullptr || recipe.object()->callee != kBridgePeftCall) return;
+  job.plan.lora = {32, all_products(), 0};
+  set_treatment(job.model, job.plan);
 }
 
 }  // namespace
@@ -286,9 +312,6 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
   refuse_other_base(result.value, python, function);
   if (result.value.object() == nullptr || result.value.object()->fields.empty())
     throw InputError(file, function, "returns no ConfigContainer that is known without running it");
-  if (const PythonValue* peft = result.value.field("peft"); peft != nullptr && !peft->none())
-    throw InputError(file, "peft",
-                     fmt::format("{}: {}", to_string(*peft).substr(0, 60), kAdaptersNotModelled));
   const PythonValue* model = result.value.field("model");
   if (options.model == nullptr && (model == nullptr || model->field("num_layers") == nullptr)) {
     throw InputError(file, "model",
@@ -308,6 +331,7 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
   Job job = read_megatron_job(recipe.arguments(), file, options);
   job.lines.clear();
   if (options.model != nullptr) job.model = *options.model;
+  take_adapters(result.value, file, job);
   for (Remark& remark : job.remarks) remark.name = recipe.field_of(remark.name);
   for (JobArgument& argument : job.arguments) argument.name = recipe.field_of(argument.name);
   job.arguments.insert(job.arguments.end(), recipe.left_out.begin(), recipe.left_out.end());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -78,6 +79,32 @@ inline constexpr std::array<BridgeName, 16> kBridgeCommon{{{"train.train_iters",
                                                            {"ddp.overlap_grad_reduce", ""},
                                                            {"ddp.grad_reduce_in_fp32", ""},
                                                            {"rng.seed", "1234"}}};
+
+// What _peft_common() sets, whose adapters are LoRA's of rank 32 beside all four products.
+inline constexpr std::string_view kBridgeAdapters = "peft", kBridgePeftCall = "_peft_common";
+inline constexpr std::array<BridgeName, 15> kBridgePeft{
+    {{"train.train_iters", "1000"},
+     {"train.global_batch_size", "128"},
+     {"train.micro_batch_size", "1"},
+     {"model.seq_length", "2048"},
+     {"optimizer.lr", "0.0001"},
+     {"optimizer.min_lr", "0"},
+     {"optimizer.adam_beta1", "0.9"},
+     {"optimizer.adam_beta2", "0.98"},
+     {"optimizer.adam_eps", "1e-08"},
+     {"optimizer.weight_decay", "0.1"},
+     {"optimizer.clip_grad", "1.0"},
+     {"scheduler.lr_decay_style", "cosine"},
+     {"scheduler.lr_warmup_iters", "50"},
+     {"optimizer.use_distributed_optimizer", ""},
+     {"ddp.grad_reduce_in_fp32", ""}}};
+
+// By the function that a recipe begins with; empty for another one.
+[[nodiscard]] constexpr std::span<const BridgeName> bridge_common(std::string_view callee) {
+  if (callee == "_pretrain_common") return kBridgeCommon;
+  if (callee == kBridgePeftCall) return kBridgePeft;
+  return {};
+}
 
 // What distributed_fused_adam_with_cosine_annealing() of recipes/utils/optimizer_utils.py
 // (@0d7a394c3a1c) makes of its arguments, in their order, as optimizer and scheduler: its own

@@ -13,6 +13,7 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/job/config_table.hpp"
+#include "tools/jobs/nemo/adapters.hpp"
 #include "tools/jobs/nemo/bridge.hpp"
 #include "tools/jobs/python/evaluate.hpp"
 
@@ -24,7 +25,7 @@ struct Translation {
   std::string_view megatron;
   bool flag = false;  // given where NeMo's is true
 };
-constexpr std::array<Translation, 46> kTranslations{
+constexpr std::array<Translation, 45> kTranslations{
     {{"model.num_layers", "num-layers"},
      {"model.hidden_size", "hidden-size"},
      {"model.ffn_hidden_size", "ffn-hidden-size"},
@@ -69,8 +70,7 @@ constexpr std::array<Translation, 46> kTranslations{
      {"trainer.devices", "nproc-per-node"},
      {"trainer.num_nodes", "nnodes"},
      {"model.tokenizer.type", "tokenizer-type"},
-     {"model.overlap_p2p_comm", "overlap-p2p-communication", true},
-     {"model.fp8", "fp8-format", true}}};
+     {"model.overlap_p2p_comm", "overlap-p2p-communication", true}}};
 
 // "${.encoder_seq_length}" and "${multiply:4, ${.hidden_size}}": what a key refers to is followed
 // where it is a sibling's or a whole path.
@@ -173,6 +173,8 @@ std::string special_arguments(ConfigTable& t) {
     arguments += " --use-distributed-optimizer";
   if (t.flag_or("model.optim.overlap_grad_sync", false)) arguments += " --overlap-grad-reduce";
   if (t.flag_or("model.optim.overlap_param_sync", false)) arguments += " --overlap-param-gather";
+  if (t.flag_or("model.fp8", false)) arguments += " --fp8-format hybrid";
+  if (t.flag_or("model.fp8_params", false)) arguments += " --fp8-param-gather";
   if (t.flag_or("model.ub_tp_comm_overlap", false)) arguments += " --tp-comm-overlap";
   const auto betas = t.list("model.optim.betas");
   if (betas.size() == 2)
@@ -304,8 +306,7 @@ void add_remarks(ConfigTable& t, Job& job) {
                                                          : ": constant in the plan")});
   }
   for (const auto& [key, why] :
-       {std::pair("model.fp8", "products in 8 bits; the plan has the format around them"),
-        {"model.overlap_p2p_comm", "hides or moves communication, not modelled"},
+       {std::pair("model.overlap_p2p_comm", "hides or moves communication, not modelled"),
         {"model.apply_query_key_layer_scaling",
          "scales scores by the layer's number; what is trained changes, not its time"}}) {
     if (t.flag_or(key, false)) job.remarks.push_back({key, fmt::format("true: {}", why)});
@@ -361,10 +362,10 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
   job.lines.clear();
   // What Megatron's reader said is said in NeMo's names.
   for (Remark& remark : job.remarks) remark.name = nemos_name(remark.name);
-  std::erase_if(job.remarks, [](const Remark& remark) {
-    return remark.name == "model.fp8" || remark.name == "model.overlap_p2p_comm";
-  });
+  std::erase_if(job.remarks,
+                [](const Remark& remark) { return remark.name == "model.overlap_p2p_comm"; });
   add_remarks(t, job);
+  take_nemo_adapters(t, job);
   if (t.has("model.megatron_amp_O2") && !t.flag_or("model.megatron_amp_O2", false) &&
       job.plan.dtype != Dtype::fp32) {
     job.remarks.push_back({"model.megatron_amp_O2",

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -366,6 +367,10 @@ class PythonEvaluator {
       }
     }
     const Expression& callee = e.parts.front();
+    if (callee.kind == Expression::Kind::attribute && callee.word == "lower" &&
+        e.parts.size() == 1) {
+      if (const auto small = lowered(evaluate(callee.parts.front(), names))) return *small;
+    }
     if (callee.kind == Expression::Kind::name) {
       if (const auto own = functions_.find(callee.word); own != functions_.end())
         return call_own(*own->second, places, keywords);
@@ -377,6 +382,15 @@ class PythonEvaluator {
     if (auto known = python_builtin({callee.source, places, keywords}, heap_, budget_))
       return *std::move(known);
     return object({callee.source, std::move(places), std::move(keywords)});
+  }
+
+  // A text's .lower().
+  static std::optional<PythonValue> lowered(const PythonValue& value) {
+    if (value.text() == nullptr) return std::nullopt;
+    std::string small = *value.text();
+    std::ranges::transform(small, small.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return PythonValue{std::move(small)};
   }
 
   // The function of another file that a name was imported as, and what follows that file.

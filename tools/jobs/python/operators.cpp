@@ -188,6 +188,10 @@ std::optional<PythonValue> python_builtin(const PythonCall& call, PythonHeap& he
   if (callee == "int" && one && places[0].number() && std::abs(*places[0].number()) < 1e15)
     return PythonValue{static_cast<Whole>(*places[0].number())};
   if (callee == "float" && one && places[0].number()) return PythonValue{*places[0].number()};
+  // Of a text alone it is known here what it is an instance of.
+  if (callee == "isinstance" && places.size() == 2 && places[1].unknown() != nullptr &&
+      places[1].unknown()->source == "str" && places[0].unknown() == nullptr)
+    return PythonValue{places[0].text() != nullptr};
   if (callee == "len" && one && places[0].list() != nullptr)
     return PythonValue{static_cast<Whole>(places[0].list()->values.size())};
   if ((callee == "list" || callee == "tuple") && one && places[0].list() != nullptr)

@@ -19,6 +19,9 @@ std::string word_of(const TrainerFacts& facts, std::string_view key) {
   if (key == "microbatches") return fmt::format("M = {}, K = {}", plan.microbatches, plan.pp);
   if (key == "zero") return fmt::format("ZeRO {}", plan.zero);
   if (key == "vpp") return fmt::format("v = {}", plan.vpp);
+  if (key == "lora") return fmt::format("rank {}", plan.lora.rank);
+  if (key == "frozen") return layers_word(plan.frozen);
+  if (key == "fp8") return std::string(to_string(plan.fp8));
   return "";
 }
 

@@ -62,6 +62,20 @@ constexpr TrainerRow kForkOrders[] = {
      [](const Facts& f) { return f.placement != ChunkPlacement::v_shaped && broken_rounds(f); },
      kOrders[1].says, kOrders[1].source}};
 constexpr TrainerRow kBoth[] = {
+    {"fp8-parameters", RowKind::lacks, "fp8_parameters",
+     [](const Facts& f) {
+       return f.plan.fp8_parameters && f.plan.zero == 0 && f.plan.replicas() > 1;
+     },
+     "Megatron-LM keeps weights in 8 bits with a sharded optimizer alone", kArguments},
+    {"fp8-parameters-alone", RowKind::needs, "fp8_parameters",
+     [](const Facts& f) { return f.plan.fp8_parameters && f.plan.replicas() == 1; },
+     "Megatron-LM keeps weights in 8 bits with a sharded optimizer alone", kArguments,
+     "use-distributed-optimizer"},
+    {"adapters", RowKind::lacks, "lora", [](const Facts& f) { return f.plan.lora.rank > 0; },
+     "Megatron-LM trains all weights: adapters are Megatron-Bridge's (peft)", kArguments},
+    {"frozen-layers", RowKind::lacks, "frozen",
+     [](const Facts& f) { return !f.plan.frozen.empty(); },
+     "Megatron-LM's pretraining has no argument that freezes layers", kArguments},
     {"interleaved-few", RowKind::lacks, "microbatches",
      [](const Facts& f) {
        return interleaved(f) && f.placement != ChunkPlacement::v_shaped &&

@@ -27,6 +27,15 @@ constexpr TrainerRow kTitanOrder{
 
 constexpr TrainerRow kTorchtitan[] = {
     kTitanOrder,
+    {"fp8", RowKind::lacks, "fp8", [](const Facts& f) { return f.plan.fp8 != Fp8Recipe::none; },
+     "torchtitan's float8 is a converter that a plan's job must name",
+     "torchtitan/components/quantization/float8.py"},
+    {"adapters", RowKind::lacks, "lora", [](const Facts& f) { return f.plan.lora.rank > 0; },
+     "torchtitan has no key that freezes weights or adds adapters",
+     "torchtitan/trainer.py, Trainer"},
+    {"frozen-layers", RowKind::lacks, "frozen",
+     [](const Facts& f) { return !f.plan.frozen.empty(); },
+     "torchtitan has no key that freezes weights", "torchtitan/trainer.py, Trainer"},
     {"cuda-graphs", RowKind::needs, "pp",
      [](const Facts& f) { return f.plan.pp > 1 || f.plan.ep > 1; },
      "CUDA graphs, on where nothing is said, know no pipeline and no expert parallelism",
@@ -35,6 +44,15 @@ constexpr TrainerRow kTorchtitan[] = {
 
 constexpr TrainerRow kTorchtitan02[] = {
     kTitanOrder,
+    {"fp8", RowKind::lacks, "fp8", [](const Facts& f) { return f.plan.fp8 != Fp8Recipe::none; },
+     "torchtitan's float8 is a converter that a plan's job must name",
+     "torchtitan/components/quantization/float8.py"},
+    {"adapters", RowKind::lacks, "lora", [](const Facts& f) { return f.plan.lora.rank > 0; },
+     "torchtitan 0.2 has no key that freezes weights or adds adapters",
+     "torchtitan/train.py, Trainer"},
+    {"frozen-layers", RowKind::lacks, "frozen",
+     [](const Facts& f) { return !f.plan.frozen.empty(); },
+     "torchtitan 0.2 has no key that freezes weights", "torchtitan/train.py, Trainer"},
     {"replicas-alone", RowKind::lacks, "zero",
      [](const Facts& f) {
        return f.plan.zero == 0 && f.plan.dp > 1 && f.plan.cp == 1 && other_parallelism(f);
@@ -48,11 +66,27 @@ constexpr TrainerRow kTorchtitan02[] = {
      [](const Facts&) { return std::string("\"bfloat16\""); }}};
 
 constexpr TrainerRow kTorch[] = {
+    {"fp8", RowKind::lacks, "fp8", [](const Facts& f) { return f.plan.fp8 != Fp8Recipe::none; },
+     "the script that is written multiplies in its number format", "tools/jobs/torch/export"},
+    {"adapters", RowKind::lacks, "lora", [](const Facts& f) { return f.plan.lora.rank > 0; },
+     "the script that is written trains all weights, and adds no adapters",
+     "tools/jobs/torch/export"},
+    {"frozen-layers", RowKind::lacks, "frozen",
+     [](const Facts& f) { return !f.plan.frozen.empty(); },
+     "the script that is written trains all weights", "tools/jobs/torch/export"},
     {"one-copy", RowKind::lacks, "schedule", [](const Facts& f) { return f.copies; },
      "copies of the weights or slices of sequences are not in torch.distributed.pipelining",
      "torch/distributed/pipelining/schedules.py, _PipelineScheduleRuntime"}};
 
 constexpr TrainerRow kDeepSpeed[] = {
+    {"fp8", RowKind::lacks, "fp8", [](const Facts& f) { return f.plan.fp8 != Fp8Recipe::none; },
+     "DeepSpeed's configuration has no products in 8 bits", "deepspeed/runtime/config.py"},
+    {"adapters", RowKind::lacks, "lora", [](const Facts& f) { return f.plan.lora.rank > 0; },
+     "DeepSpeed's configuration has no key that freezes weights or adds adapters",
+     "deepspeed/runtime/config.py"},
+    {"frozen-layers", RowKind::lacks, "frozen",
+     [](const Facts& f) { return !f.plan.frozen.empty(); },
+     "DeepSpeed's configuration has no key that freezes weights", "deepspeed/runtime/config.py"},
     {"one-stage-a-rank", RowKind::lacks, "vpp", [](const Facts& f) { return f.plan.vpp > 1; },
      "DeepSpeed's pipeline has one stage a rank", "deepspeed/runtime/pipe/module.py"},
     {"train-schedule", RowKind::other_order, "schedule",
