@@ -409,6 +409,8 @@ Network model_network(const Model& model, const NetworkOf& of) {
     }
     l += alike;
   }
+  if (all_elements(network) > kMostNumbers)
+    throw std::invalid_argument("all tensors together have more than 2^53 numbers");
   return network;
 }
 

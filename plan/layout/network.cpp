@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
+#include <cmath>
 
 #include "plan/words/indexed.hpp"
 #include "plan/words/names.hpp"
@@ -130,9 +130,7 @@ struct Shape {
     if (from.empty() || to.empty()) return "nothing is routed";
     const double ratio = elements(network, to) / elements(network, from);
     const bool home = operation.act == Act::back;
-    const bool whole =
-        home ? ratio == 1
-             : ratio >= 1 && ratio == static_cast<double>(static_cast<std::int64_t>(ratio));
+    const bool whole = home ? ratio == 1 : ratio >= 1 && ratio == std::floor(ratio);
     return whole ? nullptr : "visits are a whole number of copies of the tokens";
   }
   [[nodiscard]] const char* choose() const {
@@ -200,6 +198,15 @@ bool multiplies(Act act) {
 }  // namespace
 
 std::string_view to_string(Act act) { return name_of(kActs, act); }
+
+double all_elements(const Network& network) {
+  double all = 0;
+  for (const NetworkLayer& layer : network.layers) {
+    for (const NetworkTensor& tensor : layer.tensors)
+      all += elements(network, tensor.dimensions) * static_cast<double>(layer.repeat);
+  }
+  return all;
+}
 
 std::int64_t members(const NetworkLayout& layout, Axes axes) {
   std::int64_t product = 1;

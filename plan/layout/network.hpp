@@ -92,6 +92,11 @@ struct NetworkLayout {
   std::vector<Axes> over;           // by the network's dimension
 };
 
+// Of all tensors, repetitions included; what is above kMostNumbers is refused, so that bytes of all
+// of them are whole numbers of 64 bits.
+inline constexpr double kMostNumbers = 9007199254740992.0;  // 2^53
+[[nodiscard]] double all_elements(const Network& network);
+
 [[nodiscard]] std::int64_t members(const NetworkLayout& layout, Axes axes);
 [[nodiscard]] Axes axes_of(const NetworkLayout& layout, const std::vector<int>& dimensions);
 // Elements of a processor's block.

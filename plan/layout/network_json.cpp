@@ -10,7 +10,6 @@
 
 #include "plan/format/keys.hpp"
 #include "plan/layout/network_text.hpp"
-#include "plan/words/indexed.hpp"
 
 namespace weir {
 namespace layout {
@@ -18,7 +17,6 @@ namespace {
 
 constexpr std::size_t kMostLayers = 1024;   // of different kinds, one after the other
 constexpr std::size_t kMostOfALayer = 256;  // tensors, operations
-constexpr double kMostElementsOfANetwork = 9007199254740992.0;  // of a tensor: 2^53
 constexpr double kMostRepeats = 1 << 20;
 
 struct LayerText {
@@ -72,13 +70,6 @@ NetworkLayer layer_of(const LayerText& text, const Network& network, const JsonO
   } catch (const std::invalid_argument& why) {
     object.fail(key, why.what());
   }
-  for (const NetworkTensor& tensor : layer.tensors) {
-    double elements = 1;
-    for (const int d : tensor.dimensions)
-      elements *= static_cast<double>(network.dimensions[at(d)].size);
-    if (elements > kMostElementsOfANetwork)
-      object.fail("tensors", fmt::format("{}: more than 2^53 elements", tensor.name));
-  }
   return layer;
 }
 
@@ -95,6 +86,8 @@ Network read_layers(JsonObject& top, std::string name, std::vector<Dimension> di
   }
   if (network.layers.empty() || network.layers.size() > kMostLayers)
     top.fail("layers", fmt::format("expected 1 to {} of them", kMostLayers));
+  if (all_elements(network) > kMostNumbers)
+    top.fail("layers", "all tensors together have more than 2^53 elements");
   std::set<int> used;
   for (const NetworkLayer& layer : network.layers) {
     for (const NetworkTensor& tensor : layer.tensors)
