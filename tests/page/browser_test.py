@@ -48,8 +48,8 @@ def until(tab, script, what):
 
 
 def as_hash(setting, **more):
-    words = {"s": setting["name"], "b": "", **{k: setting[k] for k in ("K", "v", "M", "S", "F", "I", "W")},
-             "c": setting["latency"], **more}
+    sizes = {key: setting[key] for key in ("K", "v", "M", "S", "F", "I", "W")}
+    words = {"s": setting["name"], "b": "", **sizes, "c": setting["latency"], **more}
     return "#" + urllib.parse.urlencode(words)
 
 
@@ -142,7 +142,9 @@ with tempfile.TemporaryDirectory() as folder:
         use(tab, url)
         tab.show(url, 1280, "light")
         equal = compare(tab, url)
-        tab.ask(f"location.hash = {json.dumps(as_hash({'name': 'zb-v', 'K': 16, 'v': 2, 'M': 64, 'S': 1, 'F': 1, 'I': 1, 'W': 1, 'latency': 0.5}))}; fromHash(); show()")
+        large = as_hash({"name": "zb-v", "K": 16, "v": 2, "M": 64, "S": 1, "F": 1, "I": 1, "W": 1,
+                         "latency": 0.5})
+        tab.ask(f"location.hash = {json.dumps(large)}; fromHash(); show()")
         frame = tab.ask(FRAMES)
         assert not long or frame < FRAME_MS, f"{frame} ms a frame"
         assert not tab.complaints, tab.complaints

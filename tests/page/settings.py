@@ -12,7 +12,7 @@ SCHEDULES = ONE_CHUNK + TWO_CHUNKS + MANY_CHUNKS
 
 # What the engine makes of one setting, in the shape of `expected` below.
 ASK = """(q => {
-  const s = q.csv ? readCsv(q.csv, 'mine.csv') : makeSchedule(q.name, q);
+  const s = q.csv !== undefined ? readCsv(q.csv, 'mine.csv') : makeSchedule(q.name, q);
   if (typeof s === 'string') return {refused: s};
   const t = timeSchedule(s, q);
   return {csv: toCsv(s), step: t.step, span: t.span, bound: t.bound, bubble: t.bubble,
@@ -60,16 +60,19 @@ def expected(weir, setting, source=None):
         return {"refused": done.stderr.strip().removeprefix("weir: ")}
     assert done.returncode == 0, (words, done.stderr)
     json_ = json.loads(done.stdout)
-    csv = subprocess.run([*map(str, words), "--csv", "-"], capture_output=True, text=True, check=True)
+    csv = subprocess.run([*map(str, words), "--csv", "-"], capture_output=True, text=True,
+                         check=True)
     idle = ("fill", "drain", "imbalance", "communication", "optimizer")
     ranks = json_["ranks"]
     return {"csv": csv.stdout, "step": ns(json_["step_time_s"]), "span": ns(json_["span_s"]),
             "bound": ns(json_["lower_bound_s"]), "bubble": json_["bubble_fraction"],
-            "bubbleSpan": json_["bubble_fraction_span"], "held": [r["peak_in_flight"] for r in ranks],
+            "bubbleSpan": json_["bubble_fraction_span"],
+            "held": [r["peak_in_flight"] for r in ranks],
             "busy": [ns(r["busy_s"]) for r in ranks],
             "idle": [[ns(r["idle_s"][cause]) for cause in idle] for r in ranks],
-            "timeline": [[[a["action"], ns(a["start_s"]), ns(a["end_s"])] for a in json_["timeline"]
-                          if a["rank"] == rank] for rank in range(len(ranks))]}
+            "timeline": [[[a["action"], ns(a["start_s"]), ns(a["end_s"])]
+                          for a in json_["timeline"] if a["rank"] == rank]
+                         for rank in range(len(ranks))]}
 
 
 def plain(csv):

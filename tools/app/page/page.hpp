@@ -1,6 +1,6 @@
 // `page`: writes an HTML file in which schedules are timed in the browser, without a server or a
-// network. Its parts stand beside this header: orders.js makes schedules, reader.js reads the user's
-// own, engine.js times them, view.js draws; cmake/PageParts.cmake compiles them in.
+// network. Its parts stand beside this header: orders.js makes schedules, reader.js reads the
+// user's own, engine.js times them, view.js draws; cmake/PageParts.cmake compiles them in.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
