@@ -20,5 +20,6 @@ ARGS+=(--disable-bias-linear --untie-embeddings-and-output-weights --no-masked-s
 ARGS+=(--micro-batch-size 1 --global-batch-size 256 --train-iters 500000)
 ARGS+=(--lr 1e-4 --min-lr 1.0e-5 --lr-decay-style cosine --lr-decay-iters 320000)
 ARGS+=(--lr-warmup-iters 500 --weight-decay 0.1 --clip-grad 1.0 --bf16)
-ARGS+=(--vocab-size 32000 --tokenizer-type NullTokenizer --mock-data --save "$OUT" --save-interval 1000)
+ARGS+=(--vocab-size 32000 --tokenizer-type NullTokenizer --mock-data)
+ARGS+=(--save "$OUT" --save-interval 1000)
 torchrun --nproc_per_node 8 --nnodes 8 --node_rank "$NODE_RANK" pretrain_gpt.py "${ARGS[@]}"
