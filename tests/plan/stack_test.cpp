@@ -1,10 +1,10 @@
 // Stacks: where their rules begin stages, and what a file of one must say.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job/stack.hpp"
-#include "plan/job/stack_part.hpp"
 
 #include <gtest/gtest.h>
 
+#include "plan/job/stack_part.hpp"
 #include "plan/model/decoder.hpp"
 #include "plan/words/error.hpp"
 

@@ -479,7 +479,7 @@ srun -l --ntasks-per-node 8 --nodes $NODES \
   --output=$DIR/logs/"%x_%j_$DATETIME.log" sh -c "${run_cmd}"
 set +x
 )sh";
-  EXPECT_EQ(started(script), "K4 dp2 M8 b1 1f1b [3,5,7], 8 of 512");
+  EXPECT_EQ(started(script), "K4 dp2 M8 b1 1f1b fp8 delayed [3,5,7], 8 of 512");
   EXPECT_THAT(said(script), HasSubstr("line 1: if [ -n \"$FP8\" ]: not known here"));
 }
 

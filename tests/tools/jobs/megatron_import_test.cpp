@@ -253,7 +253,7 @@ TEST(MegatronJob, WhatMattersAndIsNotCarriedIsListed) {
       "--sequence-parallel --recompute-activations --use-distributed-optimizer --fp8-format "
       "hybrid --save-interval 10 --zero-stage 0 --overlap-moe-expert-parallel-comm --cp-comm-type "
       "p2p");
-  EXPECT_EQ(names(job), "cp-comm-type fp8-format overlap-moe-expert-parallel-comm ");
+  EXPECT_EQ(names(job), "fp8-format cp-comm-type overlap-moe-expert-parallel-comm ");
 }
 
 // Delayed where nothing is said; beside fp32 the plan has no such products, and one line says so.
