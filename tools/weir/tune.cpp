@@ -12,7 +12,7 @@
 namespace weir {
 namespace {
 
-std::string percent(double share) { return fmt::format("{:.1f}%", share * 100); }
+std::string share_text(double share) { return fmt::format("{:.1f}%", share * 100); }
 
 // Best measured first, so that is the row to mark.
 Table table_of(const Report& report) {
@@ -32,8 +32,8 @@ Table table_of(const Report& report) {
                           format_duration(row.forecast.step_time), format_duration(row.measured),
                           fmt::format("{:+.1f}%", row.error() * 100), row.error_after("%"),
                           format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
-                          percent(row.forecast.metrics.bubble_fraction),
-                          percent(row.measured_bubble)});
+                          share_text(row.forecast.metrics.bubble_fraction),
+                          share_text(row.measured_bubble)});
   }
   return table;
 }
