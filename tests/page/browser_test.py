@@ -109,7 +109,8 @@ def use(tab, url):
                       ("ArrowDown", "1F0 on rank 1, 1 ms to 2 ms: waits for 0F0 of rank 0"),
                       ("Enter", "0F0 on rank 0")):
         tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key)
-        assert tab.ask("$('tip').textContent").startswith(says), (key, tab.ask("$('tip').textContent"))
+        tip = tab.ask("$('tip').textContent")
+        assert tip.startswith(says), (key, tip)
     place = json.loads(tab.ask(
         "(() => { $('timeline').scrollIntoView({block: 'center'});"
         "const b = $('timeline').getBoundingClientRect();"
