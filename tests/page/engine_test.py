@@ -32,9 +32,10 @@ console.log(JSON.stringify(answers));"""
 OLD = "0F0,0F1,0RECV_B0,0B0,0W0,0B1,0W1\n1F0,1B0,1W0,1F1,1B1,1W1\n"
 PAIR = "0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n"
 # Each with a word of what is wrong.
-WRONG = [("0F0,0F0,0B0\n", "second time"), ("0F0\n", "at least"), ("0F0,0B0,hello\n", "hello"),
-         ("0B0,0F0\n", "before"), ("0F0,0F1,0B1,0B0\n", "later"), ("1F0,1B0\n0F0,1B0\n", "also in"),
-         ("0F0,0BW0,0I0\n", "ambiguous"), ("1F0,0F0,0B0,1B0\n", "deadlock"), ("", "none")]
+WRONG = [("0F0,0F0,0B0\n", "second time"), ("0F0\n", "whole backward"), ("0F0,3F9\n", "at least"),
+         ("0F0,0B0,hello\n", "hello"), ("0B0,0F0\n", "before"), ("0F0,0F1,0B1,0B0\n", "later"),
+         ("1F0,1B0\n0F0,1B0\n", "also in"), ("0F0,0BW0,0I0\n", "ambiguous"),
+         ("1F0,0F0,0B0,1B0\n", "deadlock"), ("", "none")]
 
 with tempfile.TemporaryDirectory() as folder:
     page, asked = (pathlib.Path(folder) / name for name in ("page.html", "asked.json"))

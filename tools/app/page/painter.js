@@ -14,9 +14,14 @@ function canvasPainter(canvas, width, height) {
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   c.scale(ratio, ratio);
+  // Colours and fonts are parsed when they are set: of 6,000 boxes only where they change.
+  const now = {};
+  const set = (key, value) => {
+    if (now[key] !== value) c[key] = now[key] = value;
+  };
   return {
     box(x, y, w, h, fill) {
-      c.fillStyle = fill;
+      set('fillStyle', fill);
       c.fillRect(x, y, w, h);
     },
     line(points, stroke, width = 1, dashed = false) {
@@ -28,9 +33,9 @@ function canvasPainter(canvas, width, height) {
       c.stroke();
     },
     text(x, y, text, fill, size = 13, anchor = 'start') {
-      c.fillStyle = fill;
-      c.font = `${size}px ${FONT}`;
-      c.textAlign = anchor === 'middle' ? 'center' : anchor;
+      set('fillStyle', fill);
+      set('font', `${size}px ${FONT}`);
+      set('textAlign', anchor === 'middle' ? 'center' : anchor);
       c.fillText(text, x, y);
     },
   };
@@ -83,8 +88,8 @@ function drawTimelines(painter, panels, {width, cap, marked}) {
       const top = y + TITLE + rank * ROW;
       painter.text(LEFT - 6, top + 13, `rank ${rank}`, ink, 13, 'end');
       painter.box(LEFT, top, width - LEFT - RIGHT, ROW - 2, idle);
-      order.forEach((action, at) =>
-          drawAction(painter, timed, rank, at, {top, x, fills, ons}));
+      // Kind by kind, so that a rank's boxes change their colour a few times only.
+      for (const kind of [F, B, I, W]) drawKind(painter, timed, rank, kind, {top, x, fills, ons});
     });
     y += TITLE + s.ranks * ROW;
     drawHeld(painter, timed, {top: y + 4, height: HELD - 14, x, cap, ink});
@@ -96,16 +101,23 @@ function drawTimelines(painter, panels, {width, cap, marked}) {
   return {places, x, nsAt: at => (at - LEFT) / (width - LEFT - RIGHT) * span};
 }
 
-function drawAction(painter, timed, rank, at, {top, x, fills, ons}) {
-  const s = timed.schedule, action = s.orders[rank][at], kind = kindOf(action);
-  const left = x(timed.starts[rank][at]), w = x(timed.ends[rank][at]) - left;
-  const gap = w > 4 ? 1 : 0;
-  painter.box(left, top, w - gap, ROW - 2, fills[kind]);
-  // Every other chunk of a rank has a bar at its foot: a V's way back is told from its way there.
-  if (Math.floor(stageOf(s, action) / s.ranks) % 2) painter.box(left, top + ROW - 5, w - gap, 3, ons[kind]);
-  const name = nameOf(s, action), number = String(unitOf(s, action)), room = Math.floor((w - 2) / 6.6);
-  const text = name.length <= room ? name : number.length <= room ? number : '';
-  if (text) painter.text(left + (w - gap) / 2, top + 13, text, ons[kind], 11, 'middle');
+function drawKind(painter, timed, rank, kind, {top, x, fills, ons}) {
+  const s = timed.schedule, units = unitsOf(s), bars = [], texts = [];
+  s.orders[rank].forEach((action, at) => {
+    if (kindOf(action) !== kind) return;
+    const left = x(timed.starts[rank][at]), w = x(timed.ends[rank][at]) - left, wide = w > 4 ? w - 1 : w;
+    painter.box(left, top, wide, ROW - 2, fills[kind]);
+    // Every other chunk of a rank has a bar at its foot: a V's way back is told from its way there.
+    if (Math.floor(cellOf(action) / units / s.ranks) % 2) bars.push([left, wide]);
+    const room = Math.floor((w - 2) / 6.6);
+    if (room > 0) texts.push([left + wide / 2, action, room]);
+  });
+  for (const [left, wide] of bars) painter.box(left, top + ROW - 5, wide, 3, ons[kind]);
+  for (const [middle, action, room] of texts) {
+    const name = nameOf(s, action), number = String(unitOf(s, action));
+    const text = name.length <= room ? name : number.length <= room ? number : '';
+    if (text) painter.text(middle, top + 13, text, ons[kind], 11, 'middle');
+  }
 }
 
 // What each rank holds over time, in micro-batches of a whole rank; the cap is a dashed line.
