@@ -207,7 +207,9 @@ void ProcessGroup::read(const ControlMessage& message) {
     if (!failure_->gone) failure_->gone = told.gone;
     return;
   }
-  if (message.tag == kFailure && !told.gone) {
+  // What cannot be asked is said by each of those that were asked it: whoever is first speaks for
+  // all. Any other failure is that process's.
+  if (message.tag == kFailure && !told.gone && told.ending.kind != EndKind::usage) {
     told.ending = {EndKind::failed, fmt::format("process {} on {}: {}", message.from,
                                                 location(message.from).host, told.ending.line)};
   }
