@@ -294,7 +294,7 @@ class Block {
     return w_.make("weighed", tokens + ", hidden", "weigh(shares answers)");
   }
   std::string shared_experts(const std::string& tokens) {
-    const std::string down = pass("shared", tokens, "", "batch, tokens", "shared_ffn", false);
+    std::string down = pass("shared", tokens, "", "batch, tokens", "shared_ffn", false);
     if (!b_.shared_gate) return down;
     w_.weight("shared_gate", "hidden, one");
     w_.make("shared_open", "batch, tokens, one", fmt::format("{} shared_gate", tokens));

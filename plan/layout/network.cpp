@@ -162,7 +162,6 @@ const char* complaint(const Shape& shape) {
       return shape.product();
     case Act::apply:
     case Act::turn:
-      return shape.reduced(true);
     case Act::softmax:
       return shape.reduced(true);
     case Act::glu:
@@ -342,7 +341,7 @@ std::string block_text(const Network& network, const NetworkLayout& layout,
   for (std::size_t m = 0; m < layout.mesh.size(); ++m) {
     if ((axes >> m & 1U) != 0) below.push_back(layout.mesh[m].symbol);
   }
-  const std::string first = above.empty() ? "1" : fmt::format("{}", fmt::join(above, "*"));
+  std::string first = above.empty() ? "1" : fmt::format("{}", fmt::join(above, "*"));
   if (below.empty()) return first;
   const std::string divisor = fmt::format("{}", fmt::join(below, "*"));
   return below.size() == 1 ? first + "/" + divisor : fmt::format("{}/({})", first, divisor);

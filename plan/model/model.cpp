@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/model/model.hpp"
 
+#include <algorithm>
+
 #include "plan/model/layer_kinds.hpp"
 
 namespace weir {

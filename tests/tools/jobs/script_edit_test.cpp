@@ -17,7 +17,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 // As people have them: variables, an array, a condition, parameters, comments and Slurm's lines.
 constexpr const char* kScript =
@@ -55,7 +54,7 @@ Patch patched(const std::function<void(Plan&)>& change, const std::string& scrip
 }
 
 // All of what is not about the change stays.
-std::string expected(std::vector<std::pair<std::string, std::string>> changes) {
+std::string expected(const std::vector<std::pair<std::string, std::string>>& changes) {
   std::string text = kScript;
   for (const auto& [before, after] : changes) {
     EXPECT_NE(text.find(before), text.npos) << before;
