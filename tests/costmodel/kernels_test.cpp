@@ -271,6 +271,38 @@ TEST(Kernels, ASoftmaxInSteps) {
   EXPECT_EQ(of(eager).f, of(plain()).f);
 }
 
+// 4 tokens x 2 experts each x 8 numbers: 64 numbers of visits, 28 bytes each in F and 40 in I, 2 ns
+// a byte. Where a smallest kernel takes 1 us, 3 kernels for each of the device's 4 experts, of 2
+// under ep = 2, take 12 and 6. Experts without biases have none of it.
+TEST(Kernels, BiasesOfExpertsGoOneByOne) {
+  TransformerShape block{.hidden = 8, .heads = 4, .kv_heads = 4, .head_dim = 2, .ffn = 16};
+  block.experts = 4;
+  block.experts_per_token = 2;
+  Stack biases = plain();
+  biases.time.block = {{.what = "biases",
+                        .width = Width::visits,
+                        .forward = 28,
+                        .backward = 40,
+                        .kernels = 3,
+                        .blocks = Blocks::biased_experts,
+                        .each_expert = true}};
+  const auto more = [&](const Split& split, const Device& device) {
+    const auto of = [&](const Stack& stack) {
+      return kernel_times({"b", block, ""}, 4, Dtype::fp32, split, 1, device, stack);
+    };
+    const LayerTime with = of(biases), without = of(plain());
+    return std::pair(ns(with.f - without.f), ns(with.i - without.i));
+  };
+  EXPECT_NEAR(more({}, only_bytes()).first, 64 * 28 * 2, 1e-6);
+  EXPECT_NEAR(more({}, only_bytes()).second, 64 * 40 * 2, 1e-6);
+  Device slow = only_bytes();
+  slow.kernels->floor = Seconds(1e-6);
+  EXPECT_NEAR(more({}, slow).first, 12'000, 1e-6);
+  EXPECT_NEAR(more({.ep = 2}, slow).first, 6'000, 1e-6);
+  block.mlp_bias = false;
+  EXPECT_EQ(more({}, only_bytes()), std::pair(0.0, 0.0));
+}
+
 // A vocabulary of 10 for 6 tokens is 60 logits; 32 bytes beside the listed in F and 14 in I are
 // 60 x 2 ns of each. W, which makes the table's gradient, has none of it.
 TEST(Kernels, ALossInStepsOverTokensTimesVocabulary) {
