@@ -52,12 +52,18 @@ class StageMemory::Meter {
     allocate(kind, bytes);
     release(kind, bytes);
   }
+  // In the place of what was held so before.
+  void hold_instead(std::int64_t bytes) {
+    release(MemoryKind::workspace, held_);
+    allocate(MemoryKind::workspace, held_ = bytes);
+  }
   [[nodiscard]] const Footprint& footprint() const { return footprint_; }
 
  private:
   Allocator allocator_;
   Footprint footprint_;
   std::int64_t now_ = 0, most_ = 0;  // of all kinds
+  std::int64_t held_ = 0;            // by hold_instead
 };
 
 StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePart& stage,
@@ -87,7 +93,7 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
   // A micro-batch's gradients in the number format, where they are added to the sums at its end.
   const bool backward = is_backward(kind) || kind == ActionKind::W;
   const std::int64_t beside =
-      gathered_weights() + (backward ? of_trained(software_.backward_gradients) : 0);
+      gathered_weights(kind) + (backward ? of_trained(software_.backward_gradients) : 0);
   meter.allocate(MemoryKind::workspace, beside);
   switch (kind) {
     case ActionKind::F:
@@ -105,6 +111,7 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
       break;
     case ActionKind::W:
       for (std::size_t l = layers_.size(); l-- > 0;) weight_pass(meter, l, remat);
+      meter.hold_instead(0);
       break;
     case ActionKind::B:
       join_row(meter, {{}, ActionKind::RECV_B});
@@ -112,6 +119,7 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
         input_pass(meter, l, remat);
         weight_pass(meter, l, remat);
       }
+      meter.hold_instead(0);
       part_row(meter, {{}, ActionKind::SEND_B});
       break;
     default:
@@ -157,7 +165,9 @@ BytesByKind StageMemory::parameters() const {
     for (std::size_t t = 0; t < layer.weights.size(); ++t) {
       const ParameterTensor& tensor = layer.tensors.parameters[t];
       const int copies = tensor.expert ? plan_.expert_replicas() : plan_.replicas();
-      const StateShare share = zero_share(tensor.elements(), bytes, plan_.zero, copies);
+      // Running statistics are every replica's.
+      const int zero = own_tensors_ && tensor.running ? 0 : plan_.zero;
+      const StateShare share = zero_share(tensor.elements(), bytes, zero, copies);
       const std::int64_t padding = own_tensors_ ? tensor.padding : 0;
       const ParameterId use{first_ + static_cast<int>(l), static_cast<int>(t)};
       const bool again = held_already(layer.weights[t], use);
@@ -265,12 +275,18 @@ MemoryKind StageMemory::input_kind(std::size_t layer, bool remat) const {
 }
 
 // ZeRO-3 gathers a layer's weights when it needs them, and the next layer's meanwhile: two of the
-// largest.
-std::int64_t StageMemory::gathered_weights() const {
+// largest. Our executor takes them tensor by tensor, one where there is no next, and none in a W of
+// its own, which reads no weights.
+std::int64_t StageMemory::gathered_weights(ActionKind kind) const {
   if (plan_.zero < 3 || plan_.replicas() == 1 || stays_gathered_) return 0;
+  if (own_tensors_ && kind == ActionKind::W) return 0;
+  const std::int64_t each = bytes_per_element(plan_.dtype);
   std::int64_t largest = 0;
-  for (const LayerPart& layer : layers_) largest = std::max(largest, layer.parameters);
-  return 2 * largest * bytes_per_element(plan_.dtype);
+  for (const LayerPart& layer : layers_) {
+    largest = std::max(largest,
+                       own_tensors_ ? whole_bytes(layer.tensors, each) : layer.parameters * each);
+  }
+  return largest * (own_tensors_ && layers_.size() < 2 ? 1 : 2);
 }
 
 // The row of a stage that takes skips directly is put together from messages, the neighbour's
@@ -369,12 +385,12 @@ void StageMemory::input_pass(Meter& meter, std::size_t l, bool remat) const {
 }
 
 // From ZeRO-2 on, a layer's gradient is whole only until it is reduced to the replicas that own its
-// parts.
+// parts: by our executor beside what comes next, until the next layer's gradient.
 void StageMemory::weight_pass(Meter& meter, std::size_t l, bool remat) const {
   const LayerTensors& t = layers_[l].tensors;
-  const std::int64_t whole = plan_.zero >= 2 && plan_.replicas() > 1 && !stays_gathered_
-                                 ? 4 * layers_[l].trained_parameters
-                                 : 0;
+  const bool reduced = plan_.zero >= 2 && plan_.replicas() > 1 && !stays_gathered_;
+  if (reduced && own_tensors_) meter.hold_instead(whole_bytes(t, 4));
+  const std::int64_t whole = reduced && !own_tensors_ ? 4 * layers_[l].trained_parameters : 0;
   meter.touch(MemoryKind::workspace, t.workspace_w_bytes_per_sample * batch_ + whole);
   for (const KeptTensor& tensor : t.saved) {
     if (tensor.until == KeptUntil::W)

@@ -65,7 +65,7 @@ class StageMemory {
                                       bool remat) const;
   [[nodiscard]] bool keeps_input(std::size_t layer, bool remat) const;
   [[nodiscard]] MemoryKind input_kind(std::size_t layer, bool remat) const;
-  [[nodiscard]] std::int64_t gathered_weights() const;
+  [[nodiscard]] std::int64_t gathered_weights(ActionKind kind) const;
   void join_row(Meter& meter, const Action& neighbour) const;
   void part_row(Meter& meter, const Action& neighbour) const;
   void forward(Meter& meter, bool remat) const;

@@ -144,6 +144,12 @@ PerKind<Seconds> sent_by_replicas(const LayerPart& part, const Plan& plan,
   return sent;
 }
 
+// Of blocks that are rebuilt at once all but the last two are gathered for their own backward once
+// more: the share of a whole chunk.
+double gathered_again(const Recompute& recompute) {
+  return recompute.at_a_time > 2 ? 1 - 2.0 / recompute.at_a_time : 0;
+}
+
 }  // namespace
 
 LayerPrices::LayerPrices(const Plan& plan, const LayerCosts& known, const Cluster& cluster)
@@ -191,7 +197,9 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
     const PerKind<Seconds> replicas =
         of_passes(layer, sent_by_replicas(part, plan_, links_, cluster_.stack));
     for (const ActionKind kind : kPassKinds) {
-      const Seconds beside = replicas[kind] * anchor_.messages;
+      const bool again = rebuilt && is_backward(kind);
+      const Seconds more = again ? replicas.f * gathered_again(plan_.recompute) : Seconds(0);
+      const Seconds beside = (replicas[kind] + more) * anchor_.messages;
       const Seconds own = time[kind];
       const Seconds sent = std::max(Seconds(0), is_backward(kind) ? beside - rebuild : beside);
       time[kind] = std::max(own, sent) + std::min(own, sent) * cluster_.stack.time.overlap_slowdown;

@@ -103,6 +103,13 @@ void attend(const BlockCall& block, const BlockSize& size, Workbench& on) {
   unfused_forward(unfused_attention(block, size, scores), on.matmul);
 }
 
+// Fused it is one kernel, which makes the context again too; apart the context's product is not.
+void attend_again(const BlockCall& block, const BlockSize& size, float* scratch, Workbench& on) {
+  if (block.shape.attention == AttentionKind::fused)
+    return fused_forward(fused_attention(block, size, scratch), on.matmul);
+  unfused_probabilities(unfused_attention(block, size, scratch), on.matmul);
+}
+
 void attend_gradient(const BlockCall& block, const BlockSize& size, const float* d_context,
                      float* scratch, Workbench& on) {
   float* d_qkv = block.carried(Carried::qkv_gradient);

@@ -15,6 +15,10 @@ void prepare_attention(const TransformerShape& shape, const BlockSize& size, Wor
 // positions, attention. Overwrites the call's output and workspace.
 void attend(const BlockCall& block, const BlockSize& size, Workbench& on);
 
+// What is saved of the attention's core again, from what is saved as qkv, before the backward; to
+// the same bits. Scratch as the backward's.
+void attend_again(const BlockCall& block, const BlockSize& size, float* scratch, Workbench& on);
+
 // From the context's gradient to what is carried as qkv's. Scratch: two s x s matrices; fused, a
 // sample's s x h.
 void attend_gradient(const BlockCall& block, const BlockSize& size, const float* d_context,

@@ -163,6 +163,8 @@ void forward(const TransformerShape& shape, const LayerCall& call, Workbench& on
 
 void backward_input(const TransformerShape& shape, const LayerCall& call, Workbench& on) {
   const BlockSize z(shape, call.batch, call.seq_length, on);
+  const BlockCall block{shape, call};
+  if (call.core_dropped) attend_again(block, z, block.attention_scratch(z), on);
   if (shape.pre_norm) return pre_norm_backward_input({shape, call}, z, on);
   post_norm_backward_input({shape, call}, z, on);
 }

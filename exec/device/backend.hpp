@@ -59,6 +59,9 @@ struct LayerCall {
   double loss_scale = 1;     // head: 1 / targets of the mini-batch
   std::int64_t classes = 0;  // head: V undivided; a device's rows beyond it are padding
   double* loss = nullptr;    // head's F: where its share of the mean loss goes; null in R
+  // I of a block: what is saved of the attention's core was dropped and is made again first
+  // (recompute selective).
+  bool core_dropped = false;
 };
 
 // pass(shape) of a layer that has kernels. Those of which only times or sizes are known have none;

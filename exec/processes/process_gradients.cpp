@@ -102,6 +102,17 @@ std::span<float> ProcessGradients::on_host(const GradientKey& key) {
   return copy->second;
 }
 
+bool ProcessGradients::keeps_slice(const GradientKey& key) const {
+  return keeps_gradient_slice(setup_.plan, parameter(key).description);
+}
+
+std::span<float> ProcessGradients::updated_on_host(const GradientKey& key) {
+  const Slice own = updated(key);
+  const auto count = static_cast<std::size_t>(own.count);
+  if (keeps_slice(key)) return {parameter(key).gradient.floats(), count};
+  return on_host(key).subspan(static_cast<std::size_t>(own.first), count);
+}
+
 void ProcessGradients::ended(OperationId id, std::uint32_t) {
   const std::int32_t stage = setup_.program.op(id).action.stage.value;
   if (last_gradient_[stage] == id) start_reductions(stage);
@@ -120,6 +131,7 @@ void ProcessGradients::start_reductions(std::int32_t stage, int first_parameter,
   if (setup_.plan.dp == 1) return;
   for (int p = first_parameter; p < first_parameter + count; ++p) {
     const GradientKey key{stage, p};
+    if (keeps_slice(key)) continue;  // has been summed
     const auto [started, fresh] = reductions_.try_emplace(key);
     // A layer whose reduction overlaps the backward has been started by `whole`.
     if (!fresh) continue;
@@ -191,6 +203,7 @@ void ProcessGradients::updated(Stage stage) {
     const GradientKey key{stage.value, static_cast<int>(p)};
     // A second use of a weight is updated with the first.
     if (uses[p].empty() || !divided(key)) continue;
+    if (keeps_weight_slice(setup_.plan, parameter(key).description)) continue;
     if (!setup_.backend->in_host_memory()) {
       exchange_through_host(key);
       continue;
@@ -216,11 +229,7 @@ void ProcessGradients::exchange_through_host(const GradientKey& key) {
 void ProcessGradients::sum_copies() {
   shared_.sum({processes_, [this](Rank rank) { return process_of(rank.value, setup_.replica); },
                [this](const GradientKey& key) { return tag(key); },
-               [this](const GradientKey& key) {
-                 const Slice own = updated(key);
-                 return on_host(key).subspan(static_cast<std::size_t>(own.first),
-                                             static_cast<std::size_t>(own.count));
-               }});
+               [this](const GradientKey& key) { return updated_on_host(key); }});
   if (setup_.backend->in_host_memory()) return;
   for (const GradientKey& key : shared_.summed()) {
     const std::span<float> gradient = on_host(key);
@@ -302,10 +311,9 @@ void ProcessGradients::sum_partial_gradients() {
   const auto each = [this](auto visit) {
     std::size_t first = 0;
     for (const GradientKey& key : partial_) {
-      const Slice own = updated(key);
-      const auto count = static_cast<std::size_t>(own.count);
-      visit(on_host(key).subspan(static_cast<std::size_t>(own.first), count), first);
-      first += count;
+      const std::span<float> own = updated_on_host(key);
+      visit(own, first);
+      first += own.size();
     }
     return first;
   };
@@ -361,6 +369,7 @@ void ProcessGradients::await(OperationId optimizer, std::uint32_t, StepClock& cl
 
 std::vector<Tensor> ProcessGradients::copies(Stage stage, std::size_t parameter_index) {
   const auto own = [this](const GradientKey& key) {
+    if (keeps_slice(key)) return parameter(key).gradient;
     return slice_of(parameter(key).gradient, updated(key));
   };
   const GradientKey first{stage.value, static_cast<int>(parameter_index)};

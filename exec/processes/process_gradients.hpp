@@ -10,7 +10,9 @@
 // parts are added, in the order of places, those of whole gradients count once.
 //
 // Under ZeRO-1 sums stay where they are made: a replica updates its slice of each weight by them
-// and sends the weights round. Its squares are of slices, added in the order of replicas.
+// and sends the weights round. Its squares are of slices, added in the order of replicas. From
+// ZeRO-2 on slices were summed micro-batch by micro-batch (exec/rank/stage_shards), and under
+// ZeRO-3 nobody sends weights round.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -71,13 +73,16 @@ class ProcessGradients : public GradientExchange {
   [[nodiscard]] int process_of(std::int32_t rank, int replica) const;
   [[nodiscard]] int tag(const GradientKey& key) const;
   [[nodiscard]] std::span<float> slice(std::span<float> gradient, int replica) const;
-  // What this replica sums and updates: its slice under ZeRO-1, else all.
+  // What this replica sums and updates: its slice under ZeRO, else all.
   [[nodiscard]] Slice updated(const GradientKey& key) const;
   [[nodiscard]] bool divided(const GradientKey& key) const;
   [[nodiscard]] Parameter& parameter(const GradientKey& key) const;
-  // The gradient where the host can work on it; brought there first where the device has memory of
-  // its own.
+  // The gradient where the host can work on it, whole; brought there first where the device has
+  // memory of its own.
   [[nodiscard]] std::span<float> on_host(const GradientKey& key);
+  // Of it what this replica updates, which from ZeRO-2 on is all that it has.
+  [[nodiscard]] std::span<float> updated_on_host(const GradientKey& key);
+  [[nodiscard]] bool keeps_slice(const GradientKey& key) const;
   void find_noted();
   void start_reductions(std::int32_t stage, int first_parameter,
                         int count);  // but of those under way

@@ -65,8 +65,9 @@ void ProcessParameters::fetch_part(const Part& part, int place, std::span<float>
 void ProcessParameters::read_slice(const Part& part, const Slice& slice, std::span<float> into) {
   const auto& held = training_.stages[part.stage.position()]->parameters();
   const Tensor& tensor = held[part.parameter].part(part.part);
-  // Gradients are there whole, what the optimizer keeps begins with the slice.
-  const bool inside = part.part == ParameterPart::gradient;
+  // Before ZeRO-2 gradients are there whole; what the optimizer keeps begins with the slice.
+  const bool inside =
+      part.part == ParameterPart::gradient && !keeps_gradient_slice(loaded_.plan, part.description);
   backend_.to_host(into.data(), inside ? slice_of(tensor, slice) : tensor,
                    static_cast<std::int64_t>(into.size_bytes()));
 }

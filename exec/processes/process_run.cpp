@@ -16,6 +16,7 @@
 #include "exec/processes/process_grid.hpp"
 #include "exec/processes/process_parameters.hpp"
 #include "exec/processes/process_record.hpp"
+#include "exec/processes/process_replica_group.hpp"
 #include "exec/processes/process_tensor_group.hpp"
 #include "exec/processes/stream_rank.hpp"
 #include "exec/rank/interpreter.hpp"
@@ -118,6 +119,8 @@ class ProcessRun {
     replica_ = grid_.replica(processes_.index());
     tensor_ = grid_.place(processes_.index());
     if (places > 1) group_ = std::make_unique<ProcessTensorGroup>(tensor_members(), processes_);
+    if (loaded_.plan.zero >= 2 && replicas > 1)
+      replicas_ = std::make_unique<ProcessReplicaGroup>(replica_members(), processes_);
   }
 
   // The processes that divide this one's layers, by place.
@@ -125,6 +128,14 @@ class ProcessRun {
     std::vector<int> members;
     for (int place = 0; place < grid_.places; ++place)
       members.push_back(grid_.process(replica_, place, rank_));
+    return members;
+  }
+
+  // The processes that have this one's part of its layers, by replica.
+  [[nodiscard]] std::vector<int> replica_members() const {
+    std::vector<int> members;
+    for (int replica = 0; replica < grid_.replicas; ++replica)
+      members.push_back(grid_.process(replica, tensor_, rank_));
     return members;
   }
 
@@ -165,7 +176,8 @@ class ProcessRun {
     if (undivided_) from_.state = shards_of(*undivided_, std::move(from_.state), place());
     training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
     training_->first_microbatch = replica_ * program_.shape().microbatches;
-    device_->prepare(loaded_, rank_, training_->state, training_->stages, {replica_});
+    device_->prepare(loaded_, rank_, training_->state, training_->stages,
+                     {replica_, replicas_.get()});
     parameters_.emplace(loaded_, *training_, device_->backend(), processes_, kWeightTag);
   }
 
@@ -419,7 +431,8 @@ class ProcessRun {
   int tensor_ = 0;                         // its place among the devices that divide its layers
   std::optional<ResolvedPlan> undivided_;  // where they are divided
   std::unique_ptr<ProcessTensorGroup> group_;
-  std::int64_t blocks_ = 0;  // taken before this step
+  std::unique_ptr<ProcessReplicaGroup> replicas_;  // where they divide gradients
+  std::int64_t blocks_ = 0;                        // taken before this step
   StepClock clock_;
   std::unique_ptr<RankDevice> device_;  // null for timed waits, as the next two
   std::unique_ptr<Batches> batches_, evaluated_;

@@ -13,42 +13,10 @@
 
 #include "exec/rank/tensor_shards.hpp"
 #include "exec/training/evaluation.hpp"
-#include "exec/training/stored.hpp"
 #include "plan/model/sample.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
-namespace {
-
-// Some at a time: what is converted is then still in the caches when it is copied, and memory of a
-// whole tensor is not asked for and given back.
-void put(Backend& backend, const Tensor& to, std::span<const float> values, Dtype dtype) {
-  constexpr std::size_t kAtOnce = std::size_t{1} << 18;
-  std::byte* at = to.data;
-  for (std::size_t first = 0; first < values.size(); first += kAtOnce) {
-    const std::vector<std::byte> bytes =
-        stored(values.subspan(first, std::min(kAtOnce, values.size() - first)), dtype);
-    const auto size = static_cast<std::int64_t>(bytes.size());
-    backend.to_device({at, size}, bytes.data(), size);
-    at += size;
-  }
-}
-
-}  // namespace
-
-const Tensor& Parameter::part(ParameterPart which) const {
-  switch (which) {
-    case ParameterPart::gradient:
-      return gradient;
-    case ParameterPart::state1:
-      return state1;
-    case ParameterPart::state2:
-      return state2;
-    case ParameterPart::values:
-      break;
-  }
-  return master ? master : weight;
-}
 
 StageWorker::StageWorker(const ResolvedPlan& loaded, Stage stage, const StateSource& state,
                          Backend& backend, Arena& arena, StagePeers peers)
@@ -60,8 +28,14 @@ StageWorker::StageWorker(const ResolvedPlan& loaded, Stage stage, const StateSou
       range_(stage_.layers),
       device_(device_layers(loaded, range_)),
       backend_(backend),
-      arena_(arena) {
-  for (int layer = range_.first; layer < range_.last; ++layer) add_parameters(layer, state);
+      arena_(arena),
+      shards_(loaded.plan, peers.replicas) {
+  std::vector<bool> rebuilt;
+  for (int layer = range_.first; layer < range_.last; ++layer) {
+    add_parameters(layer, state);
+    rebuilt.push_back(rebuilds(plan_.recompute, part_.layer(layer), layer));
+  }
+  chunk_starts_ = chunk_starts(plan_.recompute, rebuilt);
   for (const Layer& layer : device_) evaluated_.push_back(as_evaluated(layer));
 }
 
@@ -73,66 +47,6 @@ Tensor StageWorker::take(std::int64_t bytes, int layer, std::string_view tensor)
                                 model_.layers[static_cast<std::size_t>(layer)].name,
                                 format_bytes(Bytes(bytes)), none.what()));
   }
-}
-
-// A weight used twice on one stage (tied embedding and head) exists once; each use has a gradient
-// of its own.
-void StageWorker::add_parameters(int layer, const StateSource& state) {
-  const LayerPart& part = part_.layer(layer);
-  first_parameter_.push_back(static_cast<int>(parameters_.size()));
-  std::vector<Tensor> weights, gradients;
-  for (std::size_t i = 0; i < part.weights.size(); ++i) {
-    const ParameterId weight = part.weights[i];
-    Parameter made{
-        part.tensors.parameters[i], {layer, static_cast<int>(i)}, weight, {}, {}, {}, {}, {}, {}};
-    const std::int64_t elements = made.description.elements();
-    const int sharers = dividing_replicas(plan_, made.description, ParameterPart::state1);
-    made.updated = replica_slice(elements, sharers > 1 ? peers_.replica : 0, sharers);
-    const std::int64_t padding = made.description.padding;
-    made.gradient = take((elements + padding) * 4, layer, made.description.name + "'s gradient");
-    backend_.put_zeros(made.gradient);  // stays so without micro-batches
-    const Parameter* same = nullptr;
-    for (const Parameter& other : parameters_) {
-      if (other.first_use == weight) same = &other;
-    }
-    if (same != nullptr) {
-      made.weight = same->weight;
-      made.master = same->master;
-    } else {
-      const std::int64_t each = bytes_per_element(plan_.dtype);
-      made.weight = take((elements + padding) * each, layer, made.description.name);
-      if (padding > 0)  // read by products, and written by nobody
-        backend_.put_zeros({made.weight.data + elements * each, padding * each});
-      const std::string state_of = made.description.name + "'s optimizer state";
-      const std::int64_t kept = made.updated.count * 4;
-      if (bytes_per_element(plan_.dtype) < 4) made.master = take(kept, layer, state_of);
-      const int states = made.description.running ? 0 : state_numbers(plan_.optimizer);
-      if (states > 0) made.state1 = take(kept, layer, state_of);
-      if (states > 1) made.state2 = take(kept, layer, state_of);
-      put_state(made, state(weight, part_.parameter(weight)));
-    }
-    weights.push_back(made.weight);
-    gradients.push_back(made.gradient);
-    parameters_.push_back(std::move(made));
-  }
-  weights_.push_back(std::move(weights));
-  gradients_.push_back(std::move(gradients));
-}
-
-void StageWorker::put_state(const Parameter& parameter, const ParameterState& state) {
-  put(backend_, parameter.weight, state.values, plan_.dtype);
-  const auto begin = [&](const Tensor& tensor, const std::vector<float>& values) {
-    if (!tensor) return;
-    const Slice& kept = parameter.updated;
-    if (values.empty()) return backend_.put_zeros(tensor);
-    put(backend_, tensor,
-        std::span(values).subspan(static_cast<std::size_t>(kept.first),
-                                  static_cast<std::size_t>(kept.count)),
-        Dtype::fp32);
-  };
-  begin(parameter.master, state.values);
-  begin(parameter.state1, state.state1);
-  begin(parameter.state2, state.state2);
 }
 
 std::int64_t StageWorker::input_bytes(std::size_t layer) const {
@@ -168,10 +82,33 @@ LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
   return call;
 }
 
+LayerCall StageWorker::reading_call(Pass pass, std::size_t layer) {
+  LayerCall call = call_for(pass, layer);
+  if (shards_.divides_weights()) call.weights = shards_.weights(layer);
+  return call;
+}
+
+void StageWorker::begin_reading(const std::vector<std::size_t>& layers) {
+  if (!shards_.divides_weights()) return;
+  const Tensor room = take(shards_.reading_bytes(), range_.first, "the gathered weights");
+  shards_.begin_reading(room, layers);
+}
+
+void StageWorker::end_reading() {
+  if (!shards_.divides_weights()) return;
+  Tensor room = shards_.end_reading();
+  arena_.release(room);
+}
+
+bool StageWorker::made_again(const KeptTensor& kept) const {
+  return plan_.recompute.mode == RecomputeMode::selective &&
+         kept.rebuilt_by.meets(plan_.recompute.modules);
+}
+
 Tensor StageWorker::layer_forward(Pass pass, std::size_t layer, Tensor input, LayerState& state) {
   const std::int64_t batch = plan_.micro_batch_size;
   const LayerTensors& t = tensors(layer);
-  LayerCall call = call_for(pass, layer);
+  LayerCall call = reading_call(pass, layer);
   call.input = input;
   const int index = range_.first + static_cast<int>(layer);
   call.output = take(t.output_bytes_per_sample * batch, index, "the output");
@@ -183,6 +120,9 @@ Tensor StageWorker::layer_forward(Pass pass, std::size_t layer, Tensor input, La
   const bool head = std::holds_alternative<HeadShape>(call.layer->shape);
   if (head && pass.logits != nullptr) backend_.logits(call, pass.logits);
   arena_.release(call.workspace);
+  for (std::size_t i = 0; i < t.saved.size(); ++i) {
+    if (made_again(t.saved[i])) arena_.release(state.saved[i]);
+  }
   return call.output;
 }
 
@@ -194,6 +134,9 @@ void StageWorker::drop(LayerState& state) {
 Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep keep,
                                 bool send_output) {
   flight.layers.resize(layers());
+  std::vector<std::size_t> all(layers());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  begin_reading(all);
   for (std::size_t l = 0; l < layers(); ++l) {
     LayerState& state = flight.layers[l];
     const Tensor output = layer_forward(pass, l, input, state);
@@ -208,7 +151,7 @@ Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep 
       }
     } else {
       if (state.dropped) drop(state);
-      if (state.dropped || tensors(l).saves_input) {
+      if (state.dropped ? chunk_starts_[l] == l : tensors(l).saves_input) {
         state.input = input;
       } else {
         arena_.release(input);
@@ -216,6 +159,7 @@ Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep 
     }
     input = output;
   }
+  end_reading();
   if (!send_output) arena_.release(input);
   return input;
 }
@@ -324,21 +268,48 @@ void StageWorker::rematerialise(Pass pass) {
   static_cast<void>(none);
 }
 
-// The gradient of the layer's output is there by now; nobody reads the output again.
-void StageWorker::rebuild(Pass pass, std::size_t layer, LayerState& state) {
+// The gradient of the last layer's output is there by now; nobody reads that output again.
+void StageWorker::rebuild(Pass pass, std::size_t last, InFlight& flight) {
   pass.loss = nullptr;  // was counted by F
-  if (pass.rebuilds != nullptr) pass.rebuilds->begin();
-  Tensor output = layer_forward(pass, layer, state.input, state);
-  arena_.release(output);
-  if (!tensors(layer).saves_input) arena_.release(state.input);
-  if (pass.rebuilds != nullptr) pass.rebuilds->end();
-  state.dropped = false;
+  for (std::size_t l = chunk_starts_[last]; l <= last; ++l) {
+    LayerState& state = flight.layers[l];
+    if (pass.rebuilds != nullptr) pass.rebuilds->begin();
+    Tensor output = layer_forward(pass, l, state.input, state);
+    if (pass.rebuilds != nullptr) pass.rebuilds->end();
+    if (l == last) {
+      arena_.release(output);
+    } else {
+      flight.layers[l + 1].input = output;
+    }
+    if (!tensors(l).saves_input) arena_.release(state.input);
+    state.dropped = false;
+  }
 }
 
-void StageWorker::input_pass(Pass pass, std::size_t layer, LayerState& state, Tensor& gradient) {
-  if (state.dropped) rebuild(pass, layer, state);
+bool StageWorker::ends_chunk(const InFlight& flight, std::size_t layer) const {
+  const std::size_t next = layer + 1;
+  return next == layers() || !flight.layers[next].dropped ||
+         chunk_starts_[next] != chunk_starts_[layer];
+}
+
+// The layers of a chunk from its first on when it is rebuilt, then each for its own backward.
+std::vector<std::size_t> StageWorker::read_backwards(const InFlight& flight) const {
+  std::vector<std::size_t> order;
+  for (std::size_t l = layers(); l-- > 0;) {
+    if (flight.layers[l].dropped && ends_chunk(flight, l)) {
+      for (std::size_t first = chunk_starts_[l]; first < l; ++first) order.push_back(first);
+    }
+    order.push_back(l);
+  }
+  return order;
+}
+
+void StageWorker::input_pass(Pass pass, std::size_t layer, InFlight& flight, Tensor& gradient) {
+  LayerState& state = flight.layers[layer];
+  // The last of its chunk; the others are there when their turn comes.
+  if (state.dropped) rebuild(pass, layer, flight);
   const LayerTensors& t = tensors(layer);
-  LayerCall call = call_for(pass, layer);
+  LayerCall call = reading_call(pass, layer);
   call.input = state.input;
   call.output_gradient = gradient;
   const std::int64_t batch = plan_.micro_batch_size;
@@ -346,6 +317,11 @@ void StageWorker::input_pass(Pass pass, std::size_t layer, LayerState& state, Te
   call.input_gradient = take(input_bytes(layer), index, "the input's gradient");
   for (const KeptTensor& kept : t.carried)
     state.carried.push_back(take(kept.bytes_per_sample * batch, index, kept.name));
+  for (std::size_t i = 0; i < t.saved.size(); ++i) {
+    if (!made_again(t.saved[i])) continue;
+    state.saved[i] = take(t.saved[i].bytes_per_sample * batch, index, t.saved[i].name);
+    call.core_dropped = true;
+  }
   call.saved = state.saved;
   call.carried = state.carried;
   call.workspace = take(t.workspace_i_bytes_per_sample * batch, index, "the workspace");
@@ -371,10 +347,20 @@ void StageWorker::weight_pass(Pass pass, std::size_t layer, LayerState& state,
   call.output_gradient = state.output_gradient;
   call.saved = state.saved;
   call.carried = state.carried;
-  call.workspace = take(tensors(layer).workspace_w_bytes_per_sample * plan_.micro_batch_size,
-                        range_.first + static_cast<int>(layer), "the workspace");
+  const int index = range_.first + static_cast<int>(layer);
+  if (shards_.divides_gradients()) {
+    end_weight_passes();  // of the layer before
+    const Tensor whole = take(shards_.gradient_bytes(layer), index, "the gradients");
+    call.gradients = shards_.begin_gradients(layer, whole);
+    call.accumulate = false;
+  }
+  call.workspace = take(tensors(layer).workspace_w_bytes_per_sample * plan_.micro_batch_size, index,
+                        "the workspace");
   backend_.backward_weight(call);
   arena_.release(call.workspace);
+  if (shards_.divides_gradients()) {
+    shards_.sum(fresh_gradients_ ? ReplicaGroup::Into::overwritten : ReplicaGroup::Into::added);
+  }
   for (Tensor& saved : state.saved) arena_.release(saved);
   for (Tensor& carried : state.carried) arena_.release(carried);
   arena_.release(state.input);
@@ -384,12 +370,20 @@ void StageWorker::weight_pass(Pass pass, std::size_t layer, LayerState& state,
   if (done) done(first_parameter_[layer], static_cast<int>(gradients_[layer].size()));
 }
 
+void StageWorker::end_weight_passes() {
+  Tensor whole = shards_.finish();
+  arena_.release(whole);
+}
+
 Tensor StageWorker::backward(Pass pass, Tensor output_gradient, const LayerDone& done) {
   InFlight& flight = in_flight_.at(pass.microbatch);
+  begin_reading(read_backwards(flight));
   for (std::size_t l = layers(); l-- > 0;) {
-    input_pass(pass, l, flight.layers[l], output_gradient);
+    input_pass(pass, l, flight, output_gradient);
     weight_pass(pass, l, flight.layers[l], done);
   }
+  end_weight_passes();
+  end_reading();
   // The next micro-batch adds to the gradients that this one has overwritten or added to.
   in_flight_.erase(pass.microbatch);
   fresh_gradients_ = false;
@@ -398,13 +392,16 @@ Tensor StageWorker::backward(Pass pass, Tensor output_gradient, const LayerDone&
 
 Tensor StageWorker::backward_input(Pass pass, Tensor output_gradient) {
   InFlight& flight = in_flight_.at(pass.microbatch);
-  for (std::size_t l = layers(); l-- > 0;) input_pass(pass, l, flight.layers[l], output_gradient);
+  begin_reading(read_backwards(flight));
+  for (std::size_t l = layers(); l-- > 0;) input_pass(pass, l, flight, output_gradient);
+  end_reading();
   return output_gradient;
 }
 
 void StageWorker::backward_weight(Pass pass, const LayerDone& done) {
   InFlight& flight = in_flight_.at(pass.microbatch);
   for (std::size_t l = layers(); l-- > 0;) weight_pass(pass, l, flight.layers[l], done);
+  end_weight_passes();
   in_flight_.erase(pass.microbatch);
   fresh_gradients_ = false;
 }

@@ -18,6 +18,7 @@
 #include "exec/device/backend.hpp"
 #include "exec/rank/messages.hpp"
 #include "exec/rank/rebuild_clock.hpp"
+#include "exec/rank/stage_shards.hpp"
 #include "exec/training/each_weight.hpp"
 #include "exec/training/parameter_state.hpp"
 #include "exec/training/replica_share.hpp"
@@ -40,7 +41,8 @@ struct Pass {
 
 // Which of the devices that hold a stage this is.
 struct StagePeers {
-  int replica = 0;  // of the plan's dp
+  int replica = 0;                   // of the plan's dp
+  ReplicaGroup* replicas = nullptr;  // they; null where there is one, or none is there
 };
 
 // A parameter tensor with everything that updates it.
@@ -48,9 +50,10 @@ struct Parameter {
   ParameterTensor description;
   ParameterId id;
   ParameterId first_use;  // of the same weight; untied: its own id
-  Tensor weight;          // in the plan's dtype
+  Tensor weight;          // in the plan's dtype; under ZeRO-3 the replica's slice of it
   Tensor master;          // its fp32 original where the dtype has fewer bits; else empty
-  Tensor gradient, state1, state2;
+  Tensor gradient;        // from ZeRO-2 on the replica's slice of it
+  Tensor state1, state2;
   Slice updated;  // what this replica updates, of which alone master and states are; mostly all
   [[nodiscard]] const Tensor& part(ParameterPart which) const;  // the values: in fp32
 };
@@ -131,15 +134,27 @@ class StageWorker {
                                    bool send_output);
   // One layer's F: allocates its output, which it returns, and what it saves.
   [[nodiscard]] Tensor layer_forward(Pass pass, std::size_t layer, Tensor input, LayerState& state);
-  void rebuild(Pass pass, std::size_t layer, LayerState& state);
+  // The layers of the chunk that ends with `last`, from what its first one kept.
+  void rebuild(Pass pass, std::size_t last, InFlight& flight);
+  [[nodiscard]] bool ends_chunk(const InFlight& flight, std::size_t layer) const;
   void drop(LayerState& state);
-  void input_pass(Pass pass, std::size_t layer, LayerState& state, Tensor& gradient);
+  // Whether it is dropped after F and made again in I, by the kernels of I themselves.
+  [[nodiscard]] bool made_again(const KeptTensor& kept) const;
+  // Under ZeRO-3, around an action: the weights of these layers are read in this order.
+  void begin_reading(const std::vector<std::size_t>& layers);
+  void end_reading();
+  [[nodiscard]] std::vector<std::size_t> read_backwards(const InFlight& flight) const;
+  void input_pass(Pass pass, std::size_t layer, InFlight& flight, Tensor& gradient);
   void weight_pass(Pass pass, std::size_t layer, LayerState& state, const LayerDone& done);
+  void end_weight_passes();
   // Of a row whose messages are of this kind, bytes of a sample in each; none where the row is one.
   [[nodiscard]] std::vector<std::int64_t> pieces(ActionKind message) const;
   [[nodiscard]] LayerCall call_for(Pass pass, std::size_t layer) const;
+  // With the weights, which F and I read, and W does not.
+  [[nodiscard]] LayerCall reading_call(Pass pass, std::size_t layer);
   [[nodiscard]] std::int64_t input_bytes(std::size_t layer) const;
   void add_parameters(int layer, const StateSource& state);
+  [[nodiscard]] Parameter new_parameter(int layer, int tensor, const StateSource& state);
   // Of a layer of the model. Throws RunFailed naming both where there is no memory.
   [[nodiscard]] Tensor take(std::int64_t bytes, int layer, std::string_view tensor);
   void put_state(const Parameter& parameter, const ParameterState& state);
@@ -161,10 +176,13 @@ class StageWorker {
   std::vector<Layer> device_, evaluated_;
   Backend& backend_;
   Arena& arena_;
-  std::vector<Parameter> parameters_;                     // of all its layers, in order
-  std::vector<int> first_parameter_;                      // per layer
-  std::vector<std::vector<Tensor>> weights_, gradients_;  // per layer, views of parameters_
-  std::map<std::int32_t, InFlight> in_flight_;            // by micro-batch
+  std::vector<Parameter> parameters_;  // of all its layers, in order
+  std::vector<int> first_parameter_;   // per layer
+  // Per layer, views of parameters_; of what replicas divide there are none.
+  std::vector<std::vector<Tensor>> weights_, gradients_;
+  StageShards shards_;
+  std::vector<std::size_t> chunk_starts_;       // per layer: of those it is rebuilt with
+  std::map<std::int32_t, InFlight> in_flight_;  // by micro-batch
   bool fresh_gradients_ = true;
 };
 
@@ -178,10 +196,11 @@ void StageWorker::update(Step step, Copies copies) {
     if (gradients.back().empty())
       continue;  // a second use of a weight of this stage: updated with the first
     if (parameter.updated.count == 0) continue;  // a slice behind the end
-    const bool divided = parameter.updated.count < parameter.description.elements();
-    calls.push_back({.weight = divided ? slice_of(parameter.weight, parameter.updated,
-                                                  bytes_per_element(plan_.dtype))
-                                       : parameter.weight,
+    const bool inside = parameter.updated.count < parameter.description.elements() &&
+                        !keeps_weight_slice(plan_, parameter.description);
+    calls.push_back({.weight = inside ? slice_of(parameter.weight, parameter.updated,
+                                                 bytes_per_element(plan_.dtype))
+                                      : parameter.weight,
                      .master = parameter.master,
                      .gradients = gradients.back(),
                      .state1 = parameter.state1,

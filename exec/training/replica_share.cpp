@@ -19,9 +19,18 @@ Slice replica_slice(std::int64_t elements, int replica, int replicas) {
 }
 
 int dividing_replicas(const Plan& plan, const ParameterTensor& parameter, ParameterPart part) {
-  const bool whole = part == ParameterPart::values && bytes_per_element(plan.dtype) == 4;
+  const bool whole =
+      part == ParameterPart::values && bytes_per_element(plan.dtype) == 4 && plan.zero < 3;
   const bool divided = plan.zero > 0 && !whole && !parameter.running;
   return divided ? plan.dp : 1;
+}
+
+bool keeps_gradient_slice(const Plan& plan, const ParameterTensor& parameter) {
+  return plan.zero >= 2 && dividing_replicas(plan, parameter, ParameterPart::gradient) > 1;
+}
+
+bool keeps_weight_slice(const Plan& plan, const ParameterTensor& parameter) {
+  return plan.zero >= 3 && dividing_replicas(plan, parameter, ParameterPart::gradient) > 1;
 }
 
 Tensor slice_of(const Tensor& tensor, const Slice& slice, std::int64_t element_bytes) {

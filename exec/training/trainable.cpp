@@ -132,13 +132,32 @@ Things lacking(const Layer& layer, bool images, BackendKind backend) {
 // Why a plan cannot be trained, a line each, in the order in which they are looked for.
 using Reasons = std::vector<std::string>;
 
+// The words of a plan that no backend runs, or only the CPU's; selective re-materialisation is that
+// of attention cores.
+std::vector<std::string> forecast_alone(const Plan& plan, BackendKind backend) {
+  std::vector<std::string> words;
+  if (plan.cp > 1) words.push_back(fmt::format("cp = {}", plan.cp));
+  if (plan.ep > 1) words.push_back(fmt::format("ep = {}", plan.ep));
+  const std::string recompute = "recompute = " + recompute_word(plan.recompute);
+  const bool selective = plan.recompute.mode == RecomputeMode::selective;
+  const bool cores = plan.recompute.modules == BlockModule::core_attn;
+  if (selective && !cores) words.push_back(recompute);
+  if (backend == BackendKind::cpu) return words;
+  if (plan.tp > 1) words.push_back(fmt::format("tp = {} on a GPU", plan.tp));
+  if (plan.zero > 1) words.push_back(fmt::format("zero = {} on a GPU", plan.zero));
+  if ((selective && cores) || plan.recompute.at_a_time > 1)
+    words.push_back(recompute + " on a GPU");
+  return words;
+}
+
 void list_what_runs(const Plan& plan, Replicas replicas, BackendKind backend, Reasons& why) {
-  const auto refuse = [&why](const std::string& what) {
-    why.push_back(fmt::format("the plan has {}; that can be forecast, not run", what));
-  };
-  if (plan.tp > 1 && backend != BackendKind::cpu) refuse(fmt::format("tp = {} on a GPU", plan.tp));
-  if (plan.cp > 1) refuse(fmt::format("cp = {}", plan.cp));
-  if (plan.ep > 1) refuse(fmt::format("ep = {}", plan.ep));
+  const std::vector<std::string> words = forecast_alone(plan, backend);
+  if (!words.empty()) {
+    std::string list = words.front();
+    for (std::size_t i = 1; i < words.size(); ++i)
+      list += (i + 1 < words.size() ? ", " : " and ") + words[i];
+    why.push_back(fmt::format("the plan has {}; that can be forecast, not run", list));
+  }
   const bool divided = plan.tp > 1;
   const bool runs = !divided || backend == BackendKind::cpu;
   if (runs && (divided || plan.dp > 1) && replicas == Replicas::one) {
@@ -147,9 +166,6 @@ void list_what_runs(const Plan& plan, Replicas replicas, BackendKind backend, Re
         divided ? "tp" : "dp", divided ? plan.tp : plan.dp,
         divided ? "the devices that divide layers" : "replicas", plan.pp * plan.tp * plan.dp));
   }
-  if (plan.zero > 1) refuse(fmt::format("zero = {}", plan.zero));
-  if (plan.recompute.mode == RecomputeMode::selective || plan.recompute.at_a_time > 1)
-    refuse("recompute = " + recompute_word(plan.recompute));
 }
 
 // Each thing once, with the first layer that has it; the first layer of all stands before them.

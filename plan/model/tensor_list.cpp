@@ -12,6 +12,13 @@ std::int64_t ParameterTensor::elements() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+std::int64_t whole_bytes(const LayerTensors& tensors, std::int64_t element_bytes) {
+  std::int64_t bytes = 0;
+  for (const ParameterTensor& parameter : tensors.parameters)
+    bytes += aligned_bytes(parameter.elements() * element_bytes);
+  return bytes;
+}
+
 void add_norm(LayerTensors& tensors, const std::string& name, std::int64_t hidden, NormKind kind) {
   using Init = ParameterTensor::Init;
   tensors.parameters.push_back({name + ".gain", {hidden}, Init::ones, false, ""});

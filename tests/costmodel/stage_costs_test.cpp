@@ -260,6 +260,11 @@ TEST(StageCosts, WhatIsRebuiltSendsAgain) {
   zero.cluster.intra.bandwidth = BytesPerSecond(1e8);
   EXPECT_EQ(ns(zero.stage().b), 40 * kParameters);
   EXPECT_EQ(ns(zero.stage().rebuild), 8000);
+  // Of four blocks at a time two are gathered once more, of two none: half of F's gather a block.
+  zero.loaded.plan.recompute.at_a_time = 4;
+  EXPECT_EQ(ns(zero.stage().b), 50 * kParameters);
+  zero.loaded.plan.recompute.at_a_time = 2;
+  EXPECT_EQ(ns(zero.stage().b), 40 * kParameters);
 }
 
 // A stage without a layer takes no time, has nothing to reduce or to update, and costs its

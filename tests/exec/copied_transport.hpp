@@ -1,10 +1,15 @@
-// Messages between the processes of the tests that are threads: copied, in order, and never held up
-// by a slot. It keeps no times.
+// Messages between the processes of the tests that are threads: copied, and never held up by a
+// slot. They come in the order in which they were sent, and may be asked for in another. It keeps
+// no times.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "exec/processes/processes.hpp"
 
@@ -28,27 +33,38 @@ class CopiedTransport : public ProcessTransport {
     arena_->release(message);  // it has been copied
   }
   [[nodiscard]] Tensor receive(std::int32_t edge, std::int32_t index) override {
-    const Edge& from = program_.edge(EdgeId{edge});
-    const OperationId id = program_.lane(from.receive_lane).first + index;
-    const Tensor into = arena_->allocate(message_bytes_[id.position()]);
-    const std::span bytes(into.data, static_cast<std::size_t>(into.bytes));
-    processes_.wait(processes_.start_receive(first_process_ + from.from.value, kFirstTag + edge,
-                                             std::as_writable_bytes(bytes)));
+    std::vector<std::vector<std::byte>>& come = come_[edge];
+    while (std::ssize(come) <= index) {
+      come.emplace_back(static_cast<std::size_t>(
+          aligned_bytes(bytes_of(edge, static_cast<std::int32_t>(come.size())))));
+      processes_.wait(
+          processes_.start_receive(first_process_ + program_.edge(EdgeId{edge}).from.value,
+                                   kFirstTag + edge, std::span(come.back())));
+    }
+    const Tensor into = arena_->allocate(bytes_of(edge, index));
+    const std::vector<std::byte> message = std::move(come[static_cast<std::size_t>(index)]);
+    std::memcpy(into.data, message.data(), message.size());
     return into;
   }
   void consumed(std::int32_t, std::int32_t) override {}
   void stop() override {}
-  void end_step() override {}
+  void end_step() override { come_.clear(); }
   [[nodiscard]] std::int64_t blocks() const override { return 0; }
 
  private:
   static constexpr int kFirstTag = 1 << 20;  // behind all of the run's own
+
+  [[nodiscard]] std::int64_t bytes_of(std::int32_t edge, std::int32_t index) const {
+    const OperationId first = program_.lane(program_.edge(EdgeId{edge}).receive_lane).first;
+    return message_bytes_[(first + index).position()];
+  }
 
   const Program& program_;
   const std::vector<std::int64_t>& message_bytes_;
   int first_process_;
   Arena* arena_;
   Processes& processes_;
+  std::map<std::int32_t, std::vector<std::vector<std::byte>>> come_;  // this step, by edge
 };
 
 inline std::function<ProcessLinks(Processes&)> copied_links() {

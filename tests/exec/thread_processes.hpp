@@ -32,6 +32,7 @@ struct ThreadMessages {
       sent;  // by from, to, tag
   int at_barrier = 0;
   std::int64_t barriers = 0;
+  std::int64_t bytes = 0;  // of all messages
   std::optional<Ending> failure;
 };
 
@@ -51,6 +52,7 @@ class ThreadProcesses : public Processes {
 
   [[nodiscard]] Ticket start_send(int to, int tag, std::span<const std::byte> data) override {
     const std::scoped_lock lock(messages_.mutex);
+    messages_.bytes += static_cast<std::int64_t>(data.size());
     messages_.sent[{index_, to, tag}].emplace_back(data.begin(), data.end());
     return -1;
   }
@@ -121,7 +123,8 @@ class ThreadProcesses : public Processes {
 using Endings = std::set<std::pair<EndKind, std::string>>;
 struct ThreadsResult {
   RunResult leaders;
-  Endings endings;  // of processes that failed, as they agreed
+  Endings endings;         // of processes that failed, as they agreed
+  std::int64_t bytes = 0;  // that processes sent each other
 };
 
 // One thread a process, K * T * D of them, each with backends and links of its own.
@@ -152,6 +155,7 @@ inline ThreadsResult run_as_threads(const ResolvedPlan& loaded, const RunOptions
     });
   }
   for (std::thread& thread : threads) thread.join();
+  result.bytes = messages.bytes;
   return result;
 }
 

@@ -48,6 +48,7 @@ inline Recompute mode(const std::string& words) {
   r.except_last = words.ends_with("except-last");
   return r;
 }
-inline constexpr const char* kModes[] = {"never", "stage", "stage except-last", "full", "0,2,4"};
+inline constexpr const char* kModes[] = {"never", "stage", "stage except-last",
+                                         "full",  "0,2,4", "full:2"};
 
 }  // namespace weir

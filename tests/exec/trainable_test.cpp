@@ -70,12 +70,34 @@ TEST(Trainable, AllThatCudaLacksIsNamedAtOnce) {
   EXPECT_THAT(
       [&] { require_trainable(plan, Replicas::one, BackendKind::cuda); },
       ThrowsMessage<MissingComponent>(testing::AllOf(
-          HasSubstr("the plan has zero = 2; that can be forecast, not run; and "),
+          HasSubstr("the plan has zero = 2 on a GPU; that can be forecast, not run; and "),
           HasSubstr("embedding: the cuda backend has no kernels for token types, a normalised "
                     "embedding, this order of norms (block.0), this attention (block.0) and a "
                     "dense layer before the head (head); it can be forecast, not trained or "
                     "measured; and optimizer: the cuda backend has no kernels for nesterov; the "
                     "cpu backend has"))));
+}
+
+// What no backend runs of a plan stands in one line; ZeRO's stages, re-materialisation of cores and
+// of several blocks at a time are the CPU's, and there is nothing else to name.
+TEST(Trainable, WhatCanOnlyBeForecastIsNamedTogether) {
+  const TinyModel tiny;
+  ResolvedPlan plan = tiny.load(tiny.plan({2}, 2));
+  plan.plan.recompute = parse_recompute_word("selective").value();
+  plan.plan.zero = 3;
+  require_trainable(plan, Replicas::one, BackendKind::cpu);
+  plan.plan.recompute = parse_recompute_word("full:2").value();
+  require_trainable(plan, Replicas::one, BackendKind::cpu);
+  EXPECT_THAT([&] { require_trainable(plan, Replicas::one, BackendKind::cuda); },
+              ThrowsMessage<MissingComponent>(testing::StrEq(
+                  "the plan has zero = 3 on a GPU and recompute = full:2 on a GPU; that can be "
+                  "forecast, not run")));
+  plan.plan.cp = plan.plan.ep = 2;
+  plan.plan.recompute = parse_recompute_word("selective:layernorm").value();
+  EXPECT_THAT([&] { require_trainable(plan, Replicas::one, BackendKind::cpu); },
+              ThrowsMessage<MissingComponent>(testing::StrEq(
+                  "the plan has cp = 2, ep = 2 and recompute = selective:layernorm; that can be "
+                  "forecast, not run")));
 }
 
 // Windows of attention: the CPU has no kernels for them, CUDA has.

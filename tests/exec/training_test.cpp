@@ -26,8 +26,9 @@ std::string hash_after(const TinyModel& model, const Plan& plan, int steps = 3) 
 }
 
 // Layers 0, 2, 4 and 5 are the embedding, the second block, the norm and the head.
-constexpr const char* kModes[] = {"never", "always",           "except-last",
-                                  "full",  "full except-last", "0,2,4-5"};
+constexpr const char* kModes[] = {
+    "never",   "always", "except-last",        "full",     "full except-last",
+    "0,2,4-5", "full:2", "full:2 except-last", "selective"};
 
 Recompute recompute(const std::string& mode) {
   if (mode == "never") return {};
@@ -56,7 +57,7 @@ void expect_every_pipeline_equal(const TinyModel& model, AttentionKind attention
       }
     }
   }
-  EXPECT_EQ(compared, 96);
+  EXPECT_EQ(compared, 144);
 }
 
 TEST(Training, ParametersAreBitwiseEqualForEveryPipeline) {
@@ -124,7 +125,7 @@ void expect_every_schedule_equal(const TinyModel& model) {
       {"v-half", 2, {1, 3, 5}},           {"v-min", 2, {2, 3, 4}},      {"dualpipev", 2, {1, 3, 4}},
       {"hanayo", 2, {1, 3, 4}},           {"zb-v", 2, {1, 2, 3, 4, 5}}};
   for (const auto& c : cases) {
-    for (const char* mode : {"never", "always", "full", "0,2,4-5"}) {
+    for (const char* mode : {"never", "always", "full", "0,2,4-5", "full:2", "selective"}) {
       Plan plan = model.plan(c.boundaries, 6, c.schedule);
       plan.pp = static_cast<int>(c.boundaries.size() + 1) / c.vpp;
       plan.vpp = c.vpp;

@@ -27,24 +27,34 @@ class ParallelCommand : public InFolder {
 };
 
 TEST_F(ParallelCommand, WhatCannotRunIsForecast) {
-  ASSERT_EQ(
-      weir("plan tiny.json -K 2 -M 4 --dp 2 --tp 2 --sequence-parallel --zero 2 -o plan.json").code,
-      0);
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --dp 2 --tp 2 --cp 2 --sequence-parallel --zero 2 "
+                 "-o plan.json")
+                .code,
+            0);
   EXPECT_EQ(weir("run plan.json").code, 5);
   EXPECT_EQ(weir("run plan.json").out,
-            "weir: the plan has zero = 2; that can be forecast, not run\n");
+            "weir: the plan has cp = 2; that can be forecast, not run\n");
   const CommandResult forecast = weir("--json simulate plan.json" + cluster_);
   ASSERT_EQ(forecast.code, 0) << forecast.out;
   EXPECT_EQ(Json::parse(forecast.out)["ranks"].size(), 2U);  // one device of each rank's four
   EXPECT_NE(weir("simulate plan.json --tp 4" + cluster_).out,
             weir("simulate plan.json" + cluster_).out);
-  EXPECT_THAT(weir("simulate plan.json" + cluster_).out, HasSubstr("K2 tp2s dp2 zero2 M4 b1"));
-  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --recompute selective -o plan.json").code, 0);
-  EXPECT_EQ(weir("run plan.json").code, 5);
-  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --recompute full:2 -o plan.json").code, 0);
+  EXPECT_THAT(weir("simulate plan.json" + cluster_).out, HasSubstr("K2 tp2s cp2 dp2 zero2 M4 b1"));
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --recompute selective:layernorm -o plan.json").code, 0);
   EXPECT_EQ(weir("run plan.json").code, 5);
   EXPECT_EQ(weir("run plan.json").out,
-            "weir: the plan has recompute = full:2; that can be forecast, not run\n");
+            "weir: the plan has recompute = selective:layernorm; that can be forecast, not run\n");
+}
+
+// What a sweep answers for GPUs, ZeRO-3 among replicas of divided layers, trains on the CPU; so do
+// cores and chunks of blocks that are made again.
+TEST_F(ParallelCommand, ShardsAndRebuiltBlocksTrain) {
+  ASSERT_EQ(
+      weir("plan tiny.json -K 2 -M 2 --dp 2 --tp 2 --zero 3 --recompute full:2 -o plan.json").code,
+      0);
+  EXPECT_EQ(weir("run plan.json --steps 2").code, 0);
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --recompute selective -o plan.json").code, 0);
+  EXPECT_EQ(weir("run plan.json --steps 2").code, 0);
 }
 
 // Beside each built-in forecast stands how far such were off on published figures and measured

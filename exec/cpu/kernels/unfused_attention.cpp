@@ -29,6 +29,15 @@ float score_scale(const AttentionSize& z) {
   return static_cast<float>(1 / std::sqrt(static_cast<double>(z.d)));
 }
 
+// One head's, into its matrix.
+float* head_probabilities(const UnfusedAttention& a, const AttentionHead& head, const Gemm& scores,
+                          Matmul& matmul) {
+  float* p = a.probabilities + head.matrix * a.size.s * a.size.s;
+  matmul.run(scores, a.qkv + head.query, a.qkv + head.key, nullptr, p);
+  attention_softmax(score_scale(a.size), a.size.mask, a.size.s, p);
+  return p;
+}
+
 }  // namespace
 
 void prepare_unfused(const AttentionSize& size, Matmul& matmul) {
@@ -46,15 +55,19 @@ void unfused_forward(const UnfusedAttention& a, Matmul& matmul) {
   const std::int64_t square = z.s * z.s;
   for_heads(z, [&](const AttentionHead& head) {
     const HeadGemms gemms(z, head.first_of_group);
-    float* p = a.probabilities + head.matrix * square;
-    matmul.run(gemms.scores, a.qkv + head.query, a.qkv + head.key, nullptr, p);
-    attention_softmax(score_scale(z), z.mask, z.s, p);
+    const float* p = head_probabilities(a, head, gemms.scores, matmul);
     const float* mixed = p;
     if (a.mask.active()) {
       dropout(a.mask, static_cast<std::uint64_t>(head.drawn * square), p, square, a.scratch);
       mixed = a.scratch;
     }
     matmul.run(gemms.mix, mixed, a.qkv + head.value, nullptr, a.context + head.context);
+  });
+}
+
+void unfused_probabilities(const UnfusedAttention& a, Matmul& matmul) {
+  for_heads(a.size, [&](const AttentionHead& head) {
+    head_probabilities(a, head, HeadGemms(a.size, head.first_of_group).scores, matmul);
   });
 }
 

@@ -23,6 +23,8 @@ struct UnfusedAttention {
 void prepare_unfused(const AttentionSize& size, Matmul& matmul);
 // Writes context and probabilities.
 void unfused_forward(const UnfusedAttention& attention, Matmul& matmul);
+// Writes the probabilities alone, to the same bits.
+void unfused_probabilities(const UnfusedAttention& attention, Matmul& matmul);
 // From the context's gradient to that of qkv, which is overwritten; reads the probabilities.
 void unfused_backward(const UnfusedAttention& attention, const float* d_context, float* d_qkv,
                       Matmul& matmul);
