@@ -157,7 +157,8 @@ TEST(OtherNames, Llama4HasExpertsInEverySecondBlock) {
 // Five of six blocks have a window and 16 heads of keys of 256; the sixth has 4 of 512, and one
 // product makes its keys and values: 5376 (32 + 4) 512 + 32 512 5376 for both of it.
 TEST(OtherNames, Gemma4sFullBlocksHaveValuesThatAreKeys) {
-  const Model model = model_of(kGemma4);
+  Model model = model_of(kGemma4);
+  model.seq_length = 1024;
   std::vector<int> full;
   for (int l = 1; l <= 12; ++l) {
     const auto& block = std::get<TransformerShape>(model.layers[l].shape);
