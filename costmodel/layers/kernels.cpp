@@ -70,7 +70,7 @@ struct Kernels {
     if (b.latent.key_value > 0) {
       latent_products(b);
     } else {
-      p.product(m, q + 2 * kv, b.hidden);
+      p.product(m, q + (b.values_are_keys ? 1 : 2) * kv, b.hidden);
     }
     if (b.qk_norm) normalise(m * (q + kv));
     if (b.rotary) p.each(2 * m * (q + kv), 2 * m * (q + kv));

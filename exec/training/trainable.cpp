@@ -66,6 +66,8 @@ struct LackingOnCpu {
         {b.experts > 1, "experts"},
         {b.latent.key_value > 0, "latent attention"},
         {b.window > 0 || b.sinks, "windows or sinks of attention"},
+        {b.wide_qk_norm, "norms of all heads' queries and keys together"},
+        {b.values_are_keys, "values that are keys"},
         {b.post_norms, "norms of what attention and MLP give"},
         {b.parallel || (!b.pre_norm && b.qk_norm), "this order of norms"},
         {b.cross_attention || b.relative_buckets > 0, "this attention"},

@@ -138,6 +138,8 @@ class Block {
     if (b_.cross_attention) has_no_words(layer.name, "cross attention");
     if (b_.relative_buckets > 0) has_no_words(layer.name, "a table of relative positions");
     if (b_.sinks) has_no_words(layer.name, "a learned score beside the keys'");
+    if (b_.wide_qk_norm) has_no_words(layer.name, "norms of all heads together");
+    if (b_.values_are_keys) has_no_words(layer.name, "values that are keys");
   }
 
   void write() {

@@ -108,6 +108,8 @@ struct TransformerShape {
   bool rotary = false;                // rotary position embedding of queries and keys
   RotaryAngles angles = {};           // of it
   bool qk_norm = false;               // RMS norms of each head's query and key (Qwen3)
+  bool wide_qk_norm = false;          // those are of all heads together (MiniMax-M2)
+  bool values_are_keys = false;       // before norms and turning: one product makes both (Gemma 4)
   bool parallel = false;              // GPT-NeoX: attention and MLP read the same input
   bool single_norm = false;           // of both, in a parallel block (Phi)
   bool post_norms = false;            // what attention and MLP give is normalised too (Gemma 2)

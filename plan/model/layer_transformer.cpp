@@ -26,12 +26,22 @@ std::int64_t latent_parameters(const TransformerShape& s) {
          (s.output_bias ? s.hidden : 0);
 }
 
+// Numbers of a token that the product before the core makes of it.
+std::int64_t projected_width(const TransformerShape& s) {
+  return (s.heads + (s.values_are_keys ? 1 : 2) * s.kv_heads) * s.head_dim;
+}
+std::int64_t query_gains(const TransformerShape& s) {
+  return (s.wide_qk_norm ? s.heads : 1) * s.head_dim;
+}
+std::int64_t key_gains(const TransformerShape& s) {
+  return (s.wide_qk_norm ? s.kv_heads : 1) * s.head_dim;
+}
+
 std::int64_t attention_parameters(const TransformerShape& s) {
   if (s.latent.key_value > 0) return latent_parameters(s);
-  const std::int64_t q = s.heads * s.head_dim;
-  const std::int64_t kv = 2 * s.kv_heads * s.head_dim;
-  return s.hidden * (q + kv) + (s.qkv_bias ? q + kv : 0) + q * s.hidden +
-         (s.output_bias ? s.hidden : 0) + (s.qk_norm ? 2 * s.head_dim : 0) +
+  const std::int64_t projected = projected_width(s);
+  return s.hidden * projected + (s.qkv_bias ? projected : 0) + s.heads * s.head_dim * s.hidden +
+         (s.output_bias ? s.hidden : 0) + (s.qk_norm ? query_gains(s) + key_gains(s) : 0) +
          (s.sinks ? s.heads : 0);
 }
 
@@ -89,10 +99,10 @@ void add_latent_attention(LayerTensors& t, const TransformerShape& b) {
 
 void add_attention(LayerTensors& t, const TransformerShape& b) {
   if (b.latent.key_value > 0) return add_latent_attention(t, b);
-  add_product(t, "attention.qkv", {qkv_width(b), b.hidden}, Init::normal, b.qkv_bias);
+  add_product(t, "attention.qkv", {projected_width(b), b.hidden}, Init::normal, b.qkv_bias);
   if (b.qk_norm) {
-    add_norm(t, "attention.query.norm", b.head_dim, NormKind::rms_norm);
-    add_norm(t, "attention.key.norm", b.head_dim, NormKind::rms_norm);
+    add_norm(t, "attention.query.norm", query_gains(b), NormKind::rms_norm);
+    add_norm(t, "attention.key.norm", key_gains(b), NormKind::rms_norm);
   }
   add_product(t, "attention.output", {b.hidden, b.heads * b.head_dim}, Init::residual_normal,
               b.output_bias);
@@ -109,11 +119,12 @@ void save_latents(LayerTensors& t, const TransformerShape& b, const DeviceTokens
                      z.rows * (b.latent.query + b.latent.key_value) * z.element, KeptUntil::W});
 }
 
-// Queries and keys as their norms read them, and 1 / deviation of each head's.
+// Queries and keys as their norms read them, and 1 / deviation of each head's, or of all heads'.
 void save_head_norms(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
   const std::int64_t heads = z.s * (b.heads + b.kv_heads);
   t.saved.push_back({"attention.query_key", heads * b.head_dim * z.element, KeptUntil::I});
-  t.saved.push_back({"attention.query_key.statistics", heads * 4, KeptUntil::I});
+  const std::int64_t deviations = b.wide_qk_norm ? 2 * z.s : heads;
+  t.saved.push_back({"attention.query_key.statistics", deviations * 4, KeptUntil::I});
 }
 
 // What the attention's core keeps: its probabilities, or fused the log-sum-exp of each row's
@@ -226,7 +237,8 @@ void carry_gradients(LayerTensors& t, const TransformerShape& b, const DeviceTok
   }
   t.carried.push_back({"norm.gradients", norm_count(b) * 2 * b.hidden * 4, KeptUntil::W});
   if (b.qk_norm)
-    t.carried.push_back({"query_key.norm.gradients", 2 * b.head_dim * 4, KeptUntil::W});
+    t.carried.push_back(
+        {"query_key.norm.gradients", (query_gains(b) + key_gains(b)) * 4, KeptUntil::W});
   // Behind a norm the output's gradient is none of the MLP's answer.
   if (!b.pre_norm)
     t.carried.push_back({"mlp.output.gradient", z.rows * b.hidden * z.element, KeptUntil::W});
@@ -291,10 +303,10 @@ Flops forward_flops(const TransformerShape& b, std::int64_t seq_length) {
   const auto s = static_cast<double>(seq_length);
   const auto h = static_cast<double>(b.hidden);
   const auto q = static_cast<double>(b.heads * b.head_dim);
-  const auto kv = static_cast<double>(b.kv_heads * b.head_dim);
+  const auto projected = static_cast<double>(projected_width(b));
   const auto context = static_cast<double>(b.heads * value_dim(b));
   const double products =
-      b.latent.key_value > 0 ? 2 * latent_products(b) : 2 * h * (q + 2 * kv) + 2 * q * h;
+      b.latent.key_value > 0 ? 2 * latent_products(b) : 2 * h * projected + 2 * q * h;
   const double attention = s * products + 2 * s * keys_seen(b, s) * (q + context);
   const double experts = b.experts > 1 ? static_cast<double>(b.experts_per_token) : 1;
   const double mlp = s * 2 * (b.gated ? 3 : 2) * h * static_cast<double>(b.ffn) * experts;
@@ -322,7 +334,8 @@ std::string work_key(const TransformerShape& b) {
       word("latent_query", l.query) + word("rotary_dim", l.rotary) + word("value_dim", l.value) +
       (b.shared_gate ? " shared_gate" : "") + (b.router_bias ? " router_bias" : "") +
       (b.single_norm ? " single_norm" : "") + (b.post_norms ? " post_norms" : "") +
-      (b.sinks ? " sinks" : "");
+      (b.sinks ? " sinks" : "") + (b.wide_qk_norm ? " wide_qk_norm" : "") +
+      (b.values_are_keys ? " values_are_keys" : "");
   const std::string_view fused = b.attention == AttentionKind::fused ? " attention=fused" : "";
   return fmt::format(
       "transformer hidden={} heads={} kv_heads={} head_dim={} ffn={} experts={}/{} activation={} "

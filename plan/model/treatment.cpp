@@ -136,10 +136,10 @@ std::vector<AdapterPart> adapters_of(const TransformerShape& b, const Adapters& 
   const std::int64_t q = b.heads * b.head_dim, kv = b.kv_heads * b.head_dim;
   // Latent attention makes them by other products.
   if (b.latent.key_value == 0) {
-    list.output_divided(P::linear_qkv, "qkv", b.hidden, q + 2 * kv);
+    list.output_divided(P::linear_qkv, "qkv", b.hidden, q + (b.values_are_keys ? 1 : 2) * kv);
     list.output_divided(P::linear_q, "query", b.hidden, q);
     list.output_divided(P::linear_k, "key", b.hidden, kv);
-    list.output_divided(P::linear_v, "value", b.hidden, kv);
+    if (!b.values_are_keys) list.output_divided(P::linear_v, "value", b.hidden, kv);
   }
   list.input_divided(P::linear_proj, "output", b.heads * value_dim(b), b.hidden);
   list.of(b.experts > 1 ? "mlp.shared" : "mlp", tp);

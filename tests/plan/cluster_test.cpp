@@ -79,9 +79,39 @@ TEST(Clusters, MemoryIsWhatOneProcessCanHave) {
   EXPECT_NEAR(gib("gb300-nvl72"), 276.50, 0.01);
   EXPECT_NEAR(gib("dgx-b300"), 276.50, 0.01);
   EXPECT_NEAR(gib("mi300x"), 191.83, 0.15);
+  EXPECT_NEAR(gib("mi325x"), 255.98, 0.01);
+  EXPECT_NEAR(gib("mi355x"), 287.98, 0.01);
+  EXPECT_NEAR(gib("hgx-h20"), 95.00, 0.01);
+  EXPECT_NEAR(gib("l40s-pcie"), 44.40, 0.01);
+  EXPECT_NEAR(gib("rtx4090-pcie"), 23.64, 0.04);
+  EXPECT_NEAR(gib("rtx5090-pcie"), 31.365, 0.01);
+  EXPECT_NEAR(gib("rtx6000-ada-pcie"), 44.43, 0.01);
+  EXPECT_NEAR(gib("a6000-pcie"), 47.53, 0.01);
+  EXPECT_NEAR(gib("tpu-v5p"), 95.74, 0.01);
+  EXPECT_NEAR(gib("tpu-v6e"), 31.25, 0.01);
   EXPECT_NEAR(gib("dgx1-v100"), 31.75, 0.03);
   EXPECT_NEAR(gib("p100-pcie"), 15.90, 0.01);
   EXPECT_NEAR(gib("p40-pcie"), 22.38, 0.01);
+}
+
+// Devices of data sheets alone have a measured device's shares of their own peaks: H100's and
+// A100's; those of AMD and Intel what they hold of the best shape that was measured on them, as an
+// A100 that trains holds 0.796 / 0.869 of its own.
+TEST(Clusters, DataSheetsCarryTheSharesOfAMeasuredDevice) {
+  const auto efficiency = [](const std::string& name) {
+    const std::filesystem::path folder =
+        std::filesystem::path(WEIR_SOURCE_DIR) / "tools" / "examples" / "clusters";
+    return load_cluster(folder / (name + ".json")).device.kernels->products.efficiency;
+  };
+  for (const char* name : {"hgx-h800", "hgx-h20", "tpu-v5p", "tpu-v6e", "trainium2"})
+    EXPECT_EQ(efficiency(name), efficiency("dgx-h100")) << name;
+  for (const char* name :
+       {"hgx-a800", "l40s-pcie", "rtx4090-pcie", "rtx5090-pcie", "rtx6000-ada-pcie", "a6000-pcie"})
+    EXPECT_EQ(efficiency(name), efficiency("dgx-a100")) << name;
+  const double held = 0.796 / (271.2 / 312);
+  EXPECT_NEAR(efficiency("mi325x"), held * 784.9 / 1307.4, 5e-4);
+  EXPECT_NEAR(efficiency("mi355x"), held * 1565 / 2516.6, 5e-4);
+  EXPECT_NEAR(efficiency("gaudi3"), held * 1243 / 1677, 5e-4);
 }
 
 // As files before 0.2 say it, in lines; with an object, every constant of the file has its entry.

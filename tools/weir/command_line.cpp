@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -158,10 +159,14 @@ class Options {
 
 bool is_seed(const app::Field& field) { return field.names == "--seed"; }
 
+// Whoever read standard output has read enough ("| head"): there is nothing to say, and no one to.
+struct OutputClosed {};
+
 // What was printed must have arrived: a full device shows when the last of it is written.
 void flush_output() {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return;
+  if (errno == EPIPE) throw OutputClosed();
   throw RunFailed(fmt::format("standard output: {}", std::generic_category().message(errno)));
 }
 
@@ -301,6 +306,7 @@ int run_parsed(CLI::App& app, const std::map<std::string, double>& unsaid, int a
     throw UsageError(refusal(app, error));
   } catch (const std::system_error& error) {  // fmt throws where it cannot write
     if (std::ferror(stdout) == 0) throw;
+    if (error.code().value() == EPIPE) throw OutputClosed();
     throw RunFailed("standard output: " + error.code().message());
   }
   flush_output();
@@ -327,11 +333,14 @@ app::Session CommandLine::session_for(const CLI::App& command, const app::Fields
   app::Session session(app::files_read(fields), std::move(given));
   session.command = typed_;
   session.date = app::today();
-  session.note = note;
-  if (!global_.quiet)
+  if (global_.quiet) {
+    session.note = [](const std::string&) {};
+  } else {
+    session.note = note;
     session.log = [](const std::string& line) {
       std::ignore = std::fputs((printable(line) + "\n").c_str(), stderr);
     };
+  }
   // The bar of the work in hand; another title is other work, and the old bar is gone.
   struct Shown {
     std::string title;
@@ -366,7 +375,7 @@ CommandLine::CommandLine()
                                          "Tables on stdout as table, markdown or csv; json: --json")
       ->check(CLI::IsMember(kFormats))
       ->excludes(json);
-  app_->add_flag("-q,--quiet", global_.quiet, "No progress on stderr");
+  app_->add_flag("-q,--quiet", global_.quiet, "Nothing on stderr but errors");
   app_->add_option("--seed", global_.seed, "Seed of everything random")
       ->capture_default_str()
       ->check(within<std::int64_t>(app::kSeed));
@@ -420,6 +429,8 @@ int CommandLine::run(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) typed_ += " " + shell_quoted(argv[i]);
   try {
     return run_parsed(*app_, unsaid_, argc, argv);
+  } catch (const OutputClosed&) {
+    return exit_code_of_signal(SIGPIPE);  // as it ends programs that leave that signal be
   } catch (...) {
     const Ending ending = ending_of(std::current_exception());
     // What was asked to stop, and had nothing yet to show for it, has not failed of its own.

@@ -57,6 +57,16 @@ Model mixtral_model(JsonObject& config) {
   return model;
 }
 
+// Mixtral's block; `intermediate_size` is an expert's too.
+Model granitemoe_model(JsonObject& config) {
+  Decoder decoder = llama_like(config, {.kv_heads = 0, .qkv_bias = false});
+  decoder.block = with_experts(decoder.block, experts_of(config, "num_local_experts", {8, 2}));
+  decoder.embedding.scale = config.number_or("embedding_multiplier", 1, 0, 1e6);
+  for (const char* key : {"residual_multiplier", "attention_multiplier", "logits_scaling"})
+    static_cast<void>(config.number_or(key, 1, 0, 1e6));
+  return decoder_of(config, decoder);
+}
+
 // Qwen2's block; beside the experts that a token is sent to one that all tokens pass, weighed by
 // the sigmoid of a product with the token.
 Model qwen2_moe_model(JsonObject& config) {

@@ -23,20 +23,51 @@ namespace weir {
 // llama.cpp
 [[nodiscard]] Model llama_model(JsonObject& config);
 [[nodiscard]] Model mistral_model(JsonObject& config);
+[[nodiscard]] Model ministral3_model(JsonObject& config);
 [[nodiscard]] Model qwen2_model(JsonObject& config);
 [[nodiscard]] Model qwen3_model(JsonObject& config);
+// llama_kin.cpp
+[[nodiscard]] Model phi3_model(JsonObject& config);
+[[nodiscard]] Model glm_model(JsonObject& config);
+[[nodiscard]] Model glm4_model(JsonObject& config);
+[[nodiscard]] Model seed_oss_model(JsonObject& config);
+[[nodiscard]] Model smollm3_model(JsonObject& config);
+[[nodiscard]] Model granite_model(JsonObject& config);
+[[nodiscard]] Model ernie45_model(JsonObject& config);
+[[nodiscard]] Model hunyuan_model(JsonObject& config);
+[[nodiscard]] Model internlm_model(JsonObject& config);
+[[nodiscard]] Model baichuan_model(JsonObject& config);
+[[nodiscard]] Model mimo_model(JsonObject& config);
+// other_names.cpp
+[[nodiscard]] Model qwen_model(JsonObject& config);
+[[nodiscard]] Model chatglm_model(JsonObject& config);
+[[nodiscard]] Model starcoder2_model(JsonObject& config);
+[[nodiscard]] Model stablelm_model(JsonObject& config);
+[[nodiscard]] Model cohere_model(JsonObject& config);
+[[nodiscard]] Model falcon_model(JsonObject& config);
 // experts.cpp
 [[nodiscard]] Model mixtral_model(JsonObject& config);
+[[nodiscard]] Model granitemoe_model(JsonObject& config);
 [[nodiscard]] Model qwen2_moe_model(JsonObject& config);
 [[nodiscard]] Model qwen3_moe_model(JsonObject& config);
 [[nodiscard]] Model gpt_oss_model(JsonObject& config);
+// grouped_experts.cpp
+[[nodiscard]] Model glm4_moe_model(JsonObject& config);
+[[nodiscard]] Model solar_open_model(JsonObject& config);
+[[nodiscard]] Model dots1_model(JsonObject& config);
+[[nodiscard]] Model ernie45_moe_model(JsonObject& config);
+[[nodiscard]] Model minimax_m2_model(JsonObject& config);
+[[nodiscard]] Model olmoe_model(JsonObject& config);
+[[nodiscard]] Model llama4_model(JsonObject& config);
 // deepseek.cpp
 [[nodiscard]] Model deepseek_v2_model(JsonObject& config);
 [[nodiscard]] Model deepseek_v3_model(JsonObject& config);
+[[nodiscard]] Model glm4_moe_lite_model(JsonObject& config);
 // gemma.cpp
 [[nodiscard]] Model gemma_model(JsonObject& config);
 [[nodiscard]] Model gemma2_model(JsonObject& config);
 [[nodiscard]] Model gemma3_model(JsonObject& config);
+[[nodiscard]] Model gemma4_model(JsonObject& config);
 // encoders.cpp
 [[nodiscard]] Model bert_model(JsonObject& config);
 [[nodiscard]] Model vit_model(JsonObject& config);
@@ -64,10 +95,13 @@ struct LlamaDefaults {
   bool qk_norm = false;
   bool attention_bias = false;
   bool tied = false;
+  bool ffn_optional = false;  // all blocks have experts, whose width is another key
 };
 // Llama's design: rotary positions, RMS norms, gated SiLU, grouped-query attention.
 [[nodiscard]] Decoder llama_like(JsonObject& config, const LlamaDefaults& defaults);
 [[nodiscard]] RotaryAngles rotary_angles(JsonObject& config, double theta);
+// Only a part of each head is turned: no size hangs on it, a run does.
+void turn_in_part(JsonObject& config, TransformerShape& block, double otherwise);
 // Its layers, with the initial weights and positions that the config says.
 [[nodiscard]] Model decoder_of(JsonObject& config, const Decoder& decoder);
 // Where a family's window of attention is not modelled it bounds the sequence; 0: there is none.
@@ -81,6 +115,19 @@ void set_windows(Model& model, const std::vector<bool>& windowed, std::int64_t w
 
 [[nodiscard]] std::int64_t vocabulary_size(JsonObject& config);
 [[nodiscard]] std::int64_t position_count(JsonObject& config);
+// Experts as DeepSeek's classes have them (deepseek.cpp), and what a class has where its config is
+// silent.
+struct RoutedExperts {
+  std::int64_t experts, visited;  // visited 0: must be there
+  std::int64_t shared, expert_width, dense_blocks;
+  bool router_bias;  // that keeps the experts' loads alike, a number each
+};
+void set_routed_experts(JsonObject& config, TransformerShape& block, const RoutedExperts& defaults);
+// Blocks before the first one with experts.
+[[nodiscard]] std::int64_t dense_blocks(JsonObject& config, std::int64_t otherwise,
+                                        std::int64_t blocks);
+// Layers that predict further tokens are left out, with a remark.
+void leave_out_predictors(JsonObject& config, Model& model);
 // A dropout rate.
 [[nodiscard]] double rate(JsonObject& config, std::string_view key, double otherwise);
 

@@ -42,7 +42,10 @@ RotaryAngles rotary_angles(JsonObject& config, double theta) {
       static_cast<void>(config.at(key));
     } else if (config.has(key)) {
       JsonObject keys = config.object(key);
-      read_rotary(keys, angles);
+      // Where blocks with and without a window turn differently: those without.
+      const bool by_kind = keys.has("full_attention") && !keys.is_null("full_attention");
+      JsonObject full = by_kind ? keys.object("full_attention") : keys;
+      read_rotary(full, angles);
     }
   }
   return angles;
@@ -64,7 +67,9 @@ Decoder llama_like(JsonObject& config, const LlamaDefaults& defaults) {
       config.fail("num_attention_heads", "does not divide hidden_size");
     block.head_dim = sizes.hidden / sizes.heads;
   }
-  block.ffn = config.integer("intermediate_size", 1, kLargestSize);
+  block.ffn = defaults.ffn_optional
+                  ? config.integer_or("intermediate_size", sizes.hidden, 1, kLargestSize)
+                  : config.integer("intermediate_size", 1, kLargestSize);
   block.activation = activation(config, "hidden_act", "silu");
   block.norm = NormKind::rms_norm;
   block.gated = block.rotary = true;
@@ -81,6 +86,11 @@ Decoder llama_like(JsonObject& config, const LlamaDefaults& defaults) {
                                  .hidden = sizes.hidden,
                                  .tied = config.boolean_or("tie_word_embeddings", defaults.tied)};
   return usual_decoder(embedding, block, sizes.blocks);
+}
+
+void turn_in_part(JsonObject& config, TransformerShape& block, double otherwise) {
+  if (config.number_or("partial_rotary_factor", otherwise, 0, 1) != 1)
+    block.angles.scaling = RotaryScaling::other;
 }
 
 Model decoder_of(JsonObject& config, const Decoder& decoder) {
@@ -106,6 +116,14 @@ Model llama_model(JsonObject& config) {
 Model mistral_model(JsonObject& config) {
   Model model = decoder_of(config, llama_like(config, {.kv_heads = 8, .qkv_bias = false}));
   bound_by_window(config, model, 4096);
+  return model;
+}
+
+Model ministral3_model(JsonObject& config) {
+  Model model = decoder_of(
+      config,
+      llama_like(config, {.kv_heads = 8, .qkv_bias = false, .epsilon = 1e-5, .head_dim = 128}));
+  bound_by_window(config, model, 0);
   return model;
 }
 

@@ -87,7 +87,9 @@ void add_later_words(Json& entry, const TransformerShape& s) {
                                    {"router_pre_softmax", s.router_pre_softmax},
                                    {"single_norm", s.single_norm},
                                    {"post_norms", s.post_norms},
-                                   {"sinks", s.sinks}}) {
+                                   {"sinks", s.sinks},
+                                   {"wide_qk_norm", s.wide_qk_norm},
+                                   {"values_are_keys", s.values_are_keys}}) {
     if (said) entry[word] = true;
   }
   for (const auto& [word, size] : {std::pair<const char*, std::int64_t>{"shared_ffn", s.shared_ffn},
@@ -108,7 +110,9 @@ void read_later_words(JsonObject& layer, TransformerShape& s) {
                                    {"router_pre_softmax", &s.router_pre_softmax},
                                    {"single_norm", &s.single_norm},
                                    {"post_norms", &s.post_norms},
-                                   {"sinks", &s.sinks}})
+                                   {"sinks", &s.sinks},
+                                   {"wide_qk_norm", &s.wide_qk_norm},
+                                   {"values_are_keys", &s.values_are_keys}})
     *said = layer.boolean_or(word, false);
   for (const auto& [word, size] :
        {std::pair<const char*, std::int64_t*>{"shared_ffn", &s.shared_ffn},
@@ -126,14 +130,17 @@ void read_later_words(JsonObject& layer, TransformerShape& s) {
   if (const auto why = cannot_group(s)) layer.fail("expert_groups", *why);
   if (s.shared_gate && s.shared_ffn == 0) layer.fail("shared_ffn", "expected with shared_gate");
   if (s.single_norm && !s.parallel) layer.fail("parallel", "expected true with single_norm");
+  if (s.wide_qk_norm && !s.qk_norm) layer.fail("qk_norm", "expected true with wide_qk_norm");
   const bool latent = s.latent.key_value > 0;
   if (latent != (s.latent.value > 0))
     layer.fail("latent_value", "expected with latent_key_value, and only then");
   if (!latent && (s.latent.query > 0 || s.latent.rotary > 0))
     layer.fail("latent_key_value", "expected with latent_query and latent_rotary");
-  if (latent && (s.kv_heads != s.heads || s.latent.rotary >= s.head_dim || s.qk_norm))
+  if (latent &&
+      (s.kv_heads != s.heads || s.latent.rotary >= s.head_dim || s.qk_norm || s.values_are_keys))
     layer.fail("latent_key_value",
-               "expected as many kv_heads as heads, latent_rotary below head_dim, no qk_norm");
+               "expected as many kv_heads as heads, latent_rotary below head_dim, no qk_norm or "
+               "values_are_keys");
 }
 
 struct Entry {

@@ -52,6 +52,24 @@ TEST_F(FitsCommand, WhatItProposesFitsAsSimulateSays) {
   }
 }
 
+// Where memory is said and no cluster, a job of Megatron's is counted as Megatron-Core keeps it on
+// a GPU, context and PyTorch's allocator included: more than the same plan in Weir's own executor.
+TEST_F(FitsCommand, AJobsSoftwareIsCountedWithoutACluster) {
+  write("job.args",
+        "--num-layers 8 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 "
+        "--max-position-embeddings 2048 --vocab-size 32000 --micro-batch-size 1 "
+        "--global-batch-size 16 --bf16 --pipeline-model-parallel-size 2\n");
+  const std::string fits = "fits job.args --from megatron --gpus 4 --memory-limit 80GiB";
+  const Json json = of(fits, 0);
+  EXPECT_EQ(json["stack"], "megatron-core");
+  const Json own = of(fits + " --stack weir", 0);
+  const auto peak = [](const Json& of) {
+    return of["ranks"][0]["peak_memory_bytes"].get<double>();
+  };
+  EXPECT_GE(peak(json), peak(own) + 544.0 * (1 << 20));
+  EXPECT_EQ(of(fits + " --stack megatron-core", 0)["ranks"], json["ranks"]);
+}
+
 TEST_F(FitsCommand, WithoutMemoryThereIsNoAnswer) {
   make("-M 8 -b 1");
   const CommandResult result = weir("-q fits plan.json");

@@ -37,6 +37,16 @@ TEST_F(JobsCommand, AMegatronJobBecomesAPlanThatIsForecast) {
   EXPECT_EQ(weir("simulate out/plan.json").code, 0);
 }
 
+// With -q nothing but errors is on stderr, and stdout has what it has.
+TEST_F(JobsCommand, QuietLeavesErrorsAlone) {
+  const CommandResult quiet = weir("-q plan --from megatron job.args --dp 2 -o out/plan.json");
+  EXPECT_EQ(quiet.code, 0);
+  EXPECT_EQ(quiet.out, "out/plan.json: K2 dp2 M4 b2 1f1b [3]\nout/plan.model.json\n");
+  const CommandResult wrong = weir("-q plan --from megatron none.args -o out/plan.json");
+  EXPECT_EQ(wrong.code, 3);
+  EXPECT_THAT(wrong.out, HasSubstr("weir: none.args: "));
+}
+
 // The job's own model file is the sweep's model; what the options leave open is the job's: 16
 // samples a step.
 TEST_F(JobsCommand, ASweepRanksTheJobAmongItsPlans) {

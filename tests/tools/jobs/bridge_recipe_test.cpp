@@ -93,6 +93,19 @@ TEST(BridgeRecipe, SizesThatStandElsewhereAreAskedFor) {
   EXPECT_EQ(names(job), "small_pretrain_config ");
 }
 
+// A given model whose blocks differ, as gpt-oss's by their window: the job's model is itself.
+TEST(BridgeRecipe, AGivenModelsBlocksMayDiffer) {
+  Model model = recipe(std::string(kProvider)).model;
+  std::get<TransformerShape>(model.layers[2].shape).window = 128;
+  const Job job = recipe(
+      "    cfg.model = AutoBridge.from_hf_pretrained(\"a/b\").get_model_config()\n"
+      "    cfg.model.pipeline_model_parallel_size = 4\n    cfg.model.seq_length = 512\n",
+      {.model = &model});
+  EXPECT_EQ(job.plan.pp, 4);
+  ASSERT_EQ(job.model.layers.size(), 11U);
+  EXPECT_EQ(std::get<TransformerShape>(job.model.layers[2].shape).window, 128);
+}
+
 // Optimizer and scheduler of one call, as the recipes of 0.1 and 0.2 have them; what it leaves open
 // is its function's own: a tenth of the rate at the end, betas 0.9 and 0.95, and decay 0.1.
 TEST(BridgeRecipe, TwoSectionsOfOneCall) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <map>
+
 #include "tests/plan/complaint.hpp"
 #include "tools/jobs/python/evaluate.hpp"
 
@@ -70,6 +73,45 @@ TEST(Python, FollowsTheFilesOwnFunctions) {
              "def widen(c):\n    c.size *= 10\n");
   EXPECT_EQ(to_string(made.value), "Config(size=20, steps=3)");
   EXPECT_THAT(made.not_followed, IsEmpty());
+}
+
+// A job three folders deep in a package takes a function from beside its folder's parent, where it
+// is imported under another name from a third file, whose own import leads to the fourth beside it.
+// Paths are seen from the job's folder.
+TEST(Python, FollowsFunctionsThroughOtherFiles) {
+  const std::map<std::string, std::string> files{
+      {"../common.py", "from top.recipes.all import llama_8b as base\n"},
+      {"../../recipes/all.py", "from .deep import llama_8b_16gpu as llama_8b\n"},
+      {"../../recipes/deep.py", "def llama_8b_16gpu():\n    return Config(layers=32)\n"}};
+  const PythonFiles open = [&](const std::string& path) -> std::optional<std::string> {
+    std::string seen = std::filesystem::path(path).lexically_normal().string();
+    // The job is in top/speed/b200.
+    if (seen.starts_with("../../../top/")) seen = "../../" + seen.substr(13);
+    if (seen.starts_with("../../speed/")) seen = "../" + seen.substr(12);
+    const auto found = files.find(seen);
+    return found == files.end() ? std::nullopt : std::optional(found->second);
+  };
+  const auto returned = [&](const std::string& import, const std::string& function) {
+    const PythonFile file =
+        read_python(import + "\ndef f():\n    return " + function + "()\n", "job.py");
+    return to_string(call_python(file, "f", open).value);
+  };
+  EXPECT_EQ(returned("from top.speed.common import base", "base"), "Config(layers=32)");
+  EXPECT_EQ(returned("from ..common import base", "base"), "Config(layers=32)");
+  EXPECT_EQ(returned("from top.recipes.deep import llama_8b_16gpu as b", "b"), "Config(layers=32)");
+  EXPECT_EQ(returned("from recipes.all import llama_8b", "llama_8b"), "Config(layers=32)");
+  EXPECT_EQ(returned("from top.recipes.all import none", "none"), "none()");
+  EXPECT_EQ(returned("from top.nowhere import base", "base"), "base()");
+}
+
+TEST(Python, PlacesOfAModule) {
+  EXPECT_EQ(python_places_of("..a", "x/y/").front(), "x/y/../a.py");
+  const auto places = python_places_of("a.b", "");
+  EXPECT_EQ(places.front(), "a/b.py");
+  EXPECT_EQ(places[1], "a/b/__init__.py");
+  EXPECT_EQ(places[2], "../a/b.py");
+  // A name alone may be many a file: none above the folder is taken for it.
+  EXPECT_EQ(places.back(), "b/__init__.py");
 }
 
 // Only what is taken, where that can be known; else both sides' values are not.

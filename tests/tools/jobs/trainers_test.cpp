@@ -48,6 +48,18 @@ std::string megatron(const Plan& plan, const Allowed& allowed = {}) {
 std::string refusal(const Plan& plan, const Allowed& allowed = {}) {
   return complaint([&] { static_cast<void>(megatron(plan, allowed)); });
 }
+// Layers 0 embedding, 1 to 8 blocks, 9 norm, 10 head: a stage from 9 to 10 is the norm alone. One
+// of the head alone is written with the norm.
+TEST(MegatronRows, NoStageIsTheNormAlone) {
+  Plan plan = pipeline(4, 1, 4);
+  plan.boundaries = {5, 9, 10};
+  EXPECT_THAT(refusal(plan),
+              AllOf(HasSubstr("boundaries: [5,9,10]: Megatron-LM's last stage has the final norm"),
+                    HasSubstr("row megatron/stage-of-the-norm")));
+  plan.boundaries = {3, 6, 10};
+  EXPECT_THAT(megatron(plan), HasSubstr("--pipeline-model-parallel-layout"));
+}
+
 Model with_experts(int blocks) {
   Model model = llama_like(blocks);
   for (Layer& layer : model.layers) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 #include "plan/words/error.hpp"
 #include "tools/app/compare/explain.hpp"
@@ -214,6 +215,21 @@ std::optional<FittingChange> on_more(const Fitting& fitting, const ResolvedPlan&
   return std::nullopt;
 }
 
+// Without a cluster the limit is that of some GPU: what the job's software keeps there, and what
+// its process and its allocator take as PyTorch's do on an A100, is counted, on a CPU too.
+Cluster machine_of(const FitsRequest& r, MachineChoice& choice, const Session& session) {
+  const bool own_costs = !std::holds_alternative<std::monostate>(r.costs);
+  if (!r.cluster && !r.stack && !own_costs && !choice.job_stack.empty())
+    choice.stack = choice.job_stack;
+  Cluster cluster = machine(choice, r.gpus, session);
+  const bool own = cluster.stack.name.empty() || cluster.stack.name == Stack{}.name;
+  if (r.cluster || own || is_gpu(cluster.device)) return cluster;
+  const Device gpu = load_gpu("a100");
+  cluster.device.allocator = gpu.allocator;
+  cluster.device.process_overhead = gpu.process_overhead;
+  return cluster;
+}
+
 }  // namespace
 
 Fields fields(FitsRequest& r) {
@@ -233,8 +249,8 @@ FitsResult fits(const FitsRequest& r, const Session& session) {
     throw UsageError("fits: expected --cluster or --memory-limit, to say what memory there is");
   const PlacedPlan placed = load_job(r, session);
   const ResolvedPlan& job = placed.loaded;
-  const MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule, stack_of(job.plan.job)};
-  const Cluster cluster = machine(choice, r.gpus, session);
+  MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule, stack_of(job.plan.job)};
+  const Cluster cluster = machine_of(r, choice, session);
   if (r.cluster) require_devices(job.plan, cluster, *r.cluster);
   Fitting fitting(r, job, choice, cluster);
   FitsResult result{

@@ -104,6 +104,8 @@ std::string_view lacking_words(const Decoder& d) {
   if (b.latent.key_value > 0) return "latent attention";
   if (b.window > 0 || b.sinks) return "windows or sinks of attention";
   if (b.post_norms || b.single_norm) return "this number of norms";
+  if (b.wide_qk_norm) return "norms of all heads' queries and keys together";
+  if (b.values_are_keys) return "values that are keys";
   return d.embedding.scale != 1 ? "a scaled embedding" : "";
 }
 

@@ -241,21 +241,24 @@ class Recipe {
     if (options_.model != nullptr) set_given_model();
   }
 
-  // Sizes of the model that is given in place of the recipe's.
+  // Sizes of the model that is given in place of the recipe's. Blocks may differ, by a window or
+  // by experts: the arguments have the last one's, and the job the model itself.
   void set_given_model() {
-    const auto decoder = as_decoder(*options_.model);
-    if (!decoder) return;
+    if (!is_language_model(*options_.model)) return;
+    const std::vector<Layer>& layers = options_.model->layers;
+    constexpr std::size_t kOthers = 3;  // embedding, norm and head
+    const auto& block = std::get<TransformerShape>(layers[layers.size() - kOthers].shape);
     const auto size = [&](const char* argument, std::int64_t value) {
       add("model", argument, fmt::to_string(value));
     };
-    size("num-layers", decoder->blocks);
-    size("hidden-size", decoder->block.hidden);
-    size("ffn-hidden-size", decoder->block.ffn);
-    size("num-attention-heads", decoder->block.heads);
-    size("vocab-size", decoder->embedding.vocabulary);
-    if (decoder->block.experts > 1) {
-      size("num-experts", decoder->block.experts);
-      size("moe-router-topk", decoder->block.experts_per_token);
+    size("num-layers", static_cast<std::int64_t>(layers.size() - kOthers));
+    size("hidden-size", block.hidden);
+    size("ffn-hidden-size", block.ffn);
+    size("num-attention-heads", block.heads);
+    size("vocab-size", std::get<EmbeddingShape>(layers.front().shape).vocabulary);
+    if (block.experts > 1) {
+      size("num-experts", block.experts);
+      size("moe-router-topk", block.experts_per_token);
     }
     for (const char* of_model : {"num-query-groups", "group-query-attention"})
       arguments_.erase(of_model);

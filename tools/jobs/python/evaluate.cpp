@@ -35,6 +35,7 @@ struct PythonRun {
   PythonHeap heap = {};
   std::vector<std::string> not_followed = {};
   int depth = 0, steps = 0;
+  int importing = 0;  // names that are being looked for, each by the one before
   // By path; null: there is none, or it is no Python that is understood.
   struct Module {
     PythonFile file;
@@ -45,9 +46,10 @@ struct PythonRun {
 
 class PythonEvaluator {
  public:
-  PythonEvaluator(const PythonFile& file, PythonRun& run)
+  PythonEvaluator(const PythonFile& file, PythonRun& run, std::string folder = "")
       : file_(file),
         run_(run),
+        folder_(std::move(folder)),
         heap_(run.heap),
         budget_(run.budget),
         not_followed_(run.not_followed),
@@ -393,21 +395,24 @@ class PythonEvaluator {
     return PythonValue{std::move(small)};
   }
 
-  // The function of another file that a name was imported as, and what follows that file.
+  // The function of another file that a name was imported as, and what follows that file: defined
+  // there, or imported there in turn.
   std::pair<PythonEvaluator*, const Statement*> imported(const std::string& name) {
-    std::string path = python_import_of(file_, name);
-    path.erase(0, path.find_first_not_of('.'));
-    std::ranges::replace(path, '.', '/');
-    // "a.b.c" is a/b/c.py, b/c.py or c.py: how far up its packages begin is not known here.
-    while (run_.files && !path.empty()) {
-      if (PythonEvaluator* other = module(path + ".py")) {
-        const auto found = other->functions_.find(name);
-        if (found != other->functions_.end()) return {other, found->second};
-      }
-      const std::size_t slash = path.find('/');
-      path = slash == path.npos ? "" : path.substr(slash + 1);
+    const std::string module_name = python_import_of(file_, name);
+    if (!run_.files || module_name.empty() || run_.importing >= kDeepestCall) return {};
+    ++run_.importing;
+    const std::string there = python_name_there(file_, name);
+    std::pair<PythonEvaluator*, const Statement*> function;
+    for (const std::string& path : python_places_of(module_name, folder_)) {
+      PythonEvaluator* other = module(path);
+      if (other == nullptr || other == this) continue;
+      const auto found = other->functions_.find(there);
+      function = found != other->functions_.end() ? std::pair(other, found->second)
+                                                  : other->imported(there);
+      break;  // the first that is there is it, whether or not it has the name
     }
-    return {};
+    --run_.importing;
+    return function;
   }
   PythonEvaluator* module(const std::string& path) {
     const auto known = run_.modules.find(path);
@@ -418,14 +423,20 @@ class PythonEvaluator {
     if (!text) return nullptr;
     budget_.bytes(text->size());
     auto read = std::make_unique<PythonRun::Module>();
-    read->file = read_python(*text, path);
-    read->evaluator = std::make_unique<PythonEvaluator>(read->file, run_);
+    try {
+      read->file = read_python(*text, path);
+    } catch (const InputError&) {
+      return nullptr;  // no Python that is understood: as if it were not there
+    }
+    read->evaluator = std::make_unique<PythonEvaluator>(read->file, run_,
+                                                        path.substr(0, path.find_last_of('/') + 1));
     made = std::move(read);
     return made->evaluator.get();
   }
 
   const PythonFile& file_;
   PythonRun& run_;
+  std::string folder_;  // of this file, from that of the first one: "", "../", "a/b/"
   std::map<std::string, const Statement*> functions_;
   Names globals_;
   std::size_t forgotten_ = 0;

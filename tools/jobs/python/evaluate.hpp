@@ -33,6 +33,16 @@ struct PythonFile {
 // Where a name was imported from: "torchtitan.models.llama3"; empty where it was not.
 [[nodiscard]] std::string python_import_of(const PythonFile& file, const std::string& name);
 
+// What it is called there: "a" of `from x import a as b` and the name b.
+[[nodiscard]] std::string python_name_there(const PythonFile& file, const std::string& name);
+
+// Where the file of a module may be, seen from a file in `folder`, the likeliest first. Dots before
+// its name lead up from that folder. "a.b.c" is a/b/c.py (or a package's a/b/c/__init__.py) in the
+// folder or one above it, or b/c.py: how far up its packages begin is not known here; c.py, which
+// may be many a file, in the folder alone.
+[[nodiscard]] std::vector<std::string> python_places_of(const std::string& module,
+                                                        const std::string& folder);
+
 struct PythonResult {
   PythonValue value;
   // Lines whose effect is not known: an `if` that hangs on something else, a call of another

@@ -3,6 +3,7 @@
 #include "tools/jobs/trainers/ask.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -21,6 +22,7 @@ std::string word_of(const TrainerFacts& facts, std::string_view key) {
   if (key == "vpp") return fmt::format("v = {}", plan.vpp);
   if (key == "lora") return fmt::format("rank {}", plan.lora.rank);
   if (key == "frozen") return layers_word(plan.frozen);
+  if (key == "boundaries") return fmt::format("[{}]", fmt::join(plan.boundaries, ","));
   if (key == "fp8") return std::string(to_string(plan.fp8));
   return "";
 }
@@ -58,6 +60,11 @@ TrainerFacts facts_of(const ResolvedPlan& plan) {
     facts.equal_stages =
         std::ranges::all_of(*blocks, [&](int count) { return count == blocks->front(); });
   }
+  // The head is the last layer, the norm the one before.
+  const std::vector<int>& boundaries = plan.plan.boundaries;
+  const auto head = static_cast<int>(plan.model.layers.size()) - 1;
+  facts.norm_alone = is_language_model(plan.model) && boundaries.size() > 1 &&
+                     boundaries.back() == head && boundaries[boundaries.size() - 2] == head - 1;
   return facts;
 }
 

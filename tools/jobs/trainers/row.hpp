@@ -27,6 +27,7 @@ struct TrainerFacts {
   bool experts = false;
   bool router_pre_softmax = false;
   bool equal_stages = true;  // as many blocks on each
+  bool norm_alone = false;   // on a stage of its own: the final norm
   ChunkPlacement placement = ChunkPlacement::looped;
   bool copies = false;  // of the weights, or slices of sequences
 };
