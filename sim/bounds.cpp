@@ -19,6 +19,7 @@ WaitGraph order_free(const Program& program) {
   for (const Rank rank : program.ranks()) {
     for (const OperationId id : program.compute_lane(rank).operations()) {
       const Action& action = program.op(id).action;
+      // What stays of a stage is the last of its lane: a later one writes over an earlier.
       if (action.kind == ActionKind::F) forward[action] = id;
       if (is_backward(action.kind)) last_gradient[action.stage] = id;
     }
@@ -49,6 +50,8 @@ std::int64_t bound_of_rank(const Program& program, const Lane& lane, const Opera
     gradient_path += costs.duration_ns[id];
     tail = std::min(tail, paths.tail_ns[id]);
   }
+  // An empty lane bounds nothing, and its head is still the largest number. All work follows the
+  // head; or all but W and the update does, and then the tail.
   return lane.first == lane.last ? 0 : head + std::max(all, gradient_path + tail);
 }
 
@@ -57,6 +60,7 @@ std::int64_t bound_of_rank(const Program& program, const Lane& lane, const Opera
 Nanoseconds step_lower_bound(const Program& program, const OperationCosts& costs) {
   const LongestPaths paths = longest_paths(order_free(program), costs.duration_ns);
   std::int64_t best = 0;
+  // The longest way through the graph goes through some operation.
   for (const OperationId id : program.ids())
     best = std::max(best, paths.head_ns[id] + costs.duration_ns[id] + paths.tail_ns[id]);
   for (const Rank rank : program.ranks())

@@ -24,6 +24,14 @@
 namespace weir {
 namespace {
 
+// What runs, what its operations take, and what they share.
+struct PricedProgram {
+  const Program& program;
+  CostTableResult priced;
+  OperationCosts costs;
+  Contention contention;
+};
+
 // FLOP/s of a device of the plan, on average. A rank that stands on several kinds counts as the
 // first of them.
 double mean_peak_rate(const Plan& plan, const Cluster& cluster) {
@@ -70,13 +78,15 @@ Program blocking(const ResolvedPlan& loaded, TransferMode transfers) {
 }
 
 // Of steps that follow each other without a barrier, from the makespans of 8 and of 16.
-Seconds mean_step(const Program& program, const CostTable& table, const Contention& contention) {
+Seconds mean_step(const PricedProgram& run) {
   constexpr int kSteps = 8;
   const auto makespan = [&](int steps) {
-    const Program repeated = repeat(program, steps);
-    return to_seconds(
-        std::get<Timing>(simulate(repeated, expand(repeated, table), contention)).makespan);
+    const Program repeated = repeat(run.program, steps);
+    const auto timed = simulate(repeated, expand(repeated, run.priced.table), run.contention);
+    return to_seconds(std::get<Timing>(timed).makespan);
   };
+  // The first 8 steps hold the fill and the drain, which are the same in 16: the difference is 8
+  // steady steps.
   return (makespan(2 * kSteps) - makespan(kSteps)) / kSteps;
 }
 
@@ -115,6 +125,7 @@ void add_builtin_interval(Forecast& f, const Plan& plan, const Costs& costs,
 // like this one set it.
 void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster& cluster,
                bool inside_sizes) {
+  // Built-in costs were measured on no machine, so no plan of theirs has too many devices for it.
   f.basis = costs.basis;
   if (stands_on_builtin(costs.basis)) return add_builtin_interval(f, plan, costs, cluster);
   if (plan.devices() > cluster.devices()) {
@@ -131,6 +142,7 @@ void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster&
     f.warnings.emplace_back("no interval: no run with these stragglers set one");
     return;
   }
+  // Nothing is promised outside the range of plans that set the interval.
   const auto why = costs.range ? outside(*costs.range, plan) : std::nullopt;
   if (why) f.warnings.push_back("no interval: " + *why);
   if (why || !inside_sizes) return;
@@ -141,6 +153,7 @@ void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster&
 void warn_of_crowded_memory(const Plan& plan, const Cluster& cluster, Forecast& f) {
   const double crowded = cluster.stack.memory.crowded;
   if (plan.pp == 1 || crowded == 1) return;
+  // Each rank against what its own nodes have.
   const std::vector<Bytes> most = rank_limits(plan, cluster, cluster.largest_memory());
   bool any = false;
   for (std::size_t r = 0; r < f.memory.size(); ++r) {
@@ -165,11 +178,10 @@ void warn_of_empty_stages(const ResolvedPlan& loaded, Forecast& f) {
                   empty, loaded.stages.size()));
 }
 
-StepDistribution distribution_of(const Program& program, const OperationCosts& operation_costs,
-                                 const Contention& contention, const Costs& costs,
+StepDistribution distribution_of(const PricedProgram& run, const Costs& costs,
                                  const JitterRequest& request) {
   StepDistribution d =
-      step_distribution(program, operation_costs, contention, costs.jitter, request);
+      step_distribution(run.program, run.costs, run.contention, costs.jitter, request);
   for (Seconds* time : {&d.mean, &d.low, &d.median, &d.high})
     *time += costs.anchored_step_overhead();
   return d;
@@ -177,13 +189,12 @@ StepDistribution distribution_of(const Program& program, const OperationCosts& o
 
 // What the interval needs; the same for everybody who asks for this plan. A ranking without
 // intervals goes without.
-double jitter_spread(const Program& program, const OperationCosts& operation_costs,
-                     const Contention& contention, const Costs& costs, ForecastDetail detail) {
+double jitter_spread(const PricedProgram& run, const Costs& costs, ForecastDetail detail) {
   constexpr JitterRequest kEnough{.samples = 100, .seed = 1};
   const bool wanted =
       costs.basis == Basis::calibrated && (costs.interval || detail == ForecastDetail::full);
   if (!wanted || costs.jitter == Jitter{}) return 0;
-  return distribution_of(program, operation_costs, contention, costs, kEnough).spread_of_median;
+  return distribution_of(run, costs, kEnough).spread_of_median;
 }
 
 // Of costs anchored to measured memory: all kinds alike.
@@ -195,6 +206,7 @@ RankMemory scaled(const RankMemory& memory, double factor) {
     by_factor.peak += by_factor.at_peak[kind];
   }
   const double upper = static_cast<double>(memory.upper.count()) * factor;
+  // Rounding each kind may pass a bound: the peak stays between the least and the upper bound.
   by_factor.upper = std::max(by_factor.peak, Bytes(std::llround(upper)));
   const double least = static_cast<double>(memory.least.count()) * factor;
   by_factor.least = std::min(by_factor.peak, Bytes(std::llround(least)));
@@ -213,6 +225,7 @@ void narrow_band(Forecast& f, const Costs& costs, const Cluster& cluster) {
   if (!band) return;
   for (RankMemory& rank : f.memory) {
     const double upper = static_cast<double>(rank.peak.count()) * std::exp(band->half_width);
+    // A band only narrows what the tensors' count says, and never below the expectation.
     rank.upper = std::max(rank.peak, std::min(rank.upper, Bytes(std::llround(upper))));
   }
 }
@@ -221,6 +234,43 @@ void scale(Counter& counter, double factor) {
   if (counter.unit != CounterUnit::bytes) return;
   for (auto& sample : counter.samples)
     sample.value = std::llround(static_cast<double>(sample.value) * factor);
+}
+
+Trace timed_step(const PricedProgram& run, Nanoseconds overhead) {
+  auto outcome = simulate(run.program, run.costs, run.contention);
+  // Programs were shown to have no cycle (docs/design.md 6), so one that is stuck is a bug.
+  if (const auto* stuck = std::get_if<Stuck>(&outcome)) throw std::logic_error(stuck->report);
+  Trace trace = to_trace(run.program, std::get<Timing>(outcome), run.costs);
+  trace.steps.front().end += overhead;
+  return trace;
+}
+
+void warn_of_direct_skips(const ResolvedPlan& loaded, Forecast& f) {
+  if (loaded.staged.empty()) return;
+  f.warnings.emplace_back(
+      "skips: direct: times are of layers that hand skips on, and copies between rows and "
+      "messages are not counted");
+}
+
+void add_distribution(Forecast& f, const PricedProgram& run, const Costs& costs,
+                      const JitterRequest& request) {
+  if (costs.jitter != Jitter{}) {
+    f.distribution = distribution_of(run, costs, request);
+    return;
+  }
+  f.warnings.emplace_back(
+      "no distribution: these costs do not say how durations scatter; weir calibrate measures it");
+}
+
+// Peaks by the tensors' count, then what measured memory says of them.
+void add_memory(Forecast& f, const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster,
+                std::vector<RankMemory> counted) {
+  f.memory = std::move(counted);
+  f.rank_memory_limits = rank_memory(loaded.plan, cluster);
+  for (RankMemory& rank : f.memory) rank = scaled(rank, costs.factors().memory);
+  // After the scaling: a band is around the anchored peak.
+  narrow_band(f, costs, cluster);
+  warn_of_crowded_memory(loaded.plan, cluster, f);
 }
 
 }  // namespace
@@ -234,6 +284,7 @@ Contention contention_of(const Program& program, const Plan& plan, const Costs& 
   contention.compute_slowdown = costs.overlap.compute;
   contention.transfer_slowdown = costs.overlap.transfer;
   if (!stands_on_builtin(costs.basis) && plan.pp > cluster.devices()) {
+    // Neighbouring ranks share a device, and all devices have as many ranks, give or take one.
     for (int rank = 0; rank < plan.pp; ++rank)
       contention.device_of_rank.push_back(
           static_cast<std::int32_t>(std::int64_t{rank} * cluster.devices() / plan.pp));
@@ -288,59 +339,43 @@ ForecastResult forecast(const ResolvedPlan& loaded, const Costs& costs, const Cl
 
 ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, const Cluster& cluster,
                         const ForecastOptions& options) {
-  const Program& buffered = loaded.program;
   std::optional<Program> blocked;
   if (options.transfers != TransferMode::buffered) blocked = blocking(loaded, options.transfers);
-  const Program& program = blocked ? *blocked : buffered;
+  const Program& program = blocked ? *blocked : loaded.program;
   const Costs& costs = known.costs();
-  const CostTableResult table = cost_table(loaded, known, cluster);
-  const OperationCosts operation_costs = expand(program, table.table);
-  const Contention contention = contention_of(program, loaded.plan, costs, cluster);
-  auto outcome = simulate(program, operation_costs, contention);
-  if (const auto* stuck = std::get_if<Stuck>(&outcome)) throw std::logic_error(stuck->report);
-  ForecastResult result;
-  result.trace = to_trace(program, std::get<Timing>(outcome), operation_costs);
+  PricedProgram run{program, cost_table(loaded, known, cluster), {}, {}};
+  run.costs = expand(program, run.priced.table);
+  run.contention = contention_of(program, loaded.plan, costs, cluster);
   const Nanoseconds overhead = to_nanoseconds(costs.anchored_step_overhead());
-  result.trace.steps.front().end += overhead;
+  ForecastResult result;
+  result.trace = timed_step(run, overhead);
   Forecast& f = result.forecast;
   f.step_time = to_seconds(result.trace.steps.front().end);
-  f.warnings = table.warnings;
-  warn_of_empty_stages(loaded, f);
-  if (!loaded.staged.empty()) {
-    f.warnings.emplace_back(
-        "skips: direct: times are of layers that hand skips on, and copies between rows and "
-        "messages are not counted");
-  }
-  if (options.detail != ForecastDetail::order) {
-    f.metrics = step_metrics(program, result.trace);
-    f.lower_bound = to_seconds(step_lower_bound(buffered, operation_costs) + overhead);
-    f.jitter_spread = jitter_spread(program, operation_costs, contention, costs, options.detail);
-    f.peak_in_flight = peak_in_flight(loaded.schedule);
-    add_basis(f, loaded.plan, costs, cluster, table.inside_range);
-  }
-  if (options.jitter && costs.jitter != Jitter{}) {
-    f.distribution = distribution_of(program, operation_costs, contention, costs, *options.jitter);
-  } else if (options.jitter) {
-    f.warnings.emplace_back(
-        "no distribution: these costs do not say how durations scatter; weir calibrate measures "
-        "it");
-  }
-  if (options.without_barrier) f.without_barrier = mean_step(program, table.table, contention);
   f.stack = cluster.stack.name;
   f.devices = loaded.plan.devices();
+  f.warnings = run.priced.warnings;
+  warn_of_empty_stages(loaded, f);
+  warn_of_direct_skips(loaded, f);
+  // A search's inner loop reads time and memory only.
+  if (options.detail != ForecastDetail::order) {
+    f.metrics = step_metrics(program, result.trace);
+    // Blocking transfers only add waits, so the bound without them holds.
+    f.lower_bound = to_seconds(step_lower_bound(loaded.program, run.costs) + overhead);
+    f.jitter_spread = jitter_spread(run, costs, options.detail);
+    f.peak_in_flight = peak_in_flight(loaded.schedule);
+    add_basis(f, loaded.plan, costs, cluster, run.priced.inside_range);
+  }
+  if (options.jitter) add_distribution(f, run, costs, *options.jitter);
+  if (options.without_barrier) f.without_barrier = mean_step(run);
   MemoryRules rules = memory_rules(loaded.plan, cluster, *known.part());
-  rules.device_over_host = table.device_over_host;
-  f.memory = memory_peaks(loaded, program, result.trace.of_step(0), table.scratch, rules);
-  f.rank_memory_limits = rank_memory(loaded.plan, cluster);
-  const double held = costs.factors().memory;
-  for (RankMemory& rank : f.memory) rank = scaled(rank, held);
-  narrow_band(f, costs, cluster);
-  warn_of_crowded_memory(loaded.plan, cluster, f);
+  rules.device_over_host = run.priced.device_over_host;
+  const auto spans = result.trace.of_step(0);
+  add_memory(f, loaded, costs, cluster,
+             memory_peaks(loaded, program, spans, run.priced.scratch, rules));
   add_rates(f, loaded, cluster);
   if (options.detail != ForecastDetail::full) return result;
-  result.trace.counters =
-      memory_counters(loaded, program, result.trace.of_step(0), table.scratch, rules);
-  for (Counter& counter : result.trace.counters) scale(counter, held);
+  result.trace.counters = memory_counters(loaded, program, spans, run.priced.scratch, rules);
+  for (Counter& counter : result.trace.counters) scale(counter, costs.factors().memory);
   result.trace.info["plan"] = to_json(loaded.plan);
   result.trace.info["machine"] = costs.machine;
   result.trace.info["basis"] = to_string(costs.basis);

@@ -15,8 +15,11 @@ namespace {
 
 // Inverse of the empirical distribution, linear between its quantiles.
 double draw(const std::vector<double>& quantiles, std::mt19937_64& random) {
+  // The upper 53 bits fill a double's mantissa: equal steps in [0, 1) on every platform, which
+  // std::uniform_real_distribution does not promise.
   const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
   const double place = uniform * static_cast<double>(quantiles.size() - 1);
+  // A draw of nearly 1 may round up to the last quantile, which has none above it.
   const auto below = std::min(static_cast<std::size_t>(place), quantiles.size() - 2);
   const double share = place - static_cast<double>(below);
   return quantiles[below] + share * (quantiles[below + 1] - quantiles[below]);
@@ -36,6 +39,8 @@ StepDistribution step_distribution(const Program& program, const OperationCosts&
     for (const Rank rank : program.ranks()) {
       for (const OperationId id : program.compute_lane(rank).operations()) {
         const auto& quantiles = jitter[program.op(id).action.kind];
+        // Two quantiles at least make a distribution; kinds that were not measured keep their
+        // duration.
         if (quantiles.size() < 2) continue;
         std::int64_t& duration = drawn.duration_ns[id];
         duration = std::llround(static_cast<double>(duration) * draw(quantiles, random));

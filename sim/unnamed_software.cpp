@@ -41,6 +41,7 @@ std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster&
 void bound_least(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
   const std::vector<RankMemory> least =
       by(leanest(cluster.stack, resolved.plan), resolved, cluster).memory;
+  // A bound from below is never above what is expected.
   forecast.leanest.clear();
   for (std::size_t r = 0; r < forecast.memory.size(); ++r)
     forecast.leanest.push_back(std::min(forecast.memory[r].peak, least[r].peak));
@@ -67,6 +68,7 @@ void bound_by_state(Forecast& forecast, const ResolvedPlan& resolved, const Clus
 void set_interval(Forecast& forecast, const StepRange& range,
                   const std::optional<RangeMargins>& margins) {
   if (!margins) return;
+  // docs/theory.md 9.5: from f e^-a to s e^c.
   forecast.interval = StepInterval{range.fastest * std::exp(-margins->below),
                                    range.slowest * std::exp(margins->above), margins->nominal};
   forecast.interval_source = IntervalSource{margins->rows, margins->clusters, margins->stacks};

@@ -24,6 +24,7 @@ std::string microseconds(Nanoseconds time) {
 
 // Threads of a process, top to bottom: compute, its kernels, then one row per lane and peer.
 std::int64_t thread_of(const Span& span) {
+  // Peers stay below 100,000, so rows of different lanes do not meet.
   return span.lane == LaneKind::compute
              ? 0
              : static_cast<std::int64_t>(span.lane) * 100'000 + span.peer.value + 1;
@@ -138,6 +139,7 @@ std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kerne
           Json(counter.name).dump(), counter.rank.value, microseconds(sample.time), sample.value);
     }
   }
+  // JSON has no comma behind the last element.
   if (text.ends_with(",\n")) text.erase(text.size() - 2, 1);
   Json weir;
   weir["schema"] = "weir.trace/1";
@@ -191,9 +193,12 @@ Trace parse_chrome_json(const std::string& text, const std::string& file) {
   }
   weir.finish();
   for (JsonObject& event : top.objects("traceEvents")) {
+    // Kernels are written for viewers only: a trace has no place for them.
     if (event.text("ph") == "X" && !is_kernel(event))
       trace.spans.push_back(parse_span(event, trace.ranks));
   }
+  // of_step() searches, so spans must be in the order of steps and operations, however a viewer
+  // saved them.
   std::ranges::stable_sort(trace.spans, {},
                            [](const Span& span) { return std::pair(span.step, span.operation); });
   return trace;

@@ -96,6 +96,8 @@ Comparison compare(const Program& program, const Trace& predicted, const Trace& 
   if (result.measured > Seconds(0))
     result.error = (result.predicted - result.measured) / result.measured;
   result.kinds = errors_by_kind(program, predicted, measured);
+  // Kinds and causes in their fixed order; what only the forecast has is no part of the measured
+  // step.
   auto before = parts_of(program, predicted, 0, result.predicted_metrics);
   const auto after = parts_of(program, measured, result.typical_step, result.measured_metrics);
   const auto add = [&](const std::string& part) {

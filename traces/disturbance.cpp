@@ -64,6 +64,7 @@ void put_disturbance(Trace& trace, const Disturbance& disturbance) {
 
 std::string doubt(const Disturbance& d) {
   std::vector<std::string> wrong;
+  // Shares of too short a time say nothing.
   if (d.stolen && *d.stolen > kMostStolen && d.watched >= kLeastWatched)
     wrong.push_back(fmt::format("{:.1f}% of its cores' time was stolen", *d.stolen * 100));
   if (d.preemptions_per_s > kMostPreemptions && d.worked >= kLeastWatched) {

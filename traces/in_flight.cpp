@@ -27,6 +27,7 @@ std::vector<Counter> in_flight_counters(const Trace& trace) {
     std::int64_t now = 0;
     for (const auto& [time, change] : its) {
       now += change;
+      // What changes at one time is one sample, with the last count.
       if (!counter.samples.empty() && counter.samples.back().time == time)
         counter.samples.pop_back();
       counter.samples.push_back({time, now});

@@ -17,6 +17,7 @@ std::vector<Interruption> interruptions(const Trace& measured) {
   for (std::size_t i = 0; i < measured.steps.size(); ++i) {
     const auto step = static_cast<std::int32_t>(i);
     const auto spans = measured.of_step(step);
+    // Its like of the same step: where all of a step is slow nothing was interrupted.
     std::map<std::pair<Rank, ActionKind>, std::vector<double>> durations;
     for (const Span& span : spans) {
       if (span.lane != LaneKind::compute) continue;

@@ -44,6 +44,7 @@ struct Found {
 // count. nullopt where the word is not there as a whole, or no positive number follows.
 std::optional<Found> number_behind(std::string_view line, std::string_view word) {
   for (std::size_t at = line.find(word); at != line.npos; at = line.find(word, at + 1)) {
+    // The word begins there: "step" does not count within "global_step".
     const char before = at == 0 ? ' ' : line[at - 1];
     const bool inside = std::string_view(" |[(,\t\"").find(before) == std::string_view::npos;
     if (inside) continue;
@@ -296,9 +297,12 @@ JobLog read_job_log(const std::string& text, const std::string& file) {
           {"MaxMemAllocated=", 1},
           {" memory: ", 1}}) {
       const auto memory = memory_of(line, word, plain);
+      // Below a KiB it is something else that is printed behind the same word.
       if (memory && memory->count() > 1024 && (!log.memory || *memory > *log.memory))
         log.memory = memory;
     }
+    // The first line of a better format starts anew: the lines so far were another tool's beside
+    // it.
     const auto better = format == nullptr ? kLogFormats.size()
                                           : static_cast<std::size_t>(format - kLogFormats.data());
     if (const LogFormat* found = format_of(line, better)) {
@@ -339,6 +343,7 @@ JobLogSummary summary(const JobLog& log) {
   s.batch = log.steps.back().batch;
   s.sequence = log.steps.back().sequence;
   std::vector<const LoggedStep*> all, later, warm;
+  // Batches may grow during a job: what counts are the lines of the last size.
   for (const LoggedStep& step : log.steps) {
     if (step.batch == s.batch && step.sequence == s.sequence) all.push_back(&step);
   }
@@ -351,6 +356,7 @@ JobLogSummary summary(const JobLog& log) {
     if (step->iteration > kWarmUpIterations) warm.push_back(step);
   }
   const bool steady = !warm.empty();
+  // Early lines are better than a figure of one or two.
   if (warm.size() < kFewestLines) warm = later;
   if (warm.empty()) warm = all;
   const bool numbered =

@@ -83,6 +83,7 @@ std::vector<double> start_errors(const Trace& predicted, const Trace& measured, 
 StartErrors summary(std::vector<double> errors) {
   std::ranges::sort(errors);
   const double count = static_cast<double>(errors.size());
+  // By nearest rank (docs/theory.md 9.3).
   const auto place = static_cast<std::size_t>(std::ceil(0.95 * count));
   return {static_cast<int>(errors.size()), median(errors), errors[place - 1]};
 }

@@ -15,6 +15,8 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   if (values.size() % 2 == 1) return *middle;
+  // nth_element() left all lesser values before the middle; the largest of them is the other middle
+  // one.
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 

@@ -105,6 +105,7 @@ Schedule schedule_of(const std::vector<RankTimeline>& ranks) {
     schedule.order.push_back(std::move(order));
   }
   schedule.overlapped.assign(ranks.size(), {});
+  // What ran is read as it ran, also where its gradients were not added in order.
   if (const auto fault = validate(schedule, {.allow_reordered = true})) {
     throw InputError(
         ranks[fault->rank.position()].file, "",
@@ -142,6 +143,7 @@ void add_step(Trace& trace, const Program& program, const std::vector<RankTimeli
   }
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankIteration& one = ranks[r].iterations[i];
+    // An iteration may go on behind its last action, with the update.
     end = std::max(end, origin + to_nanoseconds(one.total));
     trace.counters[r].samples.push_back({origin, one.memory.count()});
   }
@@ -190,6 +192,7 @@ RankTimeline read_rank(const std::filesystem::path& path) {
     if (!digits) throw InputError(rank.file, key, "expected the number of an iteration");
     keys.emplace_back(std::stoll(key), key);
   }
+  // By number: as texts, 10 stands before 9.
   std::ranges::sort(keys);
   for (const auto& [number, key] : keys) {
     JsonObject one(json.at(key), rank.file, key);
@@ -226,6 +229,7 @@ Timeline make_timeline(const std::vector<RankTimeline>& ranks) {
   Timeline timeline;
   timeline.schedule = schedule_of(ranks);
   LoweringOptions lowering;
+  // Files have no updates, and messages of a run that ended held nobody back for ever.
   lowering.slots = 0;
   lowering.optimizer = false;
   timeline.program = lower(timeline.schedule, lowering);

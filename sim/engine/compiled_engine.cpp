@@ -61,8 +61,11 @@ struct Run {
     for (std::size_t i = first; i < last; ++i) {
       const Instruction& in = code[i];
       Value now = registers[in.to];
+      // Kind lists these two first: an end, alone or with its message. What follows is the
+      // message's part.
       if (in.kind <= Instruction::Kind::end_and_send) {
         wait_for(now, registers[in.a]);
+        // Register 0 is never written and stays 0, so it stands for nothing to wait for.
         if (in.b != 0) wait_for(now, registers[in.b]);
         now += costs[in.cost];
         registers[in.to] = now;
@@ -71,6 +74,8 @@ struct Run {
         registers[in.message] = now;
         continue;
       }
+      // A message waits for its edge and for a slot, keeps the edge busy for its occupancy and
+      // arrives its latency later.
       wait_for(now, registers[in.edge]);
       if (in.slot != 0) wait_for(now, registers[in.slot]);
       now += costs[in.occupancy];
@@ -93,8 +98,11 @@ struct Run {
       Value shift = registers[repeat.carried[0]];
       shift -= saved[repeat.carried[0]];
       if (shifted(repeat, shift)) {
+        // Whole cycles are jumped over; what is left of the rounds is walked.
         const std::size_t jumps = (repeat.count - done) / apart;
         shift *= static_cast<std::int64_t>(jumps);
+        // All that a round writes, not only what the next one reads: code behind the rounds may
+        // read it.
         for (const Register r : repeat.written) registers[r] += shift;
         done += jumps * apart;
         for (; done < repeat.count; ++done) walk(repeat.first, repeat.first + repeat.length);
@@ -153,6 +161,7 @@ Nanoseconds CompiledEngine::makespan(const CostTable& table) {
   pack(table, costs_.data());
   Run<std::int64_t>{program_, registers_.data(), saved_.data(), costs_.data()}.all(periodicity_);
   std::int64_t end = 0;
+  // A step ends with the last of its compute and reduce lanes.
   for (const Register r : program_.lane_ends) end = std::max(end, registers_[r]);
   return Nanoseconds(end);
 }

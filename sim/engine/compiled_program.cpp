@@ -42,9 +42,11 @@ constexpr std::size_t kMostRegisters = std::numeric_limits<Register>::max();
 
 std::uint16_t cost_index(const Program& program, const Action& action) {
   const auto slot = [&](std::int32_t stage, CostSlot which) {
+    // Index 0 is a cost of nothing, for instructions that only wait.
     return static_cast<std::uint16_t>(1 + static_cast<std::uint32_t>(stage) * kSlots + which);
   };
   const std::int32_t stage = action.stage.value;
+  // A backward that is spared rebuilds nothing, so it has a cost of its own.
   if (is_backward(action.kind) && program.spared(action))
     return slot(stage, action.kind == ActionKind::B ? spared_b : spared_i);
   switch (action.kind) {
@@ -117,6 +119,8 @@ class Compiler {
   bool advance_edge(const Edge& edge) {
     bool any = false;
     while (advance(edge.send_lane)) {
+      // Sends and receives of an edge are in one order (docs/design.md 6): this receive is the
+      // send's.
       place(next_[edge.receive_lane]);
       ++next_[edge.receive_lane];
       any = true;
@@ -131,6 +135,7 @@ class Compiler {
       edges_of[program_.edge(edge).from].push_back(edge);
       edges_of[program_.edge(edge).to].push_back(edge);
     }
+    // One action a rank and round keeps few messages in flight, and rounds of a steady phase alike.
     for (bool any = true; any;) {
       any = false;
       for (const LaneId id : program_.lanes().ids()) {
@@ -166,6 +171,7 @@ class Compiler {
       const Lane& lane = program_.lane(l);
       if (lane.kind != LaneKind::receive || !mixed(lane)) continue;
       in_order_[l] = true;
+      // An arrival is read once more, by the next one of its edge, which it holds back.
       for (const OperationId id : Ids(lane.first, lane.last - 1))
         last_use_[id] = std::max(last_use_[id], position_[id + 1]);
     }
@@ -196,6 +202,7 @@ class Compiler {
       for (const OperationId id : program_.lane(l).operations()) {
         if (!is_kept(id) || outlives(id, kLongestRing)) continue;
         size = std::max(size, 1);
+        // Doubled until no end is still needed when its register comes round again.
         while (outlives(id, size)) size *= 2;
       }
       if (at(compiled_.registers) + at(size) > kMostRegisters) return false;
@@ -206,6 +213,7 @@ class Compiler {
   }
   std::optional<Register> allocate() {
     if (!free_.empty()) {
+      // The lowest free register, so that equal rounds get equal registers.
       const Register r = free_.top();
       free_.pop();
       return r;
@@ -233,10 +241,12 @@ class Compiler {
   bool emit() {
     lane_register_.assign(program_.lanes().size(), 0);
     for (const LaneId l : program_.lanes().ids()) {
+      // Messages are in flight beside each other: each has a register of the lane's ring.
       if (program_.lane(l).kind == LaneKind::receive) continue;
       const auto r = allocate();
       if (!r) return false;
       lane_register_[l] = *r;
+      // Every message has a consumer, so no step ends with a send.
       if (program_.lane(l).kind != LaneKind::send) compiled_.lane_ends.push_back(*r);
     }
     if (!open_rings()) return false;
@@ -246,6 +256,7 @@ class Compiler {
       const std::size_t next = emit_at(p);
       if (next == p) return false;
       p = next;
+      // What was read for the last time before the next position is free again.
       for (; !expiring_.empty() && at(expiring_.top().first) < p; expiring_.pop())
         free_.push(expiring_.top().second);
     }
@@ -255,9 +266,12 @@ class Compiler {
   // the next position; the same one where the registers do not suffice.
   std::size_t emit_at(std::size_t p) {
     const OperationId id = order_[p];
+    // Its receive is the next in the order and part of the same instruction.
     if (program_.lane_of(id).kind == LaneKind::send)
       return emit_send(id, Instruction{Instruction::Kind::send}) ? p + 2 : p;
     Instruction last = emit_end(id);
+    // One instruction for an end and its message, where that waits for no more than its producer
+    // and its slot.
     const bool sends =
         p + 1 < order_.size() && program_.lane_of(order_[p + 1]).kind == LaneKind::send &&
         program_.producer(order_[p + 1]) == id && program_.predecessors(order_[p + 1]).size() <= 2;
@@ -280,6 +294,7 @@ class Compiler {
     Instruction instruction{.to = lane_register_[operation.lane]};
     const auto before = program_.predecessors(id);
     for (std::size_t d = 0; d < before.size(); ++d) {
+      // An instruction has two waits: a full one is emitted as a wait without cost.
       if (d > 0 && d % 2 == 0) {
         compiled_.code.push_back(instruction);
         instruction.a = instruction.b = 0;
@@ -296,6 +311,8 @@ class Compiler {
     const OperationId receive = program_.peer(send), earlier = program_.previous(receive);
     instruction.edge = lane_register_[operation.lane];
     const auto before = program_.predecessors(send);
+    // The first two are the producer and the slot, which the send itself waits for; here are the
+    // others.
     for (std::size_t d = 2; d < before.size(); d += 2) {
       Instruction wait{.to = instruction.edge, .a = register_of(before[d].before)};
       if (d + 1 < before.size()) wait.b = register_of(before[d + 1].before);
@@ -308,6 +325,7 @@ class Compiler {
     if (!keep(receive)) return false;
     instruction.message = kept_[receive];
     compiled_.code.push_back(instruction);
+    // Held back until the one before it is there, so that messages of an edge do not overtake.
     if (in_order_[program_.op(receive).lane] && earlier != kNoOperation)
       compiled_.code.push_back({.to = instruction.message, .a = kept_[earlier]});
     if (!needs_copy(send)) return true;
@@ -341,11 +359,14 @@ Repeat repeat_around(const std::vector<Instruction>& code, std::size_t anchor, s
   int tries = 0;
   for (std::size_t j = anchor + 1; j < code.size() && tries < kMostTries; ++j) {
     if (code[j] != code[anchor]) continue;
+    // The distance to an equal instruction is tried as the period; of these the one that covers
+    // most of the code is taken.
     ++tries;
     const std::size_t length = j - anchor;
     std::size_t first = anchor, last = anchor;  // [first, last): equal to `length` later
     while (last + length < code.size() && code[last] == code[last + length]) ++last;
     while (first > low && code[first - 1] == code[first - 1 + length]) --first;
+    // The last round has no later one that it equals, hence one more.
     const std::size_t count = (last - first) / length + 1;
     if (count >= 4 && count * length > best.count * best.length)
       best = {first, length, count, {}, {}};
@@ -388,6 +409,7 @@ void mark_repeats(CompiledProgram& program) {
   constexpr std::size_t kAnchors = 16;
   std::size_t low = 0;
   for (std::size_t a = 1; a < kAnchors; ++a) {
+    // Anchors all over the code: each phase of a schedule may have a steady part of its own.
     const std::size_t anchor = program.code.size() * a / kAnchors;
     if (anchor < low) continue;
     Repeat repeat = repeat_around(program.code, anchor, low);
@@ -429,6 +451,7 @@ void pack(const CostTable& table, std::int64_t* packed, std::size_t stride) {
     for (const ActionKind kind : kPassKinds) add(cost[kind].count() + gap);
     add(cost.reduce.count());
     add(cost.optimizer.count() + gap);
+    // Spared micro-batches: the same passes without their rebuilding.
     for (const Nanoseconds time : {cost.b, cost.i}) add((time - cost.rebuild).count() + gap);
     for (const MessageCost& message : {table.forward_messages[s], table.backward_messages[s]}) {
       add(message.occupancy.count());

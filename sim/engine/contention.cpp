@@ -28,12 +28,15 @@ class ContentionEngine {
     prepare();
     while (!events_.empty()) {
       const std::int64_t now = events_.top().time;
+      // All events of this instant before rates are solved: several may change them, and once is
+      // enough.
       while (!events_.empty() && events_.top().time == now) {
         const Event event = events_.top();
         events_.pop();
         if (event.kind == EventKind::start) {
           start(event.operation, now);
         } else if (event.version == version_[event.operation]) {
+          // One of an older version was foreseen at another rate: another event stands for it.
           end(event.operation, now);
         }
       }
@@ -73,6 +76,8 @@ class ContentionEngine {
     for (const std::int32_t device : contention_.device_of_rank)
       devices = std::max(devices, device + 1);
     capacities_ = contention_.capacities;
+    // A device is a resource of capacity 1, behind the shared links; ranks that share one share its
+    // speed.
     first_device_ = static_cast<std::int32_t>(capacities_.size());
     capacities_.resize(capacities_.size() + static_cast<std::size_t>(devices), 1.0);
     for (const OperationId id : program_.ids()) {
@@ -105,6 +110,7 @@ class ContentionEngine {
     const std::int64_t duration = costs_.duration_ns[id];
     const LaneKind kind = program_.lane_of(id).kind;
     events_.push({now + duration, EventKind::end, program_.rank_of(id).value, id, version_[id]});
+    // What takes no time needs no rate. A reduction's time is its price: it shares nothing here.
     if (duration == 0 || kind == LaneKind::reduce) return;
     running_.push_back({id, static_cast<double>(duration), 1.0, now});
     rates_stale_ = true;
@@ -157,6 +163,7 @@ class ContentionEngine {
     const std::vector<double> rates = max_min_rates(flows, capacities_);
     for (std::size_t i = 0; i < running_.size(); ++i) {
       Running& r = running_[i];
+      // As a share of what the flow has when it is alone.
       double rate = rates[i] / flows[i].limit;
       if (is_transfer(r.operation)) {
         const Edge& edge = program_.edge_of(r.operation);
@@ -164,7 +171,9 @@ class ContentionEngine {
       } else if (transfers[program_.rank_of(r.operation)]) {
         rate *= 1 - contention_.compute_slowdown;
       }
+      // Its end stands as it is.
       if (rate == r.rate) continue;
+      // What was done until now was done at the old rate; rounding may leave less than nothing.
       r.work_left = std::max(0.0, r.work_left - static_cast<double>(now - r.since) * r.rate);
       r.since = now;
       r.rate = rate;
@@ -200,9 +209,11 @@ Contention shared_node_links(const Program& program, const Cluster& cluster, int
   };
   const std::int32_t nodes = node(Rank{program.shape().ranks - 1}) + 1;
   if (nodes == 1) return contention;
+  // A card takes as much each way: a node has one capacity for what leaves and one for what comes.
   contention.capacities.assign(2 * static_cast<std::size_t>(nodes), cluster.node_bandwidth.count());
   for (const Edge& edge : program.edges()) {
     const Link& used = node(edge.from) == node(edge.to) ? cluster.intra : cluster.inter;
+    // The devices of a rank send their parts beside each other.
     Contention::EdgeLink link{used.bandwidth.count() * devices_per_rank, {}};
     if (node(edge.from) != node(edge.to))
       link.shared = {2 * node(edge.from), 2 * node(edge.to) + 1};
@@ -233,6 +244,7 @@ Contention shared_node_links(const Program& program, const Cluster& cluster,
     }
     contention.edges.push_back(std::move(link));
   }
+  // No card is shared, so no message slows another: without edges the plain engine may do.
   if (contention.capacities.empty()) contention.edges.clear();
   return contention;
 }

@@ -92,6 +92,7 @@ Trace to_trace(const Program& program, const Timing& timing, const OperationCost
     trace.spans.push_back({id, program.op(id).action, lane.rank, lane.kind, program.peer_rank(id),
                            0, Nanoseconds(timing.start_ns[id]), Nanoseconds(timing.end_ns[id])});
     if (costs.rebuild_ns.empty() || costs.rebuild_ns[id] == 0) continue;
+    // Where contention made the span longer, its rebuilding is longer in the same share.
     Span& span = trace.spans.back();
     const double share =
         static_cast<double>(costs.rebuild_ns[id]) / static_cast<double>(costs.duration_ns[id]);

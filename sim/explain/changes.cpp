@@ -39,6 +39,7 @@ class Changer {
       : base_(base), costs_(costs), cluster_(cluster) {}
 
   std::vector<Change> all() {
+    // An order from a file is for its own ranks, chunks and micro-batches only.
     if (!of_file()) {
       add_microbatches();
       add_chunks();
@@ -87,12 +88,14 @@ class Changer {
           changed.schedule, {changed.pp, changed.vpp, changed.microbatches, changed.slices});
       if (const auto* reason = std::get_if<std::string>(&made)) return *reason;
       const auto& schedule = std::get<Schedule>(made);
+      // Another order may need more slots than the plan has, or it deadlocks.
       if (changed.slots > 0) changed.slots = fewest_slots(schedule, changed.slots);
     }
     // On several kinds of nodes other stages stand on the faster ones where the schedule is
     // another.
     const bool elsewhere = cluster_.kinds() > 1 && changed.schedule != plan().schedule;
     if (elsewhere || changed.stages() != plan().stages()) changed.boundaries = balanced(changed);
+    // After the boundaries: where skips go follows from them.
     return goes_directly(changed) ? refusal_of_skips(changed) : std::nullopt;
   }
 
@@ -128,6 +131,8 @@ class Changer {
     };
     const int m = plan().microbatches, b = plan().micro_batch_size;
     const int samples = plan().samples;
+    // First the same mini-batch in other pieces; then larger ones, of which the fill is a smaller
+    // part.
     if (b % 2 == 0) with(2 * m, b / 2, "", samples);
     if (m % 2 == 0) with(m / 2, 2 * b, "", samples);
     if (samples == 0) with(m + 1, b, ", one more in the mini-batch", 0);
@@ -137,6 +142,7 @@ class Changer {
 
   void add_chunks() {
     if (plan().pp == 1) return;
+    // A set, because for v = 1 one more is also twice as many.
     for (const int v : std::set{plan().vpp / 2, plan().vpp + 1, plan().vpp * 2}) {
       if (v < 1 || v == plan().vpp || v * plan().pp > std::ssize(base_.model.layers)) continue;
       Plan changed = plan();
@@ -162,6 +168,7 @@ class Changer {
                              {changed.pp, changed.vpp, changed.microbatches, changed.slices});
       };
       auto schedule = made();
+      // It cannot take the plan's numbers, so it gets its own.
       if (std::holds_alternative<std::string>(schedule)) {
         changed.vpp = generator.default_chunks;
         if (generator.default_slices == 1) changed.slices = 1;
@@ -201,6 +208,7 @@ class Changer {
     if (plan().tp > 1) {
       Plan changed = plan();
       changed.sequence_parallel = !changed.sequence_parallel;
+      // Only the exchanges of sequence parallelism are overlapped.
       changed.overlap_tensor_parallel = plan().overlap_tensor_parallel && changed.sequence_parallel;
       add("sequence parallelism", changed.sequence_parallel ? "on" : "off", changed);
     }
@@ -214,6 +222,7 @@ class Changer {
       if (zero == plan().zero) continue;
       Plan changed = plan();
       changed.zero = zero;
+      // Only stages 1 and 2 gather weights once a step.
       changed.overlap_param_gather = changed.overlap_grad_reduce && (zero == 1 || zero == 2);
       add("ZeRO", fmt::format("stage {}", zero), changed);
     }
@@ -249,6 +258,7 @@ class Changer {
   }
 
   void add_links() {
+    // Measured times are of the links as they are: no faster one can be priced by them.
     if (!stands_on_builtin(costs_.basis)) return;
     const auto with = [&](const char* to, const auto& change_cluster) {
       Change change{"link", to, plan(), cluster_, {}};
@@ -274,6 +284,7 @@ class Changer {
     constexpr std::array kDegrees{&Plan::pp, &Plan::tp, &Plan::cp,
                                   &Plan::dp, &Plan::ep, &Plan::etp};
     const auto same = [&](int Plan::*degree) { return plan().*degree == other.*degree; };
+    // All at once: one degree alone would need another number of devices.
     if (std::ranges::all_of(kDegrees, same)) return;
     Plan changed = plan();
     for (const auto degree : kDegrees) changed.*degree = other.*degree;
@@ -282,6 +293,7 @@ class Changer {
     changed.expert_dispatch = other.expert_dispatch;
     changed.rank_order = other.rank_order;
     changed.placement = other.placement;
+    // Without replicas there is nobody to share state with.
     if (changed.replicas() == 1) changed.zero = 0;
     std::string to = fmt::format("K {} tp {} cp {} dp {}", other.pp, other.tp, other.cp, other.dp);
     if (plan().ep != other.ep) to += fmt::format(" ep {}", other.ep);

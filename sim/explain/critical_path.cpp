@@ -15,6 +15,8 @@ OperationId awaited(const Program& program, IndexedView<OperationId, const Span>
                     OperationId id) {
   OperationId last = program.previous(id);
   for (const Dependency& dependency : program.predecessors(id)) {
+    // The lane's own predecessor stays where ends are equal: only what is strictly later replaces
+    // it.
     if (last == kNoOperation || spans[dependency.before].end > spans[last].end)
       last = dependency.before;
   }
@@ -39,11 +41,13 @@ CriticalPath critical_path(const Program& program, const Trace& trace) {
   for (const OperationId id : program.ids()) {
     if (at == kNoOperation || spans[id].end > spans[at].end) at = id;
   }
+  // What the step has beyond its last operation.
   add("end", window.end - (at == kNoOperation ? window.start : spans[at].end));
   while (at != kNoOperation) {
     path.operations.push_back(at);
     const OperationId before = awaited(program, spans, at);
     const Nanoseconds reached = before == kNoOperation ? window.start : spans[before].end;
+    // A receive's span begins with its send, so it may begin before what it waited for has ended.
     const Nanoseconds start = std::max(spans[at].start, reached);
     add("host", start - reached);
     add(std::string(to_string(spans[at].action.kind)), spans[at].end - start);
@@ -51,6 +55,7 @@ CriticalPath critical_path(const Program& program, const Trace& trace) {
   }
   std::ranges::reverse(path.operations);
   for (auto& [kind, part] : parts) path.parts.push_back(std::move(part));
+  // Equal times stay in the order of their names, which is the map's.
   std::ranges::stable_sort(path.parts, std::ranges::greater(), &CriticalPart::time);
   return path;
 }

@@ -58,6 +58,7 @@ Json what_if_json(const std::vector<WhatIf>& rows) {
       row["step_time_s"] = forecast->step_time.count();
       row["peak_memory_bytes"] =
           forecast->memory.empty() ? Json() : Json(forecast->peak_memory().count());
+      // Without a limit, or where memory was not counted, nobody has judged.
       const bool judged = forecast->memory_limit && !forecast->memory.empty();
       row["fits"] = judged ? Json(to_string(forecast->fits())) : Json();
       row["plan"] = plan_json(change.plan);

@@ -41,6 +41,8 @@ class Steps {
       ratio = next->ratio;
       steps_.push_back(std::move(*next));
     }
+    // What is still missing needs the best plan itself. Its arguments are counted from the plan in
+    // use, because that is what the user has to edit.
     if (best > kWorth * ratio) {
       const ResolvedPlan last = changed(to_.present, to_.best.plan);
       const ArgumentCount arguments = to_.arguments(last);
@@ -75,6 +77,8 @@ class Steps {
     const Costs costs = to_.costs(now);
     std::vector<Change> all = changes_towards(now, to_.best.plan, costs, to_.cluster);
     std::ranges::move(changes(now, costs, to_.cluster), std::back_inserter(all));
+    // Left are changes that the user can make today: same mini-batch, same links, software and
+    // devices that they have.
     std::erase_if(all, [&](const Change& change) {
       const bool same_batch =
           change.plan.global_batch_size() == to_.present.plan.global_batch_size();

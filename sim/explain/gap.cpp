@@ -78,6 +78,7 @@ class Suspects {
         [this](double factor) {
           CostTable table = costs_.table;
           for (std::size_t s = 0; s < table.stages.size(); ++s) {
+            // Without the weights that are gathered after it: those are the cause "replicas".
             const Nanoseconds own = costs_.stages[s].optimizer.work;
             table.stages[s].optimizer += times(own, factor) - own;
           }
@@ -152,11 +153,14 @@ class Suspects {
                     slowest_),
         [this](double factor) {
           CostTable table = part(&Parts::rematerialised)(factor);
+          // What a spared micro-batch saves is longer too.
           for (StageCost& stage : table.stages) stage.rebuild = times(stage.rebuild, factor);
           return table;
         },
         [this, apart](const CostTable& table) {
           const StageCost& now = table.stages[slowest_];
+          // An R is an action of its own. Else rebuilding is a part of B, and what B became longer
+          // by is its.
           if (apart) return to_seconds(now.r);
           const StageCost& before = costs_.table.stages[slowest_];
           return to_seconds(now.b - before.b + costs_.stages[slowest_].b.rematerialised);
@@ -177,6 +181,8 @@ class Suspects {
         [this](double factor) {
           CostTable table = part(&Parts::replicas)(factor);
           for (std::size_t s = 0; s < table.stages.size(); ++s) {
+            // The weights that are gathered with the update, and the reduction, which is messages
+            // only.
             StageCost& stage = table.stages[s];
             const Nanoseconds gather = costs_.stages[s].optimizer.replicas;
             stage.optimizer += times(gather, factor) - gather;
@@ -227,6 +233,8 @@ class Suspects {
           return table;
         },
         [this](const CostTable& table) {
+          // This table differs from the known one in the host's part alone, so the difference of F
+          // is its.
           const Nanoseconds calls = table.stages[slowest_].f - costs_.table.stages[slowest_].f +
                                     costs_.stages[slowest_].f.host;
           return to_seconds(table.host_overhead + calls);
@@ -251,6 +259,7 @@ std::optional<double> factor_for(const StepAt& step, double target) {
   const auto near = [&](double at) { return std::abs(at) <= kNear * target; };
   double low = 1, high = 1, at_low = miss(1), at_high = at_low;
   if (near(at_low)) return 1.0;
+  // The step is already too long: the factor is between 0 and 1.
   if (at_low > 0) {
     low = 0;
     at_low = miss(0);
@@ -261,6 +270,7 @@ std::optional<double> factor_for(const StepAt& step, double target) {
   }
   if (near(at_low)) return low;
   if (near(at_high)) return high;
+  // Even without this cause the step is too long, or even with 1024 times of it too short.
   if (at_low > 0 || at_high < 0) return std::nullopt;
   int stayed = 0;  // rounds that the same end has; below 0 the high one
   for (int round = 0; round < 100 && high - low > 1e-9 * high; ++round) {
@@ -290,6 +300,7 @@ Gap explain_gap(const ResolvedPlan& resolved, const CostBreakdown& costs, const 
   const Nanoseconds overhead = to_nanoseconds(known.anchored_step_overhead());
   const auto step_of = [&](const CostTable& table) {
     const auto outcome = simulate(program, expand(program, table), contention);
+    // As a forecast has it: what measured steps of the cluster take beside their program.
     return static_cast<double>((std::get<Timing>(outcome).makespan + overhead).count());
   };
   Gap gap{measured, measured - forecast.step_time, {}, {}};
@@ -311,6 +322,7 @@ Gap explain_gap(const ResolvedPlan& resolved, const CostBreakdown& costs, const 
     if (interval) suspected.plausible = suspected.factor && plausible(*suspected.factor);
     gap.causes.push_back(std::move(suspected));
   }
+  // The factor nearest to 1 is the likeliest, in logarithms: half is as far as twice.
   std::ranges::stable_sort(gap.causes, {}, &unlikeness);
   return gap;
 }

@@ -41,6 +41,7 @@ class Outside {
 
   void add_schedule(const std::string& name) {
     if (!lacks(within_.schedules, name)) return;
+    // What it lacks is this schedule alone: all degrees are still within what it runs.
     const auto has = [name, within = within_](const Plan& plan) {
       return plan.pp > 1 && plan.schedule == name && !degrees_beyond(within, plan);
     };
@@ -49,6 +50,7 @@ class Outside {
 
   void add_recompute(RecomputeMode mode) {
     if (!lacks(within_.recompute, mode)) return;
+    // With the one value added, all else is held to what the software runs.
     StackAbilities with = within_;
     with.recompute.push_back(mode);
     const auto has = [mode, with](const Plan& plan) {
@@ -58,6 +60,7 @@ class Outside {
   }
 
   void add_zero(int zero) {
+    // The list of stages is of pipelines only.
     if (!within_.pipeline || !lacks(within_.zero, zero)) return;
     StackAbilities with = within_;
     with.zero.push_back(zero);
@@ -80,6 +83,8 @@ std::vector<Rejected> outside(const SweepRequest& asked, const Ranked& best, con
   const StackAbilities within = *with_open_choices(asked, model, cluster).within;
   if (within == StackAbilities{}) return {};
   SweepRequest request = asked;
+  // The same search with everything open. Of each value only its best plan is read, and nothing of
+  // this search is the user's: no checkpoint, no progress, no front.
   request.within = StackAbilities{};
   request = with_open_choices(std::move(request), model, cluster);
   request.families = Outside(within).families();

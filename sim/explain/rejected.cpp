@@ -40,6 +40,7 @@ class Values {
 
  private:
   void add_schedules() {
+    // On one rank all schedules do the same.
     if (std::ranges::all_of(space_.pp, [](int k) { return k == 1; })) return;
     for (const std::string& name : space_.schedules) {
       const auto has = [name](const Plan& plan) { return plan.pp > 1 && plan.schedule == name; };
@@ -75,7 +76,7 @@ class Values {
   void add_degrees(const char* choice, std::vector<int> SweepRequest::*degrees, int Plan::*its) {
     for (const int degree : space_.*degrees) {
       const auto has = [degree, its](const Plan& plan) { return plan.*its == degree; };
-      // etp's
+      // An etp of 0 is tp's own degree.
       const std::string name = degree == 0 ? "tp" : std::to_string(degree);
       values_.push_back({{choice, name, has},
                          [degree, degrees](SweepRequest& part) { part.*degrees = {degree}; }});
@@ -101,6 +102,8 @@ std::string why_none(const std::vector<LeftOut>& left_out, const std::vector<std
 // Of a value that no candidate has; the search that says why looks at nothing, or at little.
 std::string why_no_candidate(const SweepRequest& request, const Value& value, const Costs& costs,
                              const Cluster& cluster) {
+  // The user's search on a part of its space, with little effort: only what it says of left-out
+  // plans is read.
   SweepRequest part = request;
   part.progress = {};
   part.checkpoint = {};

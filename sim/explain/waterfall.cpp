@@ -33,6 +33,7 @@ Sums busy_time(const Program& program, const CostBreakdown& costs, const Trace& 
       // The last micro-batch goes without where it is spared.
       if (is_backward(action.kind) && program.spared(action))
         of.rematerialised -= costs.table.stages[stage].rebuild;
+      // Longer than its price: other messages or kernels slowed it down.
       sums.contention += spans[id].duration() - Nanoseconds(priced.duration_ns[id]);
     }
   }
@@ -46,6 +47,7 @@ void take_mean(std::vector<StepShare>& parts, std::int64_t ranks) {
   for (StepShare& part : parts) {
     until += part.time.count();
     std::int64_t border = until / ranks;
+    // C++ rounds towards zero; borders below 0 are rounded down like all others.
     if (until % ranks < 0) --border;
     part.time = Nanoseconds(border - before);
     before = border;
@@ -74,6 +76,7 @@ Waterfall waterfall(const ResolvedPlan& resolved, const CostBreakdown& costs,
     fall.parts.push_back({name, time});
   };
   if (forecast.forecast.mfu) {
+    // MFU of all ranks' time is what the useful FLOPs take at the peak rate.
     const double peak =
         *forecast.forecast.mfu * static_cast<double>(metrics.step_time.count() * ranks);
     const Nanoseconds useful(std::llround(peak));
@@ -87,6 +90,7 @@ Waterfall waterfall(const ResolvedPlan& resolved, const CostBreakdown& costs,
   add("context", passes.context);
   add("experts", passes.experts);
   add("replicas", passes.replicas + update.replicas + all.reduction);
+  // Waiting for sums of gradients is communication too, but it is told with the replicas.
   add("messages", passes.messages + all.idle.communication - all.reduction);
   add("fill", all.idle.fill);
   add("drain", all.idle.drain);

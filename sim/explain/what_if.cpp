@@ -11,6 +11,7 @@
 namespace weir {
 
 ResolvedPlan changed(const ResolvedPlan& plan, const Plan& to) {
+  // An order from a file stays: no change of such a plan has another shape.
   Schedule schedule = plan.schedule;
   if (!to.schedule.ends_with(".csv")) {
     schedule =
@@ -32,6 +33,7 @@ int group(const WhatIf& row) {
 
 void sort(std::vector<WhatIf>& rows) {
   std::ranges::stable_sort(rows, [](const WhatIf& a, const WhatIf& b) {
+    // Only what may fit is ordered by its gain; groups 0 and 3 are those.
     return group(a) != group(b) ? group(a) < group(b) : group(a) % 3 == 0 && a.gain > b.gain;
   });
 }
@@ -51,7 +53,9 @@ std::vector<WhatIf> what_if(const ResolvedPlan& plan, std::vector<Change> change
                             row.change.cluster ? *row.change.cluster : cluster,
                             {.detail = ForecastDetail::ranking})
                        .forecast;
+    // Judged by the same limit as the plan it is compared with.
     row.forecast->memory_limit = base.memory_limit;
+    // Changes may alter the mini-batch, so samples a second are compared and not steps.
     row.gain = speed(row.change.plan, *row.forecast) / speed(plan.plan, base) - 1;
   }
   sort(rows);
@@ -61,6 +65,7 @@ std::vector<WhatIf> what_if(const ResolvedPlan& plan, std::vector<Change> change
 void mark_beyond(std::vector<WhatIf>& rows, const Plan& plan, const StackAbilities& software) {
   const auto own = beyond(software, plan);
   for (WhatIf& row : rows) {
+    // What the plan itself already lacks is no news of a change.
     const auto lacking = beyond(software, row.change.plan);
     row.change.beyond = lacking && lacking != own ? *lacking : std::string();
   }

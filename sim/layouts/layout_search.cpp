@@ -37,6 +37,7 @@ std::vector<Placed> front_of(std::vector<Placed> all) {
   });
   std::vector<Placed> front;
   for (Placed& one : all) {
+    // All of them are in order of time: what needs no less memory than the last kept one is beaten.
     if (front.empty() || one.cost.memory() < front.back().cost.memory())
       front.push_back(std::move(one));
   }
@@ -69,6 +70,7 @@ Structure structure_of(const Network& network) {
     for (const int d : needed_whole(network.layers[l])) s.whole[at(d)] = true;
     for (const std::vector<int>& group : apart(network.layers[l])) {
       for (const int d : group) {
+        // A dimension counts once a layer, however many groups of the layer have it.
         if (last_layer[at(d)] != static_cast<int>(l)) ++layers[at(d)];
         last_layer[at(d)] = static_cast<int>(l);
         for (const int o : group) {
@@ -79,6 +81,7 @@ Structure structure_of(const Network& network) {
     }
   }
   for (std::size_t d = 0; d < count; ++d) {
+    // A dimension of size 1 has nothing to split.
     if (network.dimensions[d].size == 1) s.whole[d] = true;
     if (s.whole[d] || layers[d] == 0) continue;
     (layers[d] > 1 ? s.shared : s.of_layer[at(last_layer[d])]).push_back(static_cast<int>(d));
@@ -92,15 +95,18 @@ void each_placing(const Network& network, const Structure& s, const std::vector<
                   std::size_t from, NetworkLayout& layout, const Body& body) {
   if (from == dimensions.size()) return body();
   const int d = dimensions[from];
+  // Two dimensions of one tensor cannot be split over the same mesh dimension.
   Axes taken = 0;
   for (const int o : s.apart[at(d)]) taken |= layout.over[at(o)];
   const Axes all = (Axes{1} << layout.mesh.size()) - 1;
   for (Axes axes = 0; axes <= all; ++axes) {
+    // Blocks are of equal size.
     if ((axes & taken) != 0 || network.dimensions[at(d)].size % members(layout, axes) != 0)
       continue;
     layout.over[at(d)] = axes;
     each_placing(network, s, dimensions, from + 1, layout, body);
   }
+  // As it was found: the caller's other placings see it whole.
   layout.over[at(d)] = 0;
 }
 
@@ -140,6 +146,8 @@ class MeshSearch {
           next.push_back(std::move(both));
         }
       }
+      // Reduced after every layer: a sum that is beaten so far stays beaten, whatever the other
+      // layers add.
       sums = front_of(std::move(next));
     }
     for (const Placed& sum : sums) add(front, sum.cost, sum.over);
@@ -167,6 +175,7 @@ void append_meshes(std::int64_t left, int axes, std::vector<std::int64_t>& so_fa
                    std::vector<std::vector<std::int64_t>>& all) {
   if (left == 1) return all.push_back(so_far);
   if (axes == 0) return;
+  // Sizes in every order: what a mesh dimension is near to in the cluster follows from its place.
   for (std::int64_t size = 2; size <= left; ++size) {
     if (left % size != 0) continue;
     so_far.push_back(size);
@@ -213,6 +222,7 @@ FoundLayouts search_layouts(const Network& network, const NetworkJob& job, const
   });
   FoundLayouts found{.meshes = static_cast<std::int64_t>(all.size()), .examined = examined};
   for (auto& [m, placed] : every) {
+    // Across meshes too, in order of time: only less memory than the last one is worth having.
     if (!found.front.empty() && placed.cost.memory() >= found.front.back().cost.memory()) continue;
     NetworkLayout layout = MeshSearch(network, structure, job, cluster, all[m]).layout();
     layout.name = fmt::format("found {}", found.front.size() + 1);

@@ -38,7 +38,11 @@ PartitionCandidates partition_candidates(const PartitionProblem& problem, std::i
   if (!all.minimax.boundaries.empty()) add(all.minimax.boundaries);
   // As if every stage had a device of its own, and boundaries were free.
   PartitionProblem alone = chain_problem(problem.layer_ns.front(), problem.stages);
+  // All micro-batches pass the busiest device, so its least time bounds the step (docs/theory.md
+  // 3.2).
   all.step_bound_ns = microbatches * all.minimax.lower_bound_ns;
+  // A chain search needs a device for each stage; where stages share devices only the plain one
+  // remains.
   if (a_device_a_stage(problem)) {
     both(ChainSearch(problem));
     const ChainSearch step(problem, {microbatches, head_ns});

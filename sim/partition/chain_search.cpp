@@ -105,6 +105,7 @@ bool ChainSearch::next(int stage, const Positions& before, int low, Limit& limit
                        Positions& found) const {
   found.clear();
   const bool last_stage = stage + 1 == stages_;
+  // Every later stage needs a layer.
   const int high = layers_ - (stages_ - 1 - stage);
   std::size_t nearest = 0;
   for (int l = std::max(low, before.front() + 1); l <= high; ++l) {
@@ -134,6 +135,8 @@ std::optional<std::vector<ChainSearch::Positions>> ChainSearch::reachable(Limit&
 // The same without keeping the way.
 bool ChainSearch::feasible(Limit& limit) const {
   if (plain_) {
+    // packs() tells no times, so the limit itself stands for the longest that was kept, and one
+    // more for the least that was refused.
     limit.kept = limit.most;
     limit.refused = limit.most + 1;
     return packs(limit.most);
@@ -181,6 +184,7 @@ std::int64_t ChainSearch::lower_bound() const {
 
 std::optional<std::int64_t> ChainSearch::least_limit() const {
   std::int64_t low = lower_bound(), step = std::max<std::int64_t>(1, low / 64);
+  // No partition is slower than all layers on the slowest stage, or than the longest message.
   std::int64_t most = 0;
   for (int s = 0; s < stages_; ++s) most = std::max(most, time(s, 0, layers_));
   most += head_.empty() ? 0 : head_.back();
@@ -197,6 +201,7 @@ std::optional<std::int64_t> ChainSearch::least_limit() const {
     }
     if (limit.refused > most) return std::nullopt;
     low = limit.refused;
+    // Steps double, so a bound far too low costs few tries.
     high = std::clamp(high + step, low, most);
   }
   while (low < high) {
@@ -256,11 +261,13 @@ std::optional<std::vector<int>> ChainSearch::even(std::int64_t limit) const {
     };
     best.assign(rows.size(), 0);
     from[at(s)].assign(rows.size(), -1);
+    // Squares are convex: the best column ascends with the row (docs/theory.md 4.1).
     MonotoneMinima(value, best, from[at(s)])
         .solve(0, static_cast<int>(rows.size()) - 1, 0, static_cast<int>(columns.size()) - 1);
     std::swap(before, best);
   }
   std::vector<int> boundaries;
+  // Back from the end of the chain, along the first best beginning of each stage.
   int row = static_cast<int>((*begins)[at(stages_)].size()) - 1;
   for (int s = stages_ - 1; s > 0; --s) {
     row = from[at(s)][at(row)];

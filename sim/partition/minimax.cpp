@@ -33,6 +33,7 @@ PartitionProblem unshared(const PartitionProblem& problem) {
 void descend(const PartitionProblem& problem, std::vector<int>& boundaries,
              std::optional<std::int64_t>& slowest) {
   const auto free_place = [&](std::size_t b, int place) {
+    // Each stage keeps a layer.
     const int low = b == 0 ? 0 : boundaries[b - 1];
     const int high = b + 1 == boundaries.size() ? problem.layers() : boundaries[b + 1];
     return low < place && place < high;
@@ -70,8 +71,10 @@ MinimaxPartition shared_partition(const PartitionProblem& problem, std::int64_t 
   MinimaxPartition best;
   best.boundaries = *first_guess.even(*first_guess.least_limit());
   auto slowest = slowest_ns(problem, best.boundaries);
+  // Only limits below this are searched, so each step down saves a decision.
   if (slowest) descend(problem, best.boundaries, slowest);
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max() / 4;
+  // No good guess keeps to the memory: any partition that does will be the start.
   if (!slowest) {
     const auto outcome = search.decide(kAny, budget);
     best.proof = outcome == SharedSearch::Outcome::none ? PartitionProof::infeasible
@@ -99,6 +102,7 @@ MinimaxPartition shared_partition(const PartitionProblem& problem, std::int64_t 
     }
     if (outcome == SharedSearch::Outcome::none) best.lower_bound_ns = middle + 1;
     unproved = middle + 1;
+    // What is left of the budget would decide no other limit.
     if (outcome == SharedSearch::Outcome::exhausted && budget < 64) break;
   }
   best.proof =

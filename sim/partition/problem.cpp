@@ -25,6 +25,7 @@ PartitionProblem placed_problem(std::vector<std::vector<std::int64_t>> layer_ns,
                                 const ScheduleShape& shape, CutTimes cut_ns) {
   PartitionProblem problem;
   problem.stages = shape.stages;
+  // One row of times for all ranks, or one for each.
   const bool alike = layer_ns.size() == 1;
   for (int rank = 0; rank < shape.ranks; ++rank) problem.kinds.push_back(alike ? 0 : rank);
   problem.layer_ns = std::move(layer_ns);
@@ -33,11 +34,13 @@ PartitionProblem placed_problem(std::vector<std::vector<std::int64_t>> layer_ns,
   problem.links.resize(at(shape.stages - 1));
   std::map<std::pair<int, int>, int> link_of;  // by its ranks, the lower first
   for (int s = 0; s < shape.total_stages(); ++s) {
+    // Copies are numbered on from the chain's last stage: the same layers on another rank.
     const int index = s % shape.stages;
     const int rank = shape.rank_of(Stage{s}).value;
     problem.devices[at(index)].push_back(rank);
     if (index == 0) continue;
     const int before = shape.rank_of(Stage{s - 1}).value;
+    // Neighbours on one rank send nothing.
     if (before == rank) continue;
     const auto ends = std::minmax(before, rank);
     const auto found = link_of.try_emplace(ends, static_cast<int>(link_of.size())).first;

@@ -26,6 +26,8 @@ bool folds(const PartitionProblem& problem) {
 SharedSearch::SharedSearch(const PartitionProblem& problem)
     : problem_(problem), devices_(problem.kinds.size()) {
   for (const auto& times : problem.layer_ns) sums_.push_back(running_sum(times));
+  // What a layer takes on the device that is the fastest for it: no less, wherever it comes to
+  // stand.
   std::vector<std::int64_t> fastest = problem.layer_ns.front();
   for (const auto& times : problem.layer_ns)
     std::ranges::transform(fastest, times, fastest.begin(), std::ranges::min);
@@ -36,13 +38,17 @@ SharedSearch::SharedSearch(const PartitionProblem& problem)
   }
   for (const auto& links : problem.links)
     for (const int link : links) links_ = std::max(links_, at(link) + 1);
+  // So many devices at least hold every layer.
   std::size_t fewest = std::numeric_limits<std::size_t>::max();
   for (const auto& holders : problem.devices) fewest = std::min(fewest, holders.size());
   copies_ = static_cast<std::int64_t>(fewest);
   const bool both_ends = folds(problem);
+  // From both ends inwards where first and last stages share devices: so a device is finished
+  // early.
   for (int n = 0, low = 0, high = problem.stages - 1; low <= high; ++n) {
     const bool left = !both_ends || n % 2 == 0;
     const int stage = left ? low++ : high--;
+    // Both boundaries of the last stage are decided when its turn comes.
     const int boundary = low > high ? -1 : (left ? stage : stage - 1);
     steps_.push_back({stage, left, boundary, {}, {}});
   }
@@ -124,6 +130,7 @@ void SharedSearch::extend(const Step& step, const Partial& from, std::int32_t pa
                           std::int64_t limit, std::vector<Partial>& next,
                           std::int64_t& budget) const {
   const auto stages_left = static_cast<int>(&steps_.back() - &step);
+  // Each of the stages to come needs a layer.
   const int most = from.last - from.first - stages_left;
   // The last stage takes what is left.
   for (int count = stages_left == 0 ? most : 1; count <= most && budget > 0; ++count) {
@@ -144,12 +151,14 @@ void SharedSearch::extend(const Step& step, const Partial& from, std::int32_t pa
 
 SharedSearch::Outcome SharedSearch::decide(std::int64_t limit, std::int64_t& budget) {
   std::vector<std::vector<Partial>> levels(1);
+  // Devices' times, then links', then devices' bytes.
   levels[0].push_back(
       {0, problem_.layers(), -1, std::vector<std::int64_t>(2 * devices_ + links_, 0)});
   for (const Step& step : steps_) {
     std::vector<Partial> next;
     for (std::size_t p = 0; p < levels.back().size(); ++p)
       extend(step, levels.back()[p], static_cast<std::int32_t>(p), limit, next, budget);
+    // With the budget gone nothing is refuted, even where nothing was found.
     if (budget <= 0) return Outcome::exhausted;
     if (next.empty()) return Outcome::none;
     // What is finished has no future: it only has to be within the limit.
@@ -183,6 +192,7 @@ SharedSearch::Outcome SharedSearch::decide(std::int64_t limit, std::int64_t& bud
 void SharedSearch::remember(const std::vector<std::vector<Partial>>& levels) {
   boundaries_.assign(at(problem_.stages - 1), 0);
   std::int32_t p = 0;
+  // From the last step back to the first: each has decided one boundary.
   for (std::size_t n = steps_.size(); n > 0; --n) {
     const Partial& partial = levels[n][at(p)];
     const Step& step = steps_[n - 1];

@@ -10,6 +10,7 @@ namespace weir {
 
 std::vector<int> uniform_boundaries(int layers, int stages) {
   std::vector<int> boundaries;
+  // The first stages have what is left over, a layer each.
   const int each = layers / stages, more = layers % stages;
   for (int s = 1; s < stages; ++s) boundaries.push_back(each * s + std::min(s, more));
   return boundaries;
@@ -39,7 +40,10 @@ std::vector<int> block_boundaries(std::span<const std::int64_t> layer_ns, int st
       largest = static_cast<int>(blocks.rend() - last) - 1;
     }
     const auto smallest = static_cast<int>(std::ranges::min_element(blocks) - blocks.begin());
+    // Sizes are from 0 to 1, so closer than 1 a layer may be too large to even them out.
     if (blocks[at(largest)] <= blocks[at(smallest)] + 1) break;
+    // The smallest takes a layer from its neighbour on the largest's side, which may not be the
+    // largest.
     const int giver = largest < smallest ? smallest - 1 : smallest + 1;
     if (largest < smallest) {
       --ends[at(giver)];

@@ -29,6 +29,7 @@ Recompute of_layers(std::vector<int> layers, const ModelPart& part) {
     recompute.layers.back().last = layer + 1;
   }
   if (layers.empty()) return {};
+  // All blocks are the mode's own meaning: no list.
   const auto blocks = std::ranges::count_if(part.layers, &LayerPart::block);
   if (std::cmp_equal(blocks, layers.size())) recompute.layers.clear();
   return recompute;
@@ -47,6 +48,7 @@ class Chooser {
   }
 
   [[nodiscard]] AutomaticRecompute choose() {
+    // Nothing rebuilt is the shortest step, where it fits.
     const Forecast none = forecast_of({});
     if (none.fits() == Fits::yes) return result({}, none, Fits::yes);
     const std::vector<std::size_t> set = least_that_fits(none);
@@ -58,6 +60,7 @@ class Chooser {
     for (const auto& all : choices_) chosen.exact = chosen.exact && all.exact;
     for (std::size_t k = 0; k < set.size(); ++k)
       chosen.layers.push_back(static_cast<int>(choices_[k].choices[set[k]].layers.size()));
+    // Selective rebuilds a part of every block, which no set of whole blocks says.
     const Recompute selective{.mode = RecomputeMode::selective};
     const Forecast core = forecast_of(selective);
     const bool better = core.step_time < best.step_time || best.fits() == Fits::no;
@@ -87,6 +90,7 @@ class Chooser {
       const LayerRange range = resolved_.stage(Stage{s}).layers;
       for (int l = range.first; l < range.last; ++l) {
         if (!part.layer(l).block) continue;
+        // Each layer as a stage of its own, so that time and bytes are sums over layers.
         const StagePart single{.layers = {l, l + 1},
                                .input_bytes = l == 0 ? 0 : part.layer(l - 1).crossing_bytes,
                                .output_bytes = part.layer(l).crossing_bytes};
@@ -145,8 +149,10 @@ class Chooser {
       const Forecast f = forecast_of(of_layers(layers_of(now), *known_.part()));
       bool fits = true;
       for (std::size_t k = 0; k < now.size(); ++k) {
+        // With everything rebuilt there is nothing left to try.
         if (peak(f, k) <= limits_[k].count() || now[k] == all[k]) continue;
         fits = false;
+        // One byte more at least: each attempt leaves less room than the one before.
         beside[k] = std::max(beside[k] + 1, peak(f, k) - peak_of(k, now[k]));
       }
       if (fits) return now;
@@ -170,6 +176,7 @@ class Chooser {
                                      std::size_t else_) const {
     const auto& choices = choices_[rank].choices;
     for (std::size_t c = 0; c < choices.size(); ++c) {
+      // From here on none takes less time than what is there already.
       if (choices[c].time_ns >= choices[else_].time_ns) break;
       if (peak_of(rank, c) + beside <= limits_[rank].count()) return c;
     }

@@ -41,17 +41,20 @@ std::vector<Point> thinned(const std::vector<Point>& front, std::size_t most) {
 }  // namespace
 
 RebuildChoices rebuild_choices(std::span<const RebuildItem> items, std::size_t most) {
+  // Equal layers count as so many of a kind (docs/theory.md 4.3).
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<int>> kinds;
   for (const RebuildItem& item : items) {
     if (item.saved_bytes > 0) kinds[{item.time_ns, item.saved_bytes}].push_back(item.layer);
   }
   std::size_t sets = 1;
+  // Held at one above the limit, so that the product stays small.
   for (const auto& [kind, alike] : kinds) sets = std::min(most + 1, sets * (alike.size() + 1));
   RebuildChoices result;
   result.exact = sets <= most;
   std::vector<std::vector<Point>> fronts{{Point()}};
   std::vector<const std::vector<int>*> layers;
   for (auto& [kind, alike] : kinds) {
+    // The first layers of a kind are rebuilt, as Megatron's method `block` does.
     std::ranges::sort(alike);
     std::vector<Point> points;
     const std::vector<Point>& before = fronts.back();
@@ -62,6 +65,7 @@ RebuildChoices rebuild_choices(std::span<const RebuildItem> items, std::size_t m
       }
     }
     std::vector<Point> front = std::move(points);
+    // Few sets are all kept, for a rank's peak is more than a sum of bytes.
     if (!result.exact) front = undominated(std::move(front));
     if (front.size() > most) front = thinned(front, most);
     fronts.push_back(std::move(front));
@@ -69,6 +73,7 @@ RebuildChoices rebuild_choices(std::span<const RebuildItem> items, std::size_t m
   }
   for (std::size_t p = 0; p < fronts.back().size(); ++p) {
     RebuildChoice choice{fronts.back()[p].time_ns, fronts.back()[p].saved_bytes, {}};
+    // Down through the fronts: each point knows which one of the front before it stands on.
     for (std::size_t kind = layers.size(), at = p; kind > 0; --kind) {
       const Point& point = fronts[kind][at];
       choice.layers.insert(choice.layers.end(), layers[kind - 1]->begin(),

@@ -40,6 +40,7 @@ void take_best(const SearchGround& ground, const Answer& answer, SweepResult& re
   in_parallel(best.size(), [&](std::size_t i) {
     result.plans[i] = ground.refiner.ranked(best[i].node, best[i].cut);
   });
+  // What surely fits is ranked first. A plan that is faster and may fit is told beside it.
   if (!best.empty() && best.front().cut.fits == Fits::yes) {
     Found fastest = best.front();
     for (const auto& [node, outcome] : ground.refiner.outcomes()) {
@@ -49,6 +50,7 @@ void take_best(const SearchGround& ground, const Answer& answer, SweepResult& re
     if (fastest.cut.fits == Fits::maybe)
       result.faster_if_it_fits = ground.refiner.ranked(fastest.node, fastest.cut);
   }
+  // Other questions may have refined better plans: the gap is that of what is told.
   Answer of_all = answer;
   of_all.best = std::move(best);
   result.gap = of_all.gap();
@@ -69,6 +71,7 @@ SweepResult best_first(const SweepRequest& request, const Nodes& nodes, const Sp
   walk.count(result);
   if (ground.stopped) result.stopped_after = result.effort->looked_at;
   const Answer answer = walk.answer();
+  // Without a plan there is nothing to hold other values against.
   const bool found = !answer.best.empty() && !ground.stopped;
   if (found) ask_further(ground, result);
   take_best(ground, answer, result);

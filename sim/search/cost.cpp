@@ -66,6 +66,7 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   const auto ranked = [&] { return forecast_of(resolved, sources, limits.memory); };
   // Far beyond what any descent of models of a hundred layers takes; those of thousands end there.
   constexpr std::int64_t kDescent = 300'000'000;
+  // A descent is held to the memory only where it begins within it.
   const bool within = problem && slowest_ns(*problem, placed.boundaries);
   const auto refine = [&] {
     RefineLimits descent{.operations = kDescent};

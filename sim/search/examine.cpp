@@ -41,10 +41,12 @@ double estimate(const CostTable& table, const ShapeFacts& facts, int microbatche
     double head = std::numeric_limits<double>::max(), tail = head, busy = 0, once = 0;
   };
   std::vector<RankWork> ranks(static_cast<std::size_t>(shape.ranks));
+  // Copies of the stages share the micro-batches, and each slice is a pass of its own.
   const double each = static_cast<double>(microbatches) * shape.segments / shape.replicas;
   double head = 0, tail = 0;
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
     const StageCost& cost = table.stages[static_cast<std::size_t>(s)];
+    // The chain of a copy begins anew.
     if (shape.is_first(Stage{s})) head = tail = 0;
     RankWork& rank = ranks[shape.rank_of(Stage{s}).position()];
     rank.head = std::min(rank.head, head);
@@ -74,6 +76,7 @@ void Shapes::add(const std::vector<Key>& keys) {
     fresh.push_back(&at->second);
     of.push_back(key);
   }
+  // Keys are all there, and places in a map do not move: each thread fills its own.
   in_parallel(fresh.size(), [&](std::size_t i) { *fresh[i] = made(of[i]); });
 }
 
@@ -129,6 +132,7 @@ std::vector<int> Boundaries::of(Plan plan, const ScheduleShape& shape) {
   std::vector<int> boundaries = on_pools.empty()
                                     ? Balance(costs, cluster_).boundaries(plan)
                                     : pool_boundaries(pool_problem(plan, costs, cluster_, shape));
+  // Another thread may have found the same meanwhile; what is there stays.
   const std::scoped_lock lock(mutex_);
   return found_.try_emplace(key, std::move(boundaries)).first->second;
 }
@@ -136,6 +140,7 @@ std::vector<int> Boundaries::of(Plan plan, const ScheduleShape& shape) {
 // Boundaries and costs are the same for all of them.
 std::vector<Examined> Examiner::examine_alike(Alike alike) {
   std::vector<Examined> all;
+  // Too much whatever the schedule: so none is made.
   if (const Bytes least = least_held(nodes_.all[alike.front()]); too_large(least)) {
     for (const std::uint32_t n : alike) {
       all.push_back(
@@ -176,6 +181,7 @@ std::vector<Examined> Examiner::examine_alike(Alike alike) {
       now.verdict = Examined::Verdict::memory;
       continue;
     }
+    // Only now, since what does not fit needs no prices.
     if (!prices) prices.emplace(plan, costs, cluster_);
     const auto ties = ties_of(*costs.part(), stages.parts, facts.shape);
     now.estimate_ns =
@@ -245,6 +251,7 @@ void Examiner::exchange(const std::vector<Alike>& groups, const std::vector<std:
   std::vector<Json> all;
   for (const std::string& text : request_.party->exchange(own.dump()))
     all.push_back(Json::parse(text));
+  // All processes have the groups in one order, so their answers come in it without names.
   std::vector<std::size_t> next(all.size(), 0);
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const std::size_t whose = shares[g];

@@ -15,6 +15,8 @@ std::vector<Ranked> pareto_front(std::vector<Ranked> plans) {
                            [](const Ranked& ranked) { return ranked.forecast.step_time; });
   constexpr double kAsFast = 1.005;
   std::vector<Ranked> thinned;  // smallest first
+  // From the smallest, which is the slowest, to the fastest: of neighbours in time the smaller
+  // stays, and the fastest in any case.
   for (std::size_t i = plans.size(); i-- > 0;) {
     const bool near = !thinned.empty() &&
                       thinned.back().forecast.step_time <= kAsFast * plans[i].forecast.step_time;

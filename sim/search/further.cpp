@@ -28,6 +28,7 @@ class Further {
   void families() {
     std::vector<Answer> answers;
     for (const Family& family : ground_.request.families) {
+      // It is told beside the best only, which answers it where it has the value itself.
       if (family.beside_best && best_is_of(family)) {
         answers.push_back({.any = true});
         continue;
@@ -58,6 +59,7 @@ class Further {
     std::optional<Point> next = ask(Bytes(std::numeric_limits<std::int64_t>::max()));
     int asked = 1;
     constexpr double kLess = 0.9;
+    // Half of the questions; the rest is for gaps between points.
     while (next && asked < kMostLimits / 2) {
       points.push_back(*next);
       next = ask(part(next->peak, kLess));
@@ -149,6 +151,7 @@ class Further {
     for (Found& found : all) {
       if (best.empty() || found.cut.peak < best.back().cut.peak) best.push_back(std::move(found));
     }
+    // Only the plans of the front are forecast with all that is told.
     std::vector<Ranked> ranked(best.size());
     in_parallel(best.size(), [&](std::size_t i) {
       ranked[i] = ground_.refiner.ranked(best[i].node, best[i].cut);

@@ -45,6 +45,8 @@ Bytes DeviceShare::of(std::int64_t tensors) const {
 }
 
 DeviceShare device_share(const Costs& costs, const Cluster& cluster) {
+  // The lesser of the stack's shares, and no less than the tensors, for a bound must not be above a
+  // forecast.
   const StackMemory& memory = cluster.stack.memory;
   return {static_cast<double>(process_overhead(cluster).count()),
           std::max(1.0, std::min(memory.reserved_expected, memory.reserved_most)),
@@ -67,6 +69,7 @@ std::vector<StageHeld> stages_held(const Plan& plan, const LayerCosts& known,
     // After F its output is sent; after I the input's gradient is, and the output's has come.
     const std::int64_t after_f = memory.input_bytes() + total_bytes(f.net) - memory.output_bytes();
     const std::int64_t after_i = total_bytes(f.net) + total_bytes(i.net);
+    // The least that a micro-batch holds while it waits: with a split backward that may be after I.
     held.push_back({.always = total_bytes(memory.parameters()) - memory.gradients_to_come(),
                     .kept = std::max<std::int64_t>(0, after_f),
                     .kept_split = std::max<std::int64_t>(0, std::min(after_f, after_i)),
@@ -95,6 +98,7 @@ Bytes memory_bound(std::span<const StageHeld> stages, const ShapeFacts& facts,
   for (std::size_t k = 0; k < ranks.size(); ++k) {
     std::int64_t bytes = ranks[k].always;
     const std::int64_t most = facts.in_flight[k];
+    // One micro-batch is in its F, and the others wait.
     if (most > 0) bytes += (most - 1) * ranks[k].kept + ranks[k].forward;
     fullest = std::max(fullest, bytes);
   }

@@ -63,6 +63,7 @@ class Enumeration {
     std::vector<Found> found(nodes_.jobs.size());
     std::vector<Misfits> misfits(nodes_.jobs.size());
     in_parallel(found.size(), [&](std::size_t job) { found[job] = nodes_of(job, misfits[job]); });
+    // In the order of the jobs, so that numbers and the nearest misses do not depend on threads.
     for (std::size_t job = 0; job < found.size(); ++job) {
       for (Node& node : found[job].nodes) node.placement = known_as(found[job], node.placement);
       for (NodeGroup group : found[job].groups) {
@@ -132,6 +133,7 @@ class Enumeration {
         count(misfits.software, *lacking);
         continue;
       }
+      // Once for all chunks, schedules and placements of this K.
       JobWork work = job_work(plan, known_.of(plan), cluster_);
       const auto places = placements(plan, cluster_);
       for (const int v : chunks(request_, model_, k)) {

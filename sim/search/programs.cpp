@@ -24,6 +24,7 @@ std::size_t bytes_of(const Program& program) {
 }  // namespace
 
 const Schedule& ShapePrograms::schedule() {
+  // Threads that want one shape wait for the first of them to make it.
   std::call_once(once_, [this] {
     const auto& [name, k, v, m, slices] = key_;
     schedule_ = std::get<Schedule>(make_schedule(name, {k, v, m, slices}));
@@ -34,6 +35,7 @@ const Schedule& ShapePrograms::schedule() {
 
 std::int32_t ShapePrograms::slots(std::int32_t at_least) {
   const Schedule& its = schedule();
+  // mutex_ guards slots_, which threads with the same shape share.
   const std::scoped_lock lock(mutex_);
   const auto [found, fresh] = slots_.try_emplace(at_least);
   if (fresh) found->second = fewest_slots(its, at_least);
@@ -59,7 +61,9 @@ ShapePrograms::Made& ShapePrograms::made(const LoweringOptions& options) {
 }
 
 const Program& ShapePrograms::program(const LoweringOptions& options) {
+  // Before the lock, because made() lowers it.
   static_cast<void>(schedule());
+  // Guards made_. Others who want this shape's programs wait for them anyway.
   const std::scoped_lock lock(mutex_);
   return made(options).program;
 }
@@ -77,6 +81,7 @@ const CompiledProgram* ShapePrograms::compiled(const LoweringOptions& options) {
 
 std::shared_ptr<ShapePrograms> Programs::of(const Plan& plan) {
   const ShapePrograms::Key key{plan.schedule, plan.pp, plan.vpp, plan.microbatches, plan.slices};
+  // Guards shapes_; schedules and programs are made outside of it.
   const std::scoped_lock lock(mutex_);
   const auto [found, fresh] = shapes_.try_emplace(key);
   if (fresh) found->second.programs = std::make_shared<ShapePrograms>(key);
@@ -105,6 +110,7 @@ std::size_t Programs::kept_bytes() const {
 
 void Programs::forget() {
   for (std::size_t all = kept_bytes(); all > most_bytes_ && shapes_.size() > 1;) {
+    // Their users hold them too, so they live until nobody reads them.
     const auto oldest =
         std::ranges::min_element(shapes_, {}, [](const auto& shape) { return shape.second.asked; });
     all -= oldest->second.programs->bytes();

@@ -78,6 +78,8 @@ bool Refiner::knows(std::uint32_t node, std::optional<Bytes> memory) const {
   const auto known = outcomes_.find(node);
   if (known == outcomes_.end()) return false;
   const auto& even = known->second.even_peak;
+  // One that was left at its even partition for its memory is known only where no more is allowed
+  // now.
   return !even || (memory && *even > *memory);
 }
 
@@ -132,6 +134,7 @@ void Refiner::refine(std::span<const std::uint32_t> nodes, std::optional<Seconds
   });
   std::vector<Outcome> outcomes(fresh.size());
   const auto& party = request_.party;
+  // Every process takes one node in `each`, from its own number on.
   const std::size_t first = party ? static_cast<std::size_t>(party->index) : 0,
                     each = party ? static_cast<std::size_t>(party->count) : 1;
   const std::size_t mine = first < fresh.size() ? (fresh.size() - first - 1) / each + 1 : 0;
@@ -143,6 +146,7 @@ void Refiner::refine(std::span<const std::uint32_t> nodes, std::optional<Seconds
     outcomes[place].seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   });
   if (party) share(fresh, outcomes);
+  // Behind the threads: the map is changed by one of them only.
   for (std::size_t i = 0; i < fresh.size(); ++i)
     outcomes_.insert_or_assign(fresh[i], std::move(outcomes[i]));
 }

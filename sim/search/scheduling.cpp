@@ -37,6 +37,7 @@ void set_room(SynthesisProblem& problem, const Plan& plan, const LayerCosts& kno
     const StageMemory stage(plan, part, stages[s], cluster.device.allocator, cluster.stack);
     const Footprint forward = stage.of(ActionKind::F, remat);
     const std::int64_t kept = total_bytes(forward.net) + stage.input_bytes() - stage.output_bytes();
+    // At least 1, because the room is divided by it.
     problem.kept[s] = std::max<std::int64_t>(1, kept);
     const auto rank = problem.shape.rank_of(Stage{static_cast<std::int32_t>(s)}).position();
     held[rank] +=
@@ -44,6 +45,7 @@ void set_room(SynthesisProblem& problem, const Plan& plan, const LayerCosts& kno
     beside[rank] = std::max({beside[rank], total_bytes(forward.worst) - kept,
                              total_bytes(stage.of(ActionKind::B, remat).worst)});
   }
+  // Without a limit the room stays without bounds.
   if (limit.count() == 0) return;
   const Bytes overhead = memory_rules(cluster, part).process_overhead;
   const std::vector<Bytes> limits = rank_limits(plan, cluster, limit);
@@ -110,6 +112,7 @@ SynthesisProblem synthesis_problem(const Plan& plan, const LayerCosts& known,
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const StageCost& cost = table.stages[s];
     const Nanoseconds host = table.host_overhead;
+    // An R goes before its I on the same lane: here it is a part of I.
     const Nanoseconds rebuilt = apart ? cost.r + host : Nanoseconds(0);
     problem.stages.push_back(
         {(cost.f + host).count(), (cost.i + host + rebuilt).count(), (cost.w + host).count()});
@@ -138,9 +141,12 @@ std::optional<ChosenSchedule> shortest_schedule(const Plan& plan, const LayerCos
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     auto found = synthesise(tighter, effort);
     if (!found) break;
+    // A tighter problem's bound says nothing of the plan's.
     if (attempt == 0) bound_ns = found->lower_bound_ns;
     const Bytes over = finalists.consider(std::move(found->schedule));
     if (limit.count() == 0 || over.count() <= 0) break;
+    // The forecast counts slots and reserves too: the next problem has less room by what they were
+    // over.
     for (std::int64_t& room : tighter.room) room -= over.count();
   }
   return finalists.best(bound_ns);

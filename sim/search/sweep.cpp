@@ -98,6 +98,7 @@ class Candidates {
           continue;  // nothing would be left to re-materialise
         plans.push_back(plan);
         plans.back().recompute = recompute;
+        // Asked last, because the stack's answer depends on what is rebuilt.
         if (legality_.degrees_beyond(plans.back())) plans.pop_back();
       }
     }
@@ -122,6 +123,7 @@ Ranked smallest_misfit(const std::vector<Plan>& plans, std::vector<CandidateCost
   std::size_t best = order.front();
   const auto peak = [&](std::size_t i) { return found[i].ranked->forecast.peak_memory(); };
   for (const std::size_t i : order) {
+    // In the order of what they hold at least: from here on no peak is smaller.
     if (found[best].ranked && found[i].held >= peak(best)) break;
     if (!found[i].ranked) found[i] = cost_of(plans[i], sources, {limit, true});
     if (peak(i) < peak(best)) best = i;
@@ -246,6 +248,7 @@ SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& 
   }
   SweepResult result;
   std::optional<Nodes> nodes;
+  // Without a number to keep all plans are wanted, and none may be passed over.
   if (request.keep) nodes = enumerate(request, model, known, cluster);
   if (nodes && nodes->all.size() > kFew) {
     result = best_first(request, *nodes, known, cluster);

@@ -42,6 +42,7 @@ std::optional<Cut> best_cut(const Outcome& outcome, std::optional<Bytes> memory)
   std::optional<Cut> best;
   for (Cut cut : outcome.cuts) {
     if (cut.peak > *memory) continue;
+    // This goal's limit is the only one: what keeps to it fits.
     cut.fits = Fits::yes;
     if (!best || goes_before(cut, *best)) best = std::move(cut);
   }
@@ -83,6 +84,7 @@ void Walk::choose() {
       const NodeGroup& group = nodes.groups[g];
       for (std::uint32_t n = group.first; n < group.first + group.count; ++n) {
         const Node& node = nodes.all[n];
+        // Nodes of a job follow each other, and its plan is copied once.
         if (job != node.job) plan = nodes.jobs[*(job = node.job)];
         plan.pp = node.ranks;
         plan.schedule = ground_.request.schedules[node.schedule];
@@ -93,6 +95,7 @@ void Walk::choose() {
     }
   }
   const auto& order = ground_.order;
+  // From the back: what no group from a place on can beat, so the walk knows when to end.
   least_.assign(order.size() + 1, kNever);
   for (std::size_t at = order.size(); at-- > 0;)
     least_[at] = std::min(bounds[order[at]], least_[at + 1]);
@@ -147,6 +150,7 @@ void Walk::add_possible(const NodeGroup& group, std::vector<std::uint32_t>& bloc
     if (bound(n) <= worth) {
       block.push_back(n);
     } else {
+      // The gap is held against the best of what was passed over.
       passed_over_ns_ = std::min(passed_over_ns_, bound(n));
     }
   }
@@ -245,6 +249,7 @@ void Walk::take(std::uint32_t node) {
   const Outcome& outcome = ground_.refiner.of(node);
   timed_seconds_ += outcome.seconds;
   if (!outcome.reason.empty()) return miss_schedule(outcome.reason);
+  // The forecast itself is one more than what refining simulated.
   simulated_ += outcome.simulated + 1;
   timed_ += outcome.seconds > 0 ? outcome.simulated + 1 : 0;
   if (outcome.too_slow) return;
@@ -346,6 +351,8 @@ bool Walk::possible(const RefinedNode& one) const {
 }
 
 Answer Walk::answer() const {
+  // What is open is no better than the least of these: groups not come to, nodes passed over, nodes
+  // that wait.
   Answer answer{.best = best_, .open_ns = std::min(least_[next_], passed_over_ns_), .any = any_};
   for (const Examined& one : waiting_) answer.open_ns = std::min(answer.open_ns, bound(one.node));
   LeftOut memory = memory_;

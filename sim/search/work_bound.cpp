@@ -35,6 +35,7 @@ double passed_on(const StageCost& cost, const Plan& plan, bool split) {
 Passes passes(const StageCost& cost, const Plan& plan, bool split) {
   const double whole = ns(cost.b), parts = ns(cost.i) + ns(cost.w);
   const bool stage = plan.recompute.mode == RecomputeMode::stage;
+  // Such a schedule may have whole backwards too: a bound takes the lesser.
   return {ns(cost.f), split ? std::min(whole, parts) : whole, stage ? ns(cost.r) : 0};
 }
 
@@ -49,6 +50,7 @@ LayerWork summed(const StageCost& whole, std::span<const StageCost> kinds, const
   for (const StageCost& kind : kinds) {
     const Passes of = passes(kind, plan, split);
     if (of.busy() <= 0) continue;
+    // A micro-batch that is spared passes without rebuilding.
     const double passing = of.forward + of.backward - ns(kind.rebuild);
     work.forward_share = std::min(work.forward_share, of.forward / of.busy());
     work.pass_share = std::min(work.pass_share, passing / of.busy());
@@ -93,6 +95,7 @@ double small_ramp(std::string_view schedule) {
     Nanoseconds busy{0};
     for (const Action& action : small->order[Rank{0}])
       busy += action.kind == ActionKind::B ? 2 * each : each;
+    // In parts of a rank's work on a micro-batch, and of the K - 1 ranks that it goes through.
     const double idle = ns(CompiledEngine(*program).makespan(table) - busy);
     return std::max(0.0, idle / (3 * 60) * v * slices / (kRanks - 1));
   }
@@ -202,6 +205,7 @@ void stand_on(JobWork& work, const Plan& plan, const Cluster& cluster) {
     double slowest = 1;
     for (const int kind : placement.kinds(Rank{rank}))
       slowest = std::max(slowest, work.slower[at(kind)]);
+    // So many ranks of the fastest kind would do as much.
     work.equal_ranks += 1 / slowest;
   }
 }
@@ -213,6 +217,8 @@ double work_bound(const JobWork& work, const ScheduleTraits& traits, const Plan&
   const double busy = m * layers.busy - slices * layers.spared;
   const bool one_stage = traits.one_way && candidate.vpp == 1;
   const double once = work.update + (one_stage ? work.reduce : 0);
+  // docs/theory.md 3.2: the mean rank; the mean with heads and tails; the longest way; the rank
+  // with the most blocks; and the weighted mean for any partition.
   double bound = (busy + once) / k;
   if (work.equal_ranks > 0) bound = std::max(bound, busy / work.equal_ranks);
   if (traits.one_copy && !traits.in_slices && candidate.stages() <= work.layers)
@@ -222,6 +228,7 @@ double work_bound(const JobWork& work, const ScheduleTraits& traits, const Plan&
   if (traits.one_copy)
     bound = std::max(bound, (m - spared) * std::ceil(work.blocks / k) * layers.block);
   if (one_stage && candidate.pp > 1) {
+    // c x, where x = busy / m and `less` is 1 - r / M.
     const auto ramp = [&](double share) {
       const double less = 1 - share / m;
       return share <= 0 ? 0 : share * (busy / m) / (1 - std::pow(less, k));

@@ -28,6 +28,8 @@ std::int64_t synthesis_bound_ns(const SynthesisProblem& problem) {
     // From the start of F to the end of I of one micro-batch.
     back = t.f + (last ? 0 : problem.forward_ns[s] + back + problem.backward_ns[s + 1]) + t.i;
     bound = std::max(bound, head[s] + back + tail[s]);
+    // So many micro-batches fit at once; the next begin when the first have given their room back
+    // (docs/theory.md 4.4).
     const std::int64_t most = std::max<std::int64_t>(
         1, problem.room[shape.rank_of(Stage{static_cast<int>(s)}).position()] /
                std::max<std::int64_t>(1, problem.kept[s]));
@@ -35,6 +37,7 @@ std::int64_t synthesis_bound_ns(const SynthesisProblem& problem) {
     bound = std::max(bound, head[s] + rounds * (back + t.w) + back + tail[s]);
   }
   for (std::int32_t r = 0; r < shape.ranks; ++r) {
+    // Heads and tails of a rank as in docs/theory.md 3.2.
     std::int64_t all = 0, chain = 0;
     std::int64_t first = std::numeric_limits<std::int64_t>::max(), after = first;
     for (const Stage stage : problem.stages_of(Rank{r})) {

@@ -57,6 +57,7 @@ class Chain {
 std::int64_t least_time(const Chain& chain, std::int64_t count) {
   const std::size_t first = chain.first(), last = chain.last();
   const std::int64_t next_begins = chain.down(first, first + 1);
+  // The first meeting: one comes back from the turn, the next has gone down as far as p.
   std::vector<std::int64_t> met(last + 1, 0), then(last + 1, 0);
   for (std::size_t p = first; p <= last; ++p) {
     const std::int64_t next = p == first ? 0 : next_begins + chain.down(first, p);
@@ -84,6 +85,7 @@ std::int64_t crossing_bound_ns(const SynthesisProblem& problem,
                                std::span<const std::int64_t> head_ns,
                                std::span<const std::int64_t> tail_ns) {
   const ScheduleShape& shape = problem.shape;
+  // Micro-batches meet so where each rank has one stage; elsewhere this bound says nothing.
   if (shape.stages != shape.ranks) return 0;
   constexpr std::int64_t kMostSteps = 20'000'000;  // of one stage's table
   const std::int64_t m = shape.microbatches;
@@ -92,7 +94,9 @@ std::int64_t crossing_bound_ns(const SynthesisProblem& problem,
     const std::int64_t kept = std::max<std::int64_t>(1, problem.kept[s]);
     const Rank rank = shape.rank_of(Stage{static_cast<std::int32_t>(s)});
     const std::int64_t most = problem.room[rank.position()] / kept;
+    // With room for one nobody meets, and with room for all nobody waits.
     if (most < 2 || most >= m) continue;
+    // Of every `most` micro-batches two are looked at.
     const std::int64_t groups = m / most, rest = m % most;
     const std::int64_t count = 2 * groups + std::min<std::int64_t>(2, rest);
     // Behind the last that is looked at, the others' I follow on this stage.

@@ -90,6 +90,7 @@ class Search {
   [[nodiscard]] std::int64_t bound() const {
     std::int64_t bound = 0;
     const std::int32_t m = problem_.shape.microbatches;
+    // docs/theory.md 3.2 of what each rank has left to do.
     for (std::size_t r = 0; r < ranks_; ++r) {
       std::int64_t all = 0, chain = 0, after = kUnknown;
       for (const Stage stage : stages_[r]) {
@@ -108,6 +109,7 @@ class Search {
   // What an action's end means for those that wait for it, whatever their ranks do meanwhile.
   [[nodiscard]] std::int64_t path_after(const Candidate& next) const {
     const std::size_t s = next.action.stage.position();
+    // The stage's later micro-batches follow this one, in order.
     const std::int32_t later = problem_.shape.microbatches - 1 - next.action.microbatch.value;
     const SynthesisTimes& t = problem_.stages[s];
     switch (next.action.kind) {
@@ -125,7 +127,6 @@ class Search {
   [[nodiscard]] bool met_before() {
     std::vector<std::int32_t> key;
     std::vector<std::int64_t> times(free_);
-    const std::int32_t m = problem_.shape.microbatches;
     for (std::size_t s = 0; s < done_.size(); ++s) {
       const Done& done = done_[s];
       key.insert(key.end(), {done.f, done.i, done.w, postponed_[s] ? 1 : 0});
@@ -138,7 +139,6 @@ class Search {
         for (std::int32_t b = done_[s - 1].i; b < done.i; ++b)
           times.push_back(gradient_(stage, Microbatch{b}));
       }
-      static_cast<void>(m);
     }
     auto& seen = seen_[key];
     const auto no_later = [&times](const std::vector<std::int64_t>& other) {
@@ -148,6 +148,7 @@ class Search {
     std::erase_if(seen, [&times](const std::vector<std::int64_t>& other) {
       return std::ranges::equal(times, other, std::ranges::less_equal{});
     });
+    // What is not remembered is only searched again.
     constexpr std::size_t kMostOfAKey = 24;
     if (seen.size() < kMostOfAKey && remembered_ < kMostRemembered) {
       seen.push_back(std::move(times));
@@ -181,9 +182,12 @@ class Search {
     }
     if (first.end == kUnknown) return;  // every F waits for room that nothing will give back
     const Rank rank = problem_.shape.rank_of(first.action.stage);
+    // Giffler and Thompson: some schedule in which nothing could start earlier goes on with the
+    // rank of the earliest end, by an action that starts before it.
     std::erase_if(all, [&](const Candidate& one) {
       return problem_.shape.rank_of(one.action.stage) != rank || one.start >= first.end;
     });
+    // The earliest start first: good schedules come early, and cut off more.
     std::ranges::stable_sort(all, {}, &Candidate::start);
     for (const Candidate& one : all) take(one, left);
     // What an F keeps may be worth more to another that comes later.

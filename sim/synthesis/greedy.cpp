@@ -114,6 +114,7 @@ class List {
       const Candidate w = next_of(stage, ActionKind::W);
       if (w.start < weight.start) weight = w;
     }
+    // Of those that could start first, the rule's favourite.
     best = earliest;
     for (const Stage stage : stages_[rank.position()]) {
       for (const ActionKind kind : {ActionKind::F, ActionKind::I}) {
@@ -126,6 +127,7 @@ class List {
     switch (rule_.fill) {
       case GreedyRule::Fill::at_once:
         return weight;
+      // Only where it ends before the rank could go on.
       case GreedyRule::Fill::gaps:
         return best.start == kNever || weight.start + length(weight.action) <= best.start ? weight
                                                                                           : best;

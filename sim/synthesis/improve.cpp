@@ -11,6 +11,7 @@ namespace {
 
 bool may_swap(const Action& a, const Action& b) {
   if (a.stage != b.stage) return true;
+  // Micro-batches of a stage stay in order, and so do F, I and W of one.
   return a.kind != b.kind && a.microbatch != b.microbatch;
 }
 
@@ -60,6 +61,7 @@ std::optional<Words> tiled_words(const SynthesisProblem& problem, const Words& f
   Words words(problem.shape.ranks);
   for (const Rank rank : few.ids()) {
     const auto& word = few[rank];
+    // A period is cut where the I of the rank's first stage begins.
     const Stage marked = problem.stages_of(rank).front();
     const auto begins = [&](std::int32_t microbatch) {
       return std::ranges::find(word, Action{marked, ActionKind::I, Microbatch{microbatch}}) -
@@ -67,6 +69,8 @@ std::optional<Words> tiled_words(const SynthesisProblem& problem, const Words& f
     };
     const auto first = begins(from), last = begins(from + period);
     if (last == static_cast<std::ptrdiff_t>(word.size())) return std::nullopt;
+    // Only where each stage does one period's worth of each kind can it be repeated without
+    // drifting.
     Counts inside(3 * at(problem.shape.stages), 0);
     for (auto p = first; p < last; ++p) ++inside[slot_of(word[at(p)])];
     for (const Stage stage : problem.stages_of(rank)) {

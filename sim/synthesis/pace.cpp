@@ -50,6 +50,7 @@ class Starts {
   // Whether [a, a + a_length) and [b, b + b_length) meet, both repeated every period.
   [[nodiscard]] bool meet(std::int64_t a, std::int64_t a_length, std::int64_t b,
                           std::int64_t b_length) const {
+    // The remainder of a negative number is negative, hence twice.
     const std::int64_t apart = ((b - a) % period_ + period_) % period_;
     return apart < a_length || period_ - apart < b_length;
   }
@@ -99,6 +100,7 @@ class Starts {
       return std::ranges::all_of(dues_, [this](const Due& due) { return weights_fit(due); });
     }
     constexpr std::int64_t kMostTries = 20'000;
+    // Modulo scheduling (Rau): places are tried depth first, and given up after so many tries.
     for (std::int64_t start = starts_.back() + 1; start < period_; ++start) {
       if (++tries_ > kMostTries) return false;
       if (!fits(start)) continue;
@@ -166,6 +168,7 @@ std::vector<std::vector<std::int64_t>> paces_of(const SynthesisProblem& problem)
   const ScheduleShape& shape = problem.shape;
   const std::int64_t kept = std::max<std::int64_t>(1, problem.kept.front());
   const std::int64_t most = problem.room[shape.rank_of(Stage{0}).position()] / kept;
+  // A chain whose first stage has room for two or more, but not for all.
   if (shape.stages != shape.ranks || most < 2 || most >= shape.microbatches) return {};
   const std::int64_t least = least_period(problem, dues(problem), most);
   constexpr std::int64_t kPeriods = 12;

@@ -53,6 +53,7 @@ std::optional<WordTimes> time_words(const SynthesisProblem& problem, const Words
     if (end == kNotYet || forward[action] == kNotYet) return kNotYet;
     return end + problem.backward_ns[behind.position()];
   };
+  // Rank by rank as far as inputs are known, until nothing moves: what waits for itself never does.
   for (bool moved = true; moved;) {
     moved = false;
     for (const Rank rank : words.ids()) {

@@ -76,6 +76,7 @@ class Methods {
     if (done()) return;
     ExactWords found = exact_words(problem_, best_.makespan_ns, effort_.nodes);
     if (found.words) consider(std::move(found.words), "auto");
+    // All was searched, and nothing is shorter.
     if (found.finished) bound_ = best_.makespan_ns;
   }
 
@@ -101,6 +102,7 @@ class Methods {
         }
       }
     }
+    // Parts that were joined may stand badly at the seams.
     swaps();
   }
 

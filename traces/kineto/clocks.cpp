@@ -80,6 +80,8 @@ Alignment align_by_order(const Program& program, const std::vector<RankSteps>& r
     for_each_message(program, [&](const Edge& edge, OperationId send, OperationId receive) {
       const auto sent = on_clock(edge.from, extent_of(program, ranks, step, send).start);
       const auto there = on_clock(edge.to, extent_of(program, ranks, step, receive).end);
+      // No message is there before it was sent. That bounds the shift from below or above, by its
+      // direction.
       Bounds& pair = bounds[std::minmax(edge.from.value, edge.to.value)];
       if (edge.from < edge.to) {
         pair.low = std::max(pair.low, sent - there);
@@ -107,6 +109,7 @@ Alignment align_clocks(const Program& program, const std::vector<RankSteps>& ran
     Differences differences;
     for_each_message(program, [&](const Edge& edge, OperationId send, OperationId receive) {
       const std::int64_t difference = end_of(edge.from, send) - end_of(edge.to, receive);
+      // The lower rank first, so that messages both ways count together.
       const bool ascending = edge.from < edge.to;
       differences[std::minmax(edge.from.value, edge.to.value)].push_back(ascending ? difference
                                                                                    : -difference);
@@ -146,6 +149,8 @@ Trace trace_of_ranks(const Program& program, const std::vector<RankSteps>& ranks
     for_each_message(program, [&](const Edge&, OperationId send, OperationId receive) {
       Span& out = trace.spans[first + send.position()];
       Span& in = trace.spans[first + receive.position()];
+      // gloo's mark ends when somebody has waited for it: the earlier of both ends is nearer the
+      // truth.
       if (ranks.front().on_host) out.end = in.end = std::min(out.end, in.end);
       const Nanoseconds begin = std::max(out.start, in.start);
       out.start = std::min(begin, out.end);

@@ -43,6 +43,7 @@ std::optional<Nanoseconds> parse_microseconds(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole);
   if (error != std::errc() || std::abs(whole) > kLatest_us) return std::nullopt;
   std::string_view rest = text.substr(static_cast<std::size_t>(end - text.data()));
+  // With an exponent a double has to do.
   if (rest.find_first_of("eE") != rest.npos) {
     const double value = std::strtod(std::string(text).c_str(), nullptr);
     if (!(std::abs(value) <= static_cast<double>(kLatest_us))) return std::nullopt;
@@ -87,6 +88,7 @@ class Reader : public Sax {
     return true;
   }
   bool number_unsigned(number_unsigned_t value) override {
+    // No key that is read takes so large a number.
     integer(value > static_cast<number_unsigned_t>(INT64_MAX) ? INT64_MAX
                                                               : static_cast<std::int64_t>(value));
     return true;
@@ -138,6 +140,7 @@ class Reader : public Sax {
     }
     if (event_depth_ > 0 && depth_ == event_depth_ + 1) in_args_ = false;
     --depth_;
+    // Where only the identity is wanted, `false` ends the parser behind it.
     return until_ == ReadUntil::end || depth_ != 1 || event_depth_ > 0 ||
            top_key_ != "distributedInfo";
   }
@@ -225,6 +228,7 @@ class Reader : public Sax {
   }
 
   std::int32_t thread() {
+    // A thread is named by a number or by a text; either gets the next small number.
     const std::pair name{event_.thread, event_.thread_text};
     return threads_.emplace(name, static_cast<std::int32_t>(threads_.size())).first->second;
   }
@@ -236,6 +240,7 @@ class Reader : public Sax {
     if (category == "kernel" || category == "Kernel") {
       keep_kernel();
     } else if (category == "cuda_runtime" || category == "cuda_driver" || category == "Runtime") {
+      // Without its first letter, so that Launch and launch are both found.
       if (!event_.correlation || event_.name.find("aunch") == std::string::npos) return;
       launches.push_back({*event_.correlation, times().first, thread()});
     } else if (category == "user_annotation" || category == "cpu_op" || category == "Operator") {
@@ -268,6 +273,7 @@ class Reader : public Sax {
     for (const auto& [prefix, kind] : kGloo) {
       if (found.kind == KernelKind::compute && event_.name.starts_with(prefix)) found.kind = kind;
     }
+    // A range of the user's own is no operator.
     if (found.kind == KernelKind::compute && event_.category == "user_annotation") return;
     std::tie(found.start, found.end) = times();
     found.launched = found.start;
@@ -315,6 +321,7 @@ void join(Reader& reader) {
   for (auto& [correlation, kernel] : reader.kernels) {
     const auto found =
         std::ranges::lower_bound(reader.launches, correlation, {}, &Launch::correlation);
+    // Without its launch a kernel has no place among the actions.
     if (found == reader.launches.end() || found->correlation != correlation) continue;
     kernel.launched = found->time;
     kernel.thread = found->thread;
@@ -326,6 +333,7 @@ void join(Reader& reader) {
   }
   std::ranges::sort(reader.events.kernels, {},
                     [](const KinetoKernel& k) { return std::pair(k.launched, k.start); });
+  // Where two begin together, the range around the other goes first.
   std::ranges::sort(reader.events.marks, {},
                     [](const KinetoMark& m) { return std::tuple(m.start, -m.end, m.name); });
 }

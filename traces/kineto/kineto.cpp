@@ -39,6 +39,7 @@ struct RankFile {
 // Which of the job's ranks make up the pipeline: all of them or, where the job has more, those that
 // lie as Megatron and torchtitan lay a pipeline, the same distance apart.
 void expect_all(const std::vector<RankFile>& files, std::int32_t wanted, std::int32_t world) {
+  // Of a larger job the user has picked as many files as the plan has ranks.
   if (world > wanted && static_cast<std::int32_t>(files.size()) == wanted) return;
   if (wanted == 1 && files.size() == 1) return;  // whichever of a job's ranks it was
   // Pipelines lie side by side with tensor- and data-parallel ranks between: a constant distance.
@@ -65,6 +66,8 @@ std::vector<RankFile> order_files(std::span<const std::filesystem::path> paths,
   std::vector<RankFile> files;
   std::int32_t world = 0;
   for (const std::filesystem::path& path : paths) {
+    // Reading ends behind distributedInfo: the events, which are most of a file, are read once,
+    // later.
     const KinetoIdentity identity = read_kineto_identity(path);
     auto rank = identity.rank ? identity.rank : rank_in_name(path.filename().string());
     if (wanted == 1 && paths.size() == 1) rank = rank.value_or(0);
@@ -119,6 +122,7 @@ KinetoTrace read_kineto(const Program& program, std::span<const std::filesystem:
     result.ranks[r].clock_offset = alignment.offset.front()[r];
   result.alignment_error = alignment.error;
   result.steps = ranks.front().numbers;
+  // trace_of_ranks() makes a new trace, which knows nothing of what was found so far.
   auto info = std::move(result.trace.info);
   result.trace = trace_of_ranks(program, ranks, alignment);
   result.trace.info.merge(info);

@@ -95,6 +95,7 @@ void check_order(const RankProgram& rank, const StepEvents& step,
     throw_orders(step, orders);
   };
   compare([](const Action& action) { return is_compute(action.kind); }, rank.actions);
+  // Each edge is a FIFO of its own (docs/design.md 5), so its order is compared apart.
   for (const Lane& lane : rank.program->lanes()) {
     if (lane.rank != rank.rank || (lane.kind != LaneKind::send && lane.kind != LaneKind::receive))
       continue;
@@ -117,6 +118,7 @@ bool belongs(const KinetoKernel& kernel, const NamedAction& named, std::int32_t 
     return kernel.kind == KernelKind::send_recv || kernel.kind == KernelKind::receive;
   if (kind == ActionKind::REDUCE_GRAD) return kernel.kind == KernelKind::collective;
   if (kernel.kind != KernelKind::compute) return false;
+  // Of a pair the main thread launches the forward, and autograd's thread the backward.
   return !named.overlapped || (kind == ActionKind::F) == (kernel.thread == main_thread);
 }
 

@@ -24,6 +24,7 @@ RankProgram rank_program(const Program& program, Rank rank) {
   bool any = false;
   for (const Lane& lane : program.lanes()) {
     if (lane.rank != rank) continue;
+    // A rank's lanes stand together in a program, so the first and the last say where it lies.
     if (!any) result.first = lane.first;
     any = true;
     result.last = lane.last;
@@ -107,6 +108,7 @@ void share(const RankProgram& rank, const std::vector<OperationId>& operations,
   if (!all.seen) return;
   const auto parts = static_cast<std::int64_t>(operations.size());
   for (std::int64_t i = 0; i < parts; ++i) {
+    // Borders are rounded and not lengths, so that the parts sum to the whole.
     const auto border = [&](std::int64_t k) {
       return all.start + (all.end - all.start) * k / parts;
     };
@@ -169,6 +171,7 @@ void settle_unseen(const RankProgram& rank, StepPlaces& places, std::set<std::st
   for (const OperationId id : rank.actions) computed = std::max(computed, places.at(rank, id).end);
   for (const Lane& lane : rank.program->lanes()) {
     if (lane.rank != rank.rank) continue;
+    // On other lanes than compute what is unseen is behind all computing.
     Nanoseconds before =
         lane.kind == LaneKind::compute ? places.at(rank, rank.actions.front()).start : computed;
     for (const OperationId id : lane.operations()) {
@@ -232,6 +235,7 @@ RankSteps place_rank(const Program& program, Rank rank, const KinetoEvents& even
                      "Schedule1F1B names nothing");
   std::vector<Window> windows = windows_of(events);
   for (const Window& window : windows) result.numbers.push_back(window.number);
+  // Without marks of steps the whole file is one step.
   if (windows.empty()) windows.push_back({0, Nanoseconds::min(), Nanoseconds::max()});
   std::set<std::string> notes;
   for (const Window& window : windows) {

@@ -49,6 +49,7 @@ bool of_optimizer(const StepEvents& step, const KinetoKernel& kernel) {
 std::vector<TracePart> parts_of_trace(const StepEvents& step) {
   std::vector<TracePart> parts;
   for (const KinetoKernel& kernel : step.kernels) {
+    // Sums and the update are found by their own marks, after the actions.
     if (kernel.kind == KernelKind::collective || of_optimizer(step, kernel)) continue;
     const bool transfer = kernel.kind == KernelKind::send_recv;
     if (parts.empty() || parts.back().transfer != transfer) parts.push_back({transfer, {}});
@@ -108,6 +109,7 @@ class Matching {
 
   // The kernel's direction where an open "nccl:send" or "nccl:recv" range tells it.
   [[nodiscard]] std::optional<bool> sends(const KinetoKernel& kernel) const {
+    // The last range that was opened before the launch; it may be closed already.
     const auto after = std::upper_bound(
         step_.transfers.begin(), step_.transfers.end(), kernel.launched,
         [](Nanoseconds time, const KinetoMark* mark) { return time < mark->start; });

@@ -47,9 +47,11 @@ PartitionMemory layer_memory(const Plan& plan, const LayerCosts& known, const Cl
                        chunk * total_bytes(stage.of(ActionKind::B, remat).worst)});
     message = std::max(message, stage.input_bytes());
   }
+  // Where slots are unlimited, as many as plans have by default.
   const std::int64_t slots = plan.slots == 0 ? 2 : plan.slots;
   const Bytes process = memory_rules(cluster, part).process_overhead;
   for (const Bytes limit : rank_limits(plan, cluster, cluster.largest_memory()))
+    // The largest layer's, whichever rank gets it.
     memory.capacity.push_back((limit - process).count() - beside - 2 * slots * message);
   return memory;
 }

@@ -42,6 +42,7 @@ std::vector<std::vector<std::int64_t>> rank_layer_times(const Plan& plan, const 
   std::vector<std::vector<std::int64_t>> rows;
   for (std::int32_t rank = 0; rank < plan.pp; ++rank) {
     std::vector<std::int64_t>& row = rows.emplace_back(of_kinds.front().size(), 0);
+    // A rank that stands on several kinds waits for the slowest.
     for (const int kind : placement.kinds(Rank{rank})) {
       for (std::size_t l = 0; l < row.size(); ++l) row[l] = std::max(row[l], of_kinds[at(kind)][l]);
     }

@@ -74,6 +74,7 @@ PartitionProblem partition_problem(const Plan& plan, const LayerCosts& known,
                                    const Cluster& cluster, const Schedule& schedule) {
   const ScheduleShape& shape = schedule.shape;
   std::vector<std::vector<std::int64_t>> rows = rank_layer_times(plan, known, cluster);
+  // A straggler has times of its own, so each rank needs a row.
   if (!cluster.stragglers.empty() && rows.size() == 1)
     rows.resize(at(plan.pp), std::vector(rows.front()));
   for (const auto& [rank, factor] : cluster.stragglers) {
@@ -92,6 +93,7 @@ ChosenPartition shortest_step_partition(const Plan& plan, const LayerCosts& know
                                         const Cluster& cluster, const Schedule& schedule) {
   PartitionProblem problem = partition_problem(plan, known, cluster, schedule);
   const auto heads = head_times(plan, known, cluster, schedule);
+  // A slice passes the stages like a micro-batch.
   const std::int64_t units = std::int64_t{plan.microbatches} * plan.slices;
   PartitionCandidates found = partition_candidates(problem, units, heads);
   ChosenPartition chosen;
@@ -101,6 +103,7 @@ ChosenPartition shortest_step_partition(const Plan& plan, const LayerCosts& know
     problem.memory.reset();
     found = partition_candidates(problem, units, heads);
   }
+  // Any partition will do for the program: other boundaries change its durations only.
   Plan first = plan;
   first.boundaries = found.boundaries.front();
   const ResolvedPlan resolved = derive(first, known.model(), schedule, known.part());

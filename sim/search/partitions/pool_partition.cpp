@@ -19,6 +19,7 @@ namespace {
 std::int64_t in_flight(const Plan& plan, Rank rank) {
   const std::int64_t m = std::int64_t{plan.microbatches} * plan.slices, v = plan.vpp;
   const std::int64_t behind = plan.pp - rank.value - 1;
+  // docs/theory.md 2.1, of 1f1b and interleaved-1f1b.
   const std::int64_t on_rank =
       v == 1 ? behind + 1 : std::int64_t{2} * behind + (v - 1) * plan.pp + 1;
   return std::min(m, ceil_div(on_rank, v));
@@ -61,6 +62,7 @@ PartitionProblem pool_problem(const Plan& plan, const LayerCosts& known, const C
 std::vector<int> pool_boundaries(PartitionProblem problem) {
   MinimaxPartition found = minimax_partition(problem);
   if (!found.boundaries.empty() || problem.stages == 1) return std::move(found.boundaries);
+  // Nothing keeps to the memory: the fastest of those that do not.
   problem.memory.reset();
   return minimax_partition(problem).boundaries;
 }

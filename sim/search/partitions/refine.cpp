@@ -95,6 +95,109 @@ std::vector<std::vector<int>> all_partitions(std::size_t boundaries, int layers)
   }
 }
 
+// The walk from the plan's own boundaries to better ones. One program serves all of them: where
+// boundaries are changes durations only.
+class StepDescent {
+ public:
+  // The references must outlive it.
+  StepDescent(const ResolvedPlan& resolved, const CompiledProgram& compiled,
+              const LayerCosts& known, const Cluster& cluster, const RefineLimits& limits)
+      : plan_(resolved.plan),
+        layers_(static_cast<int>(resolved.model.layers.size())),
+        operations_(static_cast<std::int64_t>(resolved.program.size())),
+        limits_(limits),
+        engine_(compiled),
+        table_(resolved, known, cluster),
+        refined_{.boundaries = resolved.plan.boundaries} {}
+
+  Refined run() && {
+    best_ = engine_.makespan(table_.of(refined_.boundaries));
+    refined_.makespan = best_;
+    // One stage, or a layer a stage: there is nothing to move.
+    if (refined_.boundaries.empty() || plan_.stages() > layers_) return std::move(refined_);
+    improve_among(limits_.starts);
+    const std::size_t boundaries = refined_.boundaries.size();
+    if (binomial(layers_ - 1, static_cast<int>(boundaries), kFew) <= kFew) {
+      improve_among(all_partitions(boundaries, layers_));
+      refined_.optimal = !spent();
+    } else {
+      while (!spent() && improve_by_a_move()) {
+      }
+    }
+    return std::move(refined_);
+  }
+
+ private:
+  static constexpr int kFew = 128;
+  // A few at a time: thousands of stages have as many neighbours.
+  static constexpr std::size_t kTogether = 64;
+
+  [[nodiscard]] bool spent() const {
+    return refined_.evaluated * operations_ >= limits_.operations;
+  }
+
+  // Goes to the best of `count` partitions where it is better, as far as the limit lets it look;
+  // says whether it was.
+  template <class PartitionAt, class TableAt>
+  bool improve(std::size_t count, const PartitionAt& partition_at, const TableAt& table_at) {
+    bool shorter = false;
+    for (std::size_t first = 0; first < count && !spent(); first += kTogether) {
+      std::vector<std::vector<int>> others;
+      std::vector<CostTable> tables;
+      for (std::size_t i = first; i < std::min(first + kTogether, count); ++i) {
+        std::vector<int> boundaries = partition_at(i);
+        if (limits_.allowed && !limits_.allowed(boundaries)) continue;
+        tables.push_back(table_at(i));
+        others.push_back(std::move(boundaries));
+      }
+      if (take_shortest(others, tables)) shorter = true;
+    }
+    return shorter;
+  }
+  bool take_shortest(const std::vector<std::vector<int>>& others,
+                     const std::vector<CostTable>& tables) {
+    std::vector<Nanoseconds> makespans(tables.size());
+    engine_.makespans(tables, makespans);
+    refined_.evaluated += static_cast<int>(tables.size());
+    bool shorter = false;
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      // Ties keep what was found first.
+      if (makespans[i] >= best_) continue;
+      refined_.makespan = best_ = makespans[i];
+      refined_.boundaries = others[i];
+      shorter = true;
+    }
+    return shorter;
+  }
+
+  bool improve_among(const std::vector<std::vector<int>>& all) {
+    return improve(
+        all.size(), [&](std::size_t i) { return all[i]; },
+        [&](std::size_t i) { return table_.of(all[i]); });
+  }
+  bool improve_by_a_move() {
+    // Copied, because the best found so far takes the place of where the moves began.
+    const std::vector<int> from = refined_.boundaries;
+    const std::vector<Move> all = moves(from, layers_);
+    table_.stand_on(from);
+    const auto partition_at = [&](std::size_t i) {
+      std::vector<int> to = from;
+      to[all[i].boundary] = all[i].to;
+      return to;
+    };
+    return improve(all.size(), partition_at, [&](std::size_t i) { return table_.moved(all[i]); });
+  }
+
+  const Plan& plan_;
+  int layers_;
+  std::int64_t operations_;
+  const RefineLimits& limits_;
+  CompiledEngine engine_;
+  PartitionTables table_;
+  Refined refined_;
+  Nanoseconds best_{0};
+};
+
 }  // namespace
 
 Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
@@ -107,75 +210,8 @@ Refined refine_boundaries(const ResolvedPlan& resolved, const LayerCosts& known,
 Refined refine_boundaries(const ResolvedPlan& resolved, const CompiledProgram* compiled,
                           const LayerCosts& known, const Cluster& cluster,
                           const RefineLimits& limits) {
-  Refined refined{.boundaries = resolved.plan.boundaries};
-  if (compiled == nullptr) return refined;
-  // One program: where the boundaries are changes durations only.
-  CompiledEngine engine(*compiled);
-  PartitionTables table(resolved, known, cluster);
-  Nanoseconds best = engine.makespan(table.of(refined.boundaries));
-  refined.makespan = best;
-  if (refined.boundaries.empty()) return refined;
-  const auto operations = static_cast<std::int64_t>(resolved.program.size());
-  const auto spent = [&] { return refined.evaluated * operations >= limits.operations; };
-  // Goes to the best of `count` partitions where it is better, as far as the limit lets it look;
-  // says whether it was.
-  const auto improve = [&](std::size_t count, const auto& partition, const auto& table_of) {
-    // A few at a time: thousands of stages have as many neighbours.
-    constexpr std::size_t kTogether = 64;
-    std::vector<std::vector<int>> others;
-    std::vector<CostTable> tables;
-    std::vector<Nanoseconds> makespans;
-    bool shorter = false;
-    for (std::size_t first = 0; first < count && !spent(); first += kTogether) {
-      others.clear();
-      tables.clear();
-      for (std::size_t i = first; i < std::min(first + kTogether, count); ++i) {
-        std::vector<int> boundaries = partition(i);
-        if (limits.allowed && !limits.allowed(boundaries)) continue;
-        tables.push_back(table_of(i));
-        others.push_back(std::move(boundaries));
-      }
-      makespans.resize(tables.size());
-      engine.makespans(tables, makespans);
-      refined.evaluated += static_cast<int>(tables.size());
-      for (std::size_t i = 0; i < others.size(); ++i) {
-        // Ties keep what was found first.
-        if (makespans[i] >= best) continue;
-        refined.makespan = best = makespans[i];
-        refined.boundaries = others[i];
-        shorter = true;
-      }
-    }
-    return shorter;
-  };
-  const auto improve_among = [&](const std::vector<std::vector<int>>& all) {
-    return improve(
-        all.size(), [&](std::size_t i) { return all[i]; },
-        [&](std::size_t i) { return table.of(all[i]); });
-  };
-  const auto improve_by_a_move = [&](int layers) {
-    const std::vector<int> from = refined.boundaries;
-    const std::vector<Move> all = moves(from, layers);
-    table.stand_on(from);
-    const auto partition = [&](std::size_t i) {
-      std::vector<int> to = from;
-      to[all[i].boundary] = all[i].to;
-      return to;
-    };
-    return improve(all.size(), partition, [&](std::size_t i) { return table.moved(all[i]); });
-  };
-  constexpr int kFew = 128;
-  const auto layers = static_cast<int>(resolved.model.layers.size());
-  if (resolved.plan.stages() > layers) return refined;  // a layer a stage: nothing to move
-  improve_among(limits.starts);
-  if (binomial(layers - 1, static_cast<int>(refined.boundaries.size()), kFew) <= kFew) {
-    improve_among(all_partitions(refined.boundaries.size(), layers));
-    refined.optimal = !spent();
-  } else {
-    while (!spent() && improve_by_a_move(layers)) {
-    }
-  }
-  return refined;
+  if (compiled == nullptr) return {.boundaries = resolved.plan.boundaries};
+  return StepDescent(resolved, *compiled, known, cluster, limits).run();
 }
 
 }  // namespace weir

@@ -61,6 +61,7 @@ const Legality::SlotsOrReason& Legality::slots(const Plan& plan) {
       make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices});
   if (const auto* reason = std::get_if<std::string>(&made)) return slots = *reason;
   slots = plan.slots;
+  // Unlimited slots deadlock with no schedule.
   if (plan.slots == 0) return slots;
   const int needed = fewest_slots(std::get<Schedule>(made), plan.slots);
   if (needed > plan.slots && request_.exact_slots) {

@@ -133,6 +133,7 @@ SweepRequest with_open_choices(SweepRequest request, const Model& model, const C
   const auto layers = static_cast<int>(model.layers.size());
   if (request.tp.empty()) request.sequence_parallel_where_it_can = true;
   open(request.pp, those([&](int k) { return k <= layers; }), baseline(&Plan::pp));
+  // A tensor-parallel group exchanges in every layer, so it stays within a node.
   open(request.tp, those([&](int tp) { return tp <= cluster.devices_per_node && splits(tp, 1); }),
        baseline(&Plan::tp));
   open(request.cp, those([&](int cp) { return splits(1, cp); }), baseline(&Plan::cp));

@@ -8,6 +8,7 @@
 namespace weir {
 
 std::vector<std::vector<PlacedRanks>> placements(const Plan& plan, const Cluster& cluster) {
+  // In the other order a rank has devices in every replica, so it cannot keep to one pool.
   if (cluster.kinds() == 1 || plan.rank_order != RankOrder::tp_cp_dp_pp) return {{}};
   std::vector<int> order(static_cast<std::size_t>(cluster.kinds()));
   std::iota(order.begin(), order.end(), 0);
@@ -22,6 +23,7 @@ std::vector<std::vector<PlacedRanks>> placements(const Plan& plan, const Cluster
       left -= ranks;
     }
     if (left > 0) return {{}};  // of no other order, either: each pool holds as many
+    // From the first order on, next_permutation() comes to all of them.
     std::ranges::sort(filled);
     do {
       if (std::ranges::find(found, filled) == found.end()) found.push_back(filled);

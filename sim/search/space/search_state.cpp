@@ -66,6 +66,7 @@ SearchState parse_search_state(const Json& json, const std::string& file) {
                      Bytes(nearest.integer("bytes", 0, std::int64_t{1} << 60))};
     nearest.finish();
   } else {
+    // The key may be null, but it must be there.
     static_cast<void>(object.at("nearest"));
   }
   state.looked_at = object.integer("looked_at", 0, candidates);

@@ -35,6 +35,7 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
         if (!can_make_up(request, std::int64_t{tp} * cp * dp)) continue;
         for (const int ep : request.ep) {
           for (const int zero : request.zero) {
+            // Where a choice changes nothing it has one value, so that no plan comes twice.
             Plan plan = request.base;
             plan.tp = tp;
             plan.cp = cp;
