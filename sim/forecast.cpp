@@ -12,6 +12,7 @@
 #include "costmodel/fit/intervals.hpp"
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
+#include "costmodel/links/offload.hpp"
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/job/placement.hpp"
@@ -165,6 +166,25 @@ void warn_of_empty_stages(const ResolvedPlan& loaded, Forecast& f) {
                   empty, loaded.stages.size()));
 }
 
+// What a plan that offloads asks of the fullest node's host.
+void say_of_host(const ResolvedPlan& loaded, const Cluster& cluster, Forecast& f) {
+  const Plan& plan = loaded.plan;
+  if (plan.offload_optimizer == 0) return;
+  const ScheduleShape& shape = loaded.schedule.shape;
+  std::vector<double> numbers(static_cast<std::size_t>(shape.ranks), 0);
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s)
+    numbers[static_cast<std::size_t>(shape.rank_of(Stage{s}).value)] +=
+        offloaded_numbers(loaded.stage(Stage{s}), plan);
+  const Cluster& nodes = cluster.kind(0);
+  const Bytes held = host_bytes(*std::ranges::max_element(numbers), plan, nodes);
+  const Bytes there = nodes.host.value().memory;
+  f.warnings.push_back(fmt::format(
+      "offload_optimizer: the host of a node holds up to {:.1f} GiB of the optimizer's state, of "
+      "{:.0f} GiB{}",
+      static_cast<double>(held.count()) / (1 << 30), static_cast<double>(there.count()) / (1 << 30),
+      held > there ? ": it does not fit" : ""));
+}
+
 StepDistribution distribution_of(const Program& program, const OperationCosts& operation_costs,
                                  const Contention& contention, const Costs& costs,
                                  const JitterRequest& request) {
@@ -306,6 +326,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.step_time = to_seconds(result.trace.steps.front().end);
   f.warnings = table.warnings;
   warn_of_empty_stages(loaded, f);
+  say_of_host(loaded, cluster, f);
   if (!loaded.staged.empty()) {
     f.warnings.emplace_back(
         "skips: direct: times are of layers that hand skips on, and copies between rows and "

@@ -69,6 +69,7 @@ struct LackingOnCpu {
         {b.post_norms, "norms of what attention and MLP give"},
         {b.parallel || (!b.pre_norm && b.qk_norm), "this order of norms"},
         {b.cross_attention || b.relative_buckets > 0, "this attention"},
+        {predicts(b), "blocks that predict further tokens (prediction_layers)"},
     });
   }
   Things operator()(const NormShape&) const { return {}; }
@@ -148,6 +149,10 @@ void list_what_runs(const Plan& plan, Replicas replicas, BackendKind backend, Re
         divided ? "the devices that divide layers" : "replicas", plan.pp * plan.tp * plan.dp));
   }
   if (plan.zero > 1) refuse(fmt::format("zero = {}", plan.zero));
+  if (plan.zero_shards > 0) refuse(fmt::format("zero_shards = {}", plan.zero_shards));
+  if (plan.offload_optimizer > 0)
+    refuse(fmt::format("offload_optimizer = {}", plan.offload_optimizer));
+  if (plan.optimizer.kind == OptimizerKind::muon) refuse("optimizer = muon");
   if (plan.recompute.mode == RecomputeMode::selective || plan.recompute.at_a_time > 1)
     refuse("recompute = " + recompute_word(plan.recompute));
 }

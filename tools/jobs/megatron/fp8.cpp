@@ -26,7 +26,6 @@ void set_fp8(Arguments& a, Job& job) {
     job.remarks.push_back({"fp8-recipe", fmt::format("{}: delayed in the plan", recipe)});
   }
   job.plan.fp8_parameters = parameters;
-  set_treatment(job.model, job.plan);
 }
 
 }  // namespace weir
