@@ -1,4 +1,4 @@
-// Muon's products, matrix by matrix (docs/theory.md 5.4).
+// Muon's products, matrix by matrix (docs/theory.md 5.13).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/layers/orthogonal.hpp"
 

@@ -1,4 +1,4 @@
-// Updates by the host (docs/theory.md 6.4).
+// Updates by the host (docs/theory.md 6.6).
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/links/offload.hpp"
 

@@ -138,5 +138,27 @@ TEST(Unmodelled, IsRefusedByNameInEveryReader) {
   }
 }
 
+// What was refused once and plans say now: eight devices in two groups of four, or with a second
+// copy of the weights among four; state with the host; a block that predicts.
+TEST(Unmodelled, WhatPlansSayIsRead) {
+  EXPECT_EQ(bridge("cfg.ddp.num_distributed_optimizer_instances = 2").plan.zero_shards, 4);
+  EXPECT_EQ(registry("parallelism=ParallelismConfig(data_parallel_replicate_degree=2,\n"
+                     "            data_parallel_shard_degree=4)")
+                .plan.zero_shards,
+            4);
+  EXPECT_EQ(neox("zero_optimization: {stage: 3, zero_hpz_partition_size: 4}").plan.zero_secondary,
+            4);
+  EXPECT_EQ(bridge("cfg.optimizer.optimizer_cpu_offload = True\n"
+                   "    cfg.optimizer.optimizer_offload_fraction = 0.5")
+                .plan.offload_optimizer,
+            0.5);
+  const std::string predicting = "cfg.model.mtp_num_layers = 1";
+  EXPECT_EQ(bridge("cfg.model.position_embedding_type = 'rope'\n    " + predicting)
+                .plan.prediction_layers,
+            1);
+  EXPECT_THAT(complaint([&] { static_cast<void>(bridge(predicting)); }),
+              HasSubstr("mtp-num-layers: the model has learned positions"));
+}
+
 }  // namespace
 }  // namespace weir

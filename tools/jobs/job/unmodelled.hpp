@@ -34,4 +34,8 @@ inline constexpr const char* kAdaptersNotModelled =
 // on; nullopt: none.
 [[nodiscard]] std::optional<std::string> unmodelled(std::string_view path, std::string_view value);
 
+// Whether a plan has a word for what such a key says, which the readers of some tools ask for:
+// adapters, DeepSpeed's groups and its state with the host.
+[[nodiscard]] bool some_reader_reads(std::string_view path);
+
 }  // namespace weir

@@ -26,6 +26,7 @@ void set_fp8(Arguments& a, Job& job) {
     job.remarks.push_back({"fp8-recipe", fmt::format("{}: delayed in the plan", recipe)});
   }
   job.plan.fp8_parameters = parameters;
+  set_treatment(job.model, job.plan);
 }
 
 }  // namespace weir
