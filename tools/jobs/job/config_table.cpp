@@ -255,7 +255,8 @@ void ConfigTable::account_for(UnreadArgument (*unread)(std::string_view path), J
     const std::string text = fmt::format("{}", fmt::join(leaf.values, " ")).substr(0, 80);
     const auto why = unmodelled(path, text);
     // What a reader has read is in the plan.
-    if (why && !(leaf.read && some_reader_reads(path))) fail(path, fmt::format("{}: {}", text, *why));
+    if (why && !(leaf.read && some_reader_reads(path)))
+      fail(path, fmt::format("{}: {}", text, *why));
     JobArgument argument{path, text, Fate::carried};
     const bool remarked = remarks.contains(path);
     // What is switched off changes nothing.
