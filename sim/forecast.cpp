@@ -12,6 +12,7 @@
 #include "costmodel/fit/intervals.hpp"
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
+#include "costmodel/links/offload.hpp"
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/job/placement.hpp"
@@ -176,6 +177,25 @@ void warn_of_empty_stages(const ResolvedPlan& loaded, Forecast& f) {
       fmt::format("{} of {} stages hold no layer: of measured runs with such stages nearly all "
                   "failed",
                   empty, loaded.stages.size()));
+}
+
+// What a plan that offloads asks of the fullest node's host.
+void say_of_host(const ResolvedPlan& loaded, const Cluster& cluster, Forecast& f) {
+  const Plan& plan = loaded.plan;
+  if (plan.offload_optimizer == 0) return;
+  const ScheduleShape& shape = loaded.schedule.shape;
+  std::vector<double> numbers(static_cast<std::size_t>(shape.ranks), 0);
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s)
+    numbers[static_cast<std::size_t>(shape.rank_of(Stage{s}).value)] +=
+        offloaded_numbers(loaded.stage(Stage{s}), plan);
+  const Cluster& nodes = cluster.kind(0);
+  const Bytes held = host_bytes(*std::ranges::max_element(numbers), plan, nodes);
+  const Bytes there = nodes.host.value().memory;
+  f.warnings.push_back(fmt::format(
+      "offload_optimizer: the host of a node holds up to {:.1f} GiB of the optimizer's state, of "
+      "{:.0f} GiB{}",
+      static_cast<double>(held.count()) / (1 << 30), static_cast<double>(there.count()) / (1 << 30),
+      held > there ? ": it does not fit" : ""));
 }
 
 StepDistribution distribution_of(const PricedProgram& run, const Costs& costs,
@@ -355,6 +375,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.devices = loaded.plan.devices();
   f.warnings = run.priced.warnings;
   warn_of_empty_stages(loaded, f);
+  say_of_host(loaded, cluster, f);
   warn_of_direct_skips(loaded, f);
   // A search's inner loop reads time and memory only.
   if (options.detail != ForecastDetail::order) {

@@ -66,6 +66,7 @@ struct Kernels {
   }
   void operator()(const TransformerShape& b) const {
     const std::int64_t m = tokens * samples, q = b.heads * b.head_dim, kv = b.kv_heads * b.head_dim;
+    if (predicts(b)) prediction(b);
     norm(b.hidden);
     if (b.latent.key_value > 0) {
       latent_products(b);
@@ -90,14 +91,32 @@ struct Kernels {
     mlp(b, m);
     if (b.post_norms) norm(b.hidden);
     residual(b.hidden);
+    if (predicts(b)) norm(b.hidden);
+  }
+  // The table's rows, two norms side by side, their product; and what the block gives, and before
+  // the first what came in, copied behind each other for the head.
+  void prediction(const TransformerShape& b) const {
+    const std::int64_t numbers = rows * samples * b.hidden;
+    p.f.stream(2 * numbers);
+    if (p.trained) p.w.stream(2 * numbers);
+    if (p.trained && stack.embedding > 0)
+      p.w.move(stack.embedding * static_cast<double>(b.prediction.vocabulary * b.hidden));
+    norm(b.hidden);
+    norm(b.hidden);
+    p.each(4 * numbers, 4 * numbers);
+    p.product(tokens * samples, b.prediction.projected, 2 * b.hidden);
+    const std::int64_t copied = b.prediction.ahead == 1 ? 2 : 1;
+    p.each(2 * copied * numbers, 2 * copied * numbers);
   }
   void operator()(const NormShape& n) const { norm(n.hidden); }
   void operator()(const HeadShape& head) const {
     const std::int64_t m = (head.pooled ? 1 : tokens) * samples;
     if (head.dense != HeadDense::none) p.product(m, head.hidden, head.hidden);
     if (head.vocabulary == 0) return;
-    p.product(m, head.vocabulary, head.hidden);
-    loss(m * head.vocabulary);
+    for (std::int64_t ahead = 0; ahead <= head.predictions; ++ahead) {
+      p.product(m, head.vocabulary, head.hidden);
+      loss(m * head.vocabulary);
+    }
   }
   // The maximum and the sum in one reading; the gradient in place of the logits.
   void loss(std::int64_t logits) const {

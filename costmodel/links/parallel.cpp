@@ -56,6 +56,20 @@ struct TensorTraffic {
     return sent(reduce(n), Seconds(0));
   }
   PerKind<Seconds> operator()(const TransformerShape& b) const {
+    PerKind<Seconds> all = block(b);
+    if (predicts(b)) all += prediction(b);
+    return all;
+  }
+  // In front of such a block: its embedding as the model's; the projection, whose outputs are
+  // divided and then gathered.
+  [[nodiscard]] PerKind<Seconds> prediction(const TransformerShape& b) const {
+    const Bytes n = input(b.hidden), both = n * std::int64_t{2};
+    if (!plan.sequence_parallel) return sent(reduce(n) + gather(n), reduce(both));
+    const Seconds again = regathers ? gather(both) : Seconds(0);
+    return sent(scatter(n) + gather(both) + gather(n), gather(n) * 2.0 + scatter(both) + again,
+                in_w(gather(both)));
+  }
+  [[nodiscard]] PerKind<Seconds> block(const TransformerShape& b) const {
     const Bytes n = input(b.hidden);
     const double sums = shared_sums(b), inputs = shared_inputs(b);
     const bool again = regathers && plan.sequence_parallel;
@@ -83,8 +97,9 @@ struct TensorTraffic {
   PerKind<Seconds> operator()(const HeadShape& head) const {
     const Bytes n = input(head.hidden);
     const Seconds loss = 3.0 * reduce(tokens_bytes(plan, 1, 4));
-    if (!plan.sequence_parallel) return sent(loss, reduce(n));
-    return sent(gather(n) + loss, scatter(n), in_w(gather(n)));
+    const double losses = 1.0 + static_cast<double>(head.predictions);
+    if (!plan.sequence_parallel) return sent(loss * losses, reduce(n) * losses);
+    return sent((gather(n) + loss) * losses, scatter(n) * losses, in_w(gather(n) * losses));
   }
   PerKind<Seconds> operator()(const NormShape&) const { return {}; }
   PerKind<Seconds> operator()(const CellShape&) const { return {}; }
@@ -108,13 +123,19 @@ Link grouped(const Cluster& cluster, int members, int in_node) {
 }
 
 // Those of cp are next to each other, those of dp a replica apart where its ranks come first.
-Link replica_link(const Plan& plan, const Cluster& cluster) {
+int replicas_in_node(const Plan& plan, const Cluster& cluster) {
   if (plan.rank_order == RankOrder::tp_cp_dp_pp)
-    return group_link(cluster, plan.replicas(), plan.tp);
+    return std::max(1, cluster.devices_per_node / plan.tp);
   const int replicas = cluster.devices_per_node / (plan.tp * plan.cp * plan.pp);
-  const int in_node = replicas > 0 ? plan.cp * replicas
-                                   : std::clamp(cluster.devices_per_node / plan.tp, 1, plan.cp);
-  return grouped(cluster, plan.replicas(), in_node);
+  return replicas > 0 ? plan.cp * replicas
+                      : std::clamp(cluster.devices_per_node / plan.tp, 1, plan.cp);
+}
+
+// `in_node`: of the devices that hold the same weights, next to each other in their own order.
+ReplicaLinks replica_links(const Plan& plan, const Cluster& cluster, int sharers, int in_node) {
+  const Link within = grouped(cluster, sharers, in_node);
+  return {within, grouped(cluster, plan.share_groups(), std::max(1, in_node / sharers)),
+          plan.zero_secondary > 0 ? grouped(cluster, plan.zero_secondary, in_node) : within};
 }
 
 }  // namespace
@@ -125,9 +146,12 @@ Link group_link(const Cluster& cluster, int members, int stride) {
 
 ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster) {
   const int apart = plan.rank_order == RankOrder::tp_cp_pp_dp ? plan.pp : 1;
+  const int stride = plan.expert_tp() * plan.ep * apart;
   return {group_link(cluster, plan.tp, 1), group_link(cluster, plan.cp, plan.tp),
-          replica_link(plan, cluster), group_link(cluster, plan.ep, plan.expert_tp()),
-          group_link(cluster, plan.expert_replicas(), plan.expert_tp() * plan.ep * apart)};
+          replica_links(plan, cluster, plan.sharers(), replicas_in_node(plan, cluster)),
+          group_link(cluster, plan.ep, plan.expert_tp()),
+          replica_links(plan, cluster, plan.expert_sharers(),
+                        std::max(1, cluster.devices_per_node / stride))};
 }
 
 Link pipeline_link(const Plan& plan, const Cluster& cluster, Rank from, Rank to) {
@@ -217,7 +241,8 @@ Seconds sums_beside_weights(const Layer& layer, const Plan& plan, const Link& li
     const Bytes n = traffic.input(hidden);
     return plan.sequence_parallel ? traffic.scatter(n) : traffic.reduce(n);
   };
-  if (const auto* head = std::get_if<HeadShape>(&layer.shape)) return sum(head->hidden);
+  if (const auto* head = std::get_if<HeadShape>(&layer.shape))
+    return sum(head->hidden) * (1.0 + static_cast<double>(head->predictions));
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (block == nullptr) return Seconds(0);
   // Experts scatter what they give before its gradient is there to be summed.
@@ -303,27 +328,39 @@ Bytes gathered_weights(std::int64_t numbers, const HeldNumbers& of, const Plan& 
   return Bytes(numbers * element - in_8_bits * (element - 1));
 }
 
-PerKind<Seconds> sharded_traffic(const HeldNumbers& numbers, int n, const Plan& plan,
-                                 const Link& link, const Stack& stack) {
+// How many share, and the links between them; `copies` divide weights a second time, 0: none do.
+struct Sharing {
+  int sharers, groups, copies;
+  const ReplicaLinks& links;
+};
+
+PerKind<Seconds> sharded_traffic(const HeldNumbers& numbers, const Sharing& among, const Plan& plan,
+                                 const Stack& stack) {
+  const int n = among.sharers;
   if (n == 1 || plan.zero < 2 || stays_gathered(plan, stack)) return {};
+  const Link& link = among.links.within;
   PerKind<Seconds> traffic;
   traffic.w = ring_reduce_scatter(Bytes(numbers.trained * 4), n, link);
   if (plan.zero == 3) {
-    traffic.f = traffic.i = ring_all_gather(gathered_weights(numbers.held, numbers, plan), n, link);
+    const Bytes weights = gathered_weights(numbers.held, numbers, plan);
+    traffic.f = traffic.i = ring_all_gather(weights, n, link);
+    if (among.copies > 0) traffic.i = ring_all_gather(weights, among.copies, among.links.secondary);
   }
   traffic.b = traffic.i + traffic.w;
   traffic.r = traffic.f;
   return traffic;
 }
 
-StepTraffic reduced(const HeldNumbers& numbers, int n, const Plan& plan, const Link& link,
+StepTraffic reduced(const HeldNumbers& numbers, const Sharing& among, const Plan& plan,
                     const Stack& stack) {
+  const int n = among.sharers;
   const bool stays = stays_gathered(plan, stack);
   const std::int64_t given_back = stays ? numbers.held : numbers.trained;
-  if (n == 1 || given_back == 0) return {};  // nothing to sum, or to give back
+  if (n * among.groups == 1 || given_back == 0) return {};  // nothing to sum, or to give back
   const Bytes gradients(static_cast<std::int64_t>(static_cast<double>(numbers.trained) *
                                                   stack.time.reduced_gradients)),
       weights = gathered_weights(given_back, numbers, plan);
+  const Link& link = among.links.within;
   StepTraffic traffic;
   const int zero = stays ? 1 : plan.zero;
   if (zero == 0 || (zero == 1 && stack.time.reduces_whole)) {
@@ -331,8 +368,21 @@ StepTraffic reduced(const HeldNumbers& numbers, int n, const Plan& plan, const L
   } else if (zero == 1) {
     traffic.reduce = ring_reduce_scatter(gradients, n, link);
   }
+  if (among.groups > 1) {
+    const Bytes share(ceil_div(gradients.count(), std::int64_t{n}));
+    traffic.reduce += all_reduce(share, among.groups, among.links.across);
+  }
   if (zero == 1 || zero == 2) traffic.gather = ring_all_gather(weights, n, link);
   return traffic;
+}
+
+Sharing sharing(const Plan& plan, const ReplicaLinks& links) {
+  return {plan.sharers(), plan.share_groups(), plan.zero_secondary, links};
+}
+// Experts have fewer copies: as many groups of fewer.
+Sharing expert_sharing(const Plan& plan, const ReplicaLinks& links) {
+  const int n = plan.expert_sharers();
+  return {n, plan.share_groups(), plan.zero_secondary < n ? plan.zero_secondary : 0, links};
 }
 
 }  // namespace
@@ -341,24 +391,24 @@ bool stays_gathered(const Plan& plan, const Stack& stack) {
   return plan.zero == 3 && plan.pp > 1 && plan.replicas() > 1 && stack.memory.pipeline_weights > 0;
 }
 
-PerKind<Seconds> replica_traffic(const HeldNumbers& numbers, const Plan& plan, const Link& link,
-                                 const Stack& stack) {
-  return sharded_traffic(numbers, plan.replicas(), plan, link, stack);
+PerKind<Seconds> replica_traffic(const HeldNumbers& numbers, const Plan& plan,
+                                 const ReplicaLinks& links, const Stack& stack) {
+  return sharded_traffic(numbers, sharing(plan, links), plan, stack);
 }
 
 PerKind<Seconds> expert_replica_traffic(const HeldNumbers& numbers, const Plan& plan,
-                                        const Link& link, const Stack& stack) {
-  return sharded_traffic(numbers, plan.expert_replicas(), plan, link, stack);
+                                        const ReplicaLinks& links, const Stack& stack) {
+  return sharded_traffic(numbers, expert_sharing(plan, links), plan, stack);
 }
 
-StepTraffic step_traffic(const HeldNumbers& numbers, const Plan& plan, const Link& link,
+StepTraffic step_traffic(const HeldNumbers& numbers, const Plan& plan, const ReplicaLinks& links,
                          const Stack& stack) {
-  return reduced(numbers, plan.replicas(), plan, link, stack);
+  return reduced(numbers, sharing(plan, links), plan, stack);
 }
 
-StepTraffic expert_step_traffic(const HeldNumbers& numbers, const Plan& plan, const Link& link,
-                                const Stack& stack) {
-  return reduced(numbers, plan.expert_replicas(), plan, link, stack);
+StepTraffic expert_step_traffic(const HeldNumbers& numbers, const Plan& plan,
+                                const ReplicaLinks& links, const Stack& stack) {
+  return reduced(numbers, expert_sharing(plan, links), plan, stack);
 }
 
 Seconds tied_reduction(std::int64_t parameters, const Plan& plan, const Cluster& cluster,

@@ -22,13 +22,23 @@ namespace weir {
 // share of the network, but no more than the node's own link gives.
 [[nodiscard]] Link group_link(const Cluster& cluster, int members, int stride);
 
+// Of devices that hold the same weights.
+struct ReplicaLinks {
+  ReplicaLinks(const Link& all) : within(all) {}  // NOLINT(google-explicit-constructor)
+  ReplicaLinks(const Link& shards, const Link& groups, const Link& copies)
+      : within(shards), across(groups), secondary(copies) {}
+  Link within;     // between those among which ZeRO divides: all where nothing else is said
+  Link across;     // between those of several such groups that have the same share
+  Link secondary;  // between those that divide weights a second time
+};
+
 // Links of a plan's groups.
 struct ParallelLinks {
-  Link tensor;           // between the tp devices of a stage
-  Link context;          // between its cp devices
-  Link replicas;         // between the cp x dp devices that hold the same weights
-  Link experts;          // between the ep that share experts, next to each other (etp apart)
-  Link expert_replicas;  // between those that hold the same experts
+  Link tensor;                   // between the tp devices of a stage
+  Link context;                  // between its cp devices
+  ReplicaLinks replicas;         // between the cp x dp devices that hold the same weights
+  Link experts;                  // between the ep that share experts, side by side (etp apart)
+  ReplicaLinks expert_replicas;  // between those that hold the same experts
 };
 [[nodiscard]] ParallelLinks parallel_links(const Plan& plan, const Cluster& cluster);
 // Between two ranks of the pipeline: the first device of each stands for all.
@@ -62,6 +72,11 @@ enum class WeightGathers : std::uint8_t {
 //   in I. W's products need their input gathered again, and where W is a pass of its own the
 //   gradient of their output too: two all-gathers a part, the head's input, and the embedding's
 //   gradient, which then I leaves to it.
+//   prediction (NVIDIA/Megatron-LM@d98e8a64ddf3, core/transformer/multi_token_prediction.py,
+//   _concat_embeddings): before such a block an embedding's own, and of a projection of 2 h to h
+//   whose outputs are divided an all-gather of n in F and an all-reduce of 2 n in I; with sequence
+//   parallelism in F all-gathers of 2 n and of n, in I a reduce-scatter of 2 n and an all-gather of
+//   n. The head's as often as there are losses.
 //   adapters (Megatron-Bridge@067f987df03b, peft/utils.py, ParallelLinearAdapter): with q bytes of
 //   what A makes of the tokens and o of what B does, beside a product whose output is divided an
 //   all-gather of q in F, an all-reduce of q and one of n (with sequence parallelism a
@@ -117,12 +132,15 @@ struct HeldNumbers {
 
 // What replicas send for one micro-batch under ZeRO (Rajbhandari et al., SC 2020, section 7), to
 // run beside the layer's own work: stage 2 reduce-scatters the layer's gradients in W; stage 3 also
-// gathers its weights in F and in I; nothing where they stay gathered.
+// gathers its weights in F and in I; nothing where they stay gathered. Both among those that ZeRO
+// divides among; in I from the second, nearer copy where there is one (ZeRO++'s hpZ: Wang et al.,
+// 2023, section 3.2).
 // The same of the devices that hold the same experts.
 [[nodiscard]] PerKind<Seconds> replica_traffic(const HeldNumbers& numbers, const Plan& plan,
-                                               const Link& link, const Stack& stack = {});
+                                               const ReplicaLinks& links, const Stack& stack = {});
 [[nodiscard]] PerKind<Seconds> expert_replica_traffic(const HeldNumbers& numbers, const Plan& plan,
-                                                      const Link& link, const Stack& stack = {});
+                                                      const ReplicaLinks& links,
+                                                      const Stack& stack = {});
 
 // Once a step, for the parameters of a stage's device: gradients in fp32 are all-reduced, or under
 // ZeRO-1 reduce-scattered (later stages did it with each micro-batch); and up to stage 2 the
@@ -131,12 +149,15 @@ struct StepTraffic {
   Seconds reduce{0};
   Seconds gather{0};
 };
-// A stack may send gradients in fewer bytes, and all-reduce them under ZeRO-1 too.
+// A stack may send gradients in fewer bytes, and all-reduce them under ZeRO-1 too. Where ZeRO
+// divides within groups, each device's share of the sums is then all-reduced across them, once a
+// step (MiCS: Zhang et al., VLDB 2022, section 3.4, "2-hop"; NVIDIA/Megatron-LM@d98e8a64ddf3,
+// core/distributed/param_and_grad_buffer.py, start_grad_sync); weights are gathered within.
 [[nodiscard]] StepTraffic step_traffic(const HeldNumbers& numbers, const Plan& plan,
-                                       const Link& link, const Stack& stack = {});
+                                       const ReplicaLinks& links, const Stack& stack = {});
 // The same of the devices that hold the same experts.
 [[nodiscard]] StepTraffic expert_step_traffic(const HeldNumbers& numbers, const Plan& plan,
-                                              const Link& link, const Stack& stack = {});
+                                              const ReplicaLinks& links, const Stack& stack = {});
 
 // A table that stages share (tied embeddings) has its gradients all-reduced between them, fp32,
 // before the update (Shoeybi et al. 2019; Megatron's embedding group); `holders` are the ranks that

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "costmodel/layers/orthogonal.hpp"
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/training_state.hpp"
@@ -150,7 +151,7 @@ Bytes mean_held(const Plan& plan, const ModelPart& part, const ScheduleShape& sh
 }
 
 BytesByKind StageMemory::parameters() const {
-  const StateBytes bytes = own_tensors_ ? state_bytes(plan_.optimizer, plan_.dtype)
+  const StateBytes usual = own_tensors_ ? state_bytes(plan_.optimizer, plan_.dtype)
                                         : software_state(software_, plan_.dtype);
   BytesByKind kinds{};
   std::vector<ParameterId> tied;  // uses of weights whose first use is in an earlier stage
@@ -164,7 +165,11 @@ BytesByKind StageMemory::parameters() const {
     const LayerPart& layer = layers_[l];
     for (std::size_t t = 0; t < layer.weights.size(); ++t) {
       const ParameterTensor& tensor = layer.tensors.parameters[t];
-      const int copies = tensor.expert ? plan_.expert_replicas() : plan_.replicas();
+      StateBytes bytes = usual;
+      // Muon keeps one moment of a matrix, where adamw keeps two.
+      if (plan_.optimizer.kind == OptimizerKind::muon && is_orthogonalised(layer, tensor))
+        bytes.optimizer -= 4;
+      const int copies = tensor.expert ? plan_.expert_sharers() : plan_.sharers();
       // Running statistics are every replica's.
       const int zero = own_tensors_ && tensor.running ? 0 : plan_.zero;
       const StateShare share = zero_share(tensor.elements(), bytes, zero, copies);
@@ -187,7 +192,7 @@ BytesByKind StageMemory::parameters() const {
       const std::int64_t tensors = learned ? bytes.optimizer / 4 : 0;
       if (tensors > 0)
         kinds[MemoryKind::optimizer_state] +=
-            tensors * round(ceil_div(share.optimizer.count(), tensors));
+            tensors * round(on_device(ceil_div(share.optimizer.count(), tensors)));
     }
   }
   const bool alone = plan_.zero > 0 || plan_.replicas() == 1;
@@ -197,7 +202,17 @@ BytesByKind StageMemory::parameters() const {
     kinds[MemoryKind::gradients] += of_trained(software_.pipeline_gradients);
   }
   if (fp8_) kinds[MemoryKind::weights] += of_products(software_.fp8_weights);
+  if (plan_.zero_secondary > 0) {
+    const double each = static_cast<double>(bytes_per_element(plan_.dtype)) / plan_.zero_secondary;
+    kinds[MemoryKind::weights] += of_parameters(each);
+  }
   return kinds;
+}
+
+// The rest is in the host's memory.
+std::int64_t StageMemory::on_device(std::int64_t state) const {
+  const double kept = static_cast<double>(state) * (1 - plan_.offload_optimizer);
+  return plan_.offload_optimizer == 0 ? state : static_cast<std::int64_t>(kept);
 }
 
 std::int64_t StageMemory::gradients_to_come() const {

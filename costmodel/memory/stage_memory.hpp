@@ -66,6 +66,7 @@ class StageMemory {
   [[nodiscard]] bool keeps_input(std::size_t layer, bool remat) const;
   [[nodiscard]] MemoryKind input_kind(std::size_t layer, bool remat) const;
   [[nodiscard]] std::int64_t gathered_weights(ActionKind kind) const;
+  [[nodiscard]] std::int64_t on_device(std::int64_t state) const;
   void join_row(Meter& meter, const Action& neighbour) const;
   void part_row(Meter& meter, const Action& neighbour) const;
   void forward(Meter& meter, bool remat) const;

@@ -8,6 +8,8 @@
 
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
+#include "costmodel/layers/orthogonal.hpp"
+#include "costmodel/links/collectives.hpp"
 #include "costmodel/table/backward_halves.hpp"
 #include "costmodel/table/fixed_part.hpp"
 #include "costmodel/table/rebuilt_modules.hpp"
@@ -122,14 +124,29 @@ PerKind<Seconds> of_passes(const Layer& layer, PerKind<Seconds> passes) {
   return passes;
 }
 
-// Each replica updates its part. Experts have fewer copies to share theirs among.
+// What muon does beside: gathers each matrix's momentum, fp32, among the devices of tp, and makes
+// it orthogonal.
+Seconds orthogonalising(const Layer& layer, const Plan& plan, const ParallelLinks& links,
+                        const Cluster& cluster) {
+  if (plan.optimizer.kind != OptimizerKind::muon || layer.treated.frozen) return Seconds(0);
+  Seconds all(0);
+  for (const MatmulShape& matrix : orthogonalised(layer, plan)) {
+    all += orthogonal_time(matrix, plan.optimizer.newton_schulz, cluster.kind(0).device);
+    const Bytes momentum(matrix.m * matrix.n * matrix.batch * 4);
+    if (plan.tp > 1) all += ring_all_gather(momentum, plan.tp, links.tensor);
+  }
+  return all;
+}
+
+// Each replica updates its part; of muon's matrices whole ones. Experts have fewer copies to share
+// theirs among.
 Seconds shared_update(Seconds update, const LayerPart& part, const Plan& plan) {
   const std::int64_t experts = part.trained_expert_parameters;
   if (plan.zero == 0) return update;
-  if (experts == 0) return update / static_cast<double>(plan.replicas());
+  if (experts == 0) return update / static_cast<double>(plan.sharers());
   const auto others = static_cast<double>(part.trained_parameters - experts);
   const double share =
-      others / plan.replicas() + static_cast<double>(experts) / plan.expert_replicas();
+      others / plan.sharers() + static_cast<double>(experts) / plan.expert_sharers();
   return update * (share / static_cast<double>(part.trained_parameters));
 }
 
@@ -191,6 +208,8 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
     time.r -= time.f * left_out_share(layer, plan_.seq_length);
   const bool rebuilt = rebuilds(plan_.recompute, known_.part()->layer(l), l);
   const Seconds rebuild = rebuilt ? time.r : Seconds(0);
+  time.optimizer += orthogonalising(layer, plan_, links_, cluster_) * anchor_.step;
+  time.optimizer *= 1 - plan_.offload_optimizer;  // the rest is the host's (StageCosts)
   if (plan_.replicas() > 1) {
     const LayerPart& part = known_.part()->layer(l);
     time.optimizer = shared_update(time.optimizer, part, plan_);

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/table/stage_costs.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "costmodel/links/offload.hpp"
 #include "costmodel/table/backward_halves.hpp"
 #include "costmodel/table/neighbours.hpp"
 #include "plan/words/error.hpp"
@@ -56,6 +59,10 @@ StageCosts::StageCosts(const Plan& plan, const LayerCosts& known, const Cluster&
       anchor_(known.costs().factors()),
       corrected_(corrections(plan, known.costs())),
       prices_(plan, known, cluster) {
+  if (const auto why = lacks_host(plan, cluster)) {
+    throw InputError(cluster.name, "host",
+                     fmt::format("{}, which the plan's offload_optimizer needs", *why));
+  }
   if (cluster.pools.empty()) return;
   placement_.emplace(plan, cluster);
   for (int kind = 1; kind < cluster.kinds(); ++kind)
@@ -129,10 +136,20 @@ StageCost StageCosts::own(const StagePart& stage) const {
     reduce = left + (reduce - left) * stack.overlap_slowdown;
   }
   cost.reduce = to_nanoseconds(reduce);
-  cost.optimizer = to_nanoseconds(time.optimizer * corrected_.optimizer + step.gather);
+  cost.optimizer =
+      to_nanoseconds(time.optimizer * corrected_.optimizer + by_the_host(stage) + step.gather);
   // What was timed there has it already.
   const double slowdown = stands_on_builtin(known_.costs().basis) ? cluster_.kind(0).slowdown : 1.0;
   return slowdown == 1 ? cost : slowed(cost, slowdown);
+}
+
+Seconds StageCosts::by_the_host(const StagePart& stage) const {
+  if (plan_.offload_optimizer == 0) return Seconds(0);
+  const Cluster& nodes = cluster_.kind(0);
+  const Stack& stack = cluster_.stack;
+  const double gradient = stack.own_tensors ? 4 : stack.memory.gradients;
+  return offloaded_update(offloaded_numbers(stage, plan_), gradient, plan_, nodes).all() *
+         anchor_.step;
 }
 
 bool StageCosts::keeps_backward_whole(const StagePart& stage) const {
@@ -194,6 +211,7 @@ PerKind<PerCause<Seconds>> StageCosts::own_parts(const StagePart& stage) {
     sum.i = {};
   }
   sum.optimizer.replicas = once_a_step(stage).gather;
+  sum.optimizer.host = by_the_host(stage);
   return sum;
 }
 

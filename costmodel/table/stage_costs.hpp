@@ -61,6 +61,8 @@ class StageCosts {
   [[nodiscard]] PerKind<PerCause<Seconds>> own_parts(const StagePart& stage);
   // Once a step, for one stage; factors of the costs included.
   [[nodiscard]] StepTraffic once_a_step(const StagePart& stage) const;
+  // Once a step, what its host takes to update what it keeps.
+  [[nodiscard]] Seconds by_the_host(const StagePart& stage) const;
   // Its I is nothing and its W the whole backward.
   [[nodiscard]] bool keeps_backward_whole(const StagePart& stage) const;
   [[nodiscard]] MessageCost message(const ScheduleShape& shape, Stage from, Stage to,

@@ -71,6 +71,7 @@ struct LackingOnCpu {
         {b.post_norms, "norms of what attention and MLP give"},
         {b.parallel || (!b.pre_norm && b.qk_norm), "this order of norms"},
         {b.cross_attention || b.relative_buckets > 0, "this attention"},
+        {predicts(b), "blocks that predict further tokens (prediction_layers)"},
     });
   }
   Things operator()(const NormShape&) const { return {}; }
@@ -144,6 +145,10 @@ std::vector<std::string> forecast_alone(const Plan& plan, BackendKind backend) {
   const bool selective = plan.recompute.mode == RecomputeMode::selective;
   const bool cores = plan.recompute.modules == BlockModule::core_attn;
   if (selective && !cores) words.push_back(recompute);
+  if (plan.zero_shards > 0) words.push_back(fmt::format("zero_shards = {}", plan.zero_shards));
+  if (plan.offload_optimizer > 0)
+    words.push_back(fmt::format("offload_optimizer = {}", plan.offload_optimizer));
+  if (plan.optimizer.kind == OptimizerKind::muon) words.emplace_back("optimizer = muon");
   if (backend == BackendKind::cpu) return words;
   if (plan.tp > 1) words.push_back(fmt::format("tp = {} on a GPU", plan.tp));
   if (plan.zero > 1) words.push_back(fmt::format("zero = {} on a GPU", plan.zero));

@@ -183,6 +183,19 @@ constexpr auto kHasMultiprocessors = [](JsonObject& object, const Device& device
     object.fail("kernels", "needs multiprocessors beside it");
 };
 
+constexpr Key<Host> kHost[] = {
+    key<&Host::link, OfWire>("link",
+                             "| always | of one device to the host's memory and back, each "
+                             "direction")
+        .in("cluster link"),
+    key<&Host::memory, WithUnit>("memory", "bytes | always | of a node"),
+    key<&Host::bandwidth, WithUnit>(
+        "bandwidth",
+        "bytes/s | always | that one device's process reaches when it updates weights there, its "
+        "neighbours beside it")
+        .expect("expected a rate with its unit, as \"20 GB/s\""),
+};
+
 // Nodes of one kind: a file, or a pool of one.
 constexpr Key<Cluster> kNodes[] = {
     key<kWhole, Schema>("schema").expect("weir.cluster/1"),
@@ -207,6 +220,8 @@ constexpr Key<Cluster> kNodes[] = {
         "node_bandwidth",
         "bytes/s | where a node's cards limit all its ranks together | each direction")
         .expect("expected a rate with its unit, as \"50 GB/s\""),
+    maybe<&Cluster::host, Object<kHost>>(
+        "host", "| where a plan keeps the optimizer's state in the host's memory |"),
     // Where constants come from: each by its key, or as files before 0.2 said it, in lines.
     maybe<&Cluster::origin>(
         "origin",

@@ -110,6 +110,13 @@ struct Link {
   }
 };
 
+// The host of a node, for what is kept and updated there.
+struct Host {
+  Link link;                    // of one device to it and back, one direction
+  Bytes memory{0};              // of a node
+  BytesPerSecond bandwidth{0};  // of that memory, all of a node's processors together
+};
+
 // Nodes of equal devices: `intra` between two devices of a node, `inter` between nodes. Ranks fill
 // nodes in order. Or pools of such nodes, each a cluster of one kind; the fields before `pools` are
 // then those of the first.
@@ -122,6 +129,7 @@ struct Cluster {
   Link inter;
   BytesPerSecond node_bandwidth{
       0};  // all ranks of a node together, to other nodes, each direction; 0: no such limit
+  std::optional<Host> host;    // none: nothing is known of it
   double slowdown = 1;         // how many times longer its devices compute than these constants say
   std::vector<Cluster> pools;  // of several kinds of nodes: two or more, none with pools of its own
   std::map<std::int32_t, double>

@@ -13,10 +13,11 @@
 namespace weir {
 namespace {
 
-constexpr Names<OptimizerKind, 4> kOptimizers{{{OptimizerKind::sgd, "sgd"},
+constexpr Names<OptimizerKind, 5> kOptimizers{{{OptimizerKind::sgd, "sgd"},
                                                {OptimizerKind::rmsprop, "rmsprop"},
                                                {OptimizerKind::adam, "adam"},
-                                               {OptimizerKind::adamw, "adamw"}}};
+                                               {OptimizerKind::adamw, "adamw"},
+                                               {OptimizerKind::muon, "muon"}}};
 constexpr Names<DecayStyle, 3> kDecayStyles{{{DecayStyle::constant, "constant"},
                                              {DecayStyle::linear, "linear"},
                                              {DecayStyle::cosine, "cosine"}}};
@@ -57,6 +58,7 @@ int state_numbers(const Optimizer& optimizer) {
       return 1 + velocity;
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
+    case OptimizerKind::muon:
       break;
   }
   return 2;
@@ -82,12 +84,14 @@ double clip_factor(const Optimizer& optimizer, double norm) {
 }
 
 std::optional<OptimizerFault> fault_of(const Optimizer& o) {
-  const bool has_momentum = o.kind == OptimizerKind::sgd || o.kind == OptimizerKind::rmsprop;
+  const bool muon = o.kind == OptimizerKind::muon;
+  const bool has_momentum =
+      o.kind == OptimizerKind::sgd || o.kind == OptimizerKind::rmsprop || muon;
   if (o.momentum > 0 && !has_momentum)
-    return OptimizerFault{"momentum",
-                          fmt::format("expected with sgd or rmsprop, not {}", to_string(o.kind))};
-  if (o.nesterov && (o.kind != OptimizerKind::sgd || o.momentum <= 0))
-    return OptimizerFault{"nesterov", "expected with sgd and a momentum only"};
+    return OptimizerFault{
+        "momentum", fmt::format("expected with sgd, rmsprop or muon, not {}", to_string(o.kind))};
+  if (o.nesterov && ((o.kind != OptimizerKind::sgd && !muon) || o.momentum <= 0))
+    return OptimizerFault{"nesterov", "expected with sgd or muon and a momentum only"};
   return fault_of_rate(o);
 }
 

@@ -12,8 +12,10 @@
 namespace weir {
 
 // adamw decays the weights apart from the gradient (Loshchilov & Hutter, ICLR 2019, algorithm 2),
-// the others add the decay to the gradient.
-enum class OptimizerKind : std::uint8_t { sgd, rmsprop, adam, adamw };
+// and so does muon; the others add the decay to the gradient. muon makes the momentum of each
+// matrix of a block nearly orthogonal before it is taken off (Jordan et al., "Muon", 2024), and
+// treats all else as adamw does.
+enum class OptimizerKind : std::uint8_t { sgd, rmsprop, adam, adamw, muon };
 [[nodiscard]] std::string_view to_string(OptimizerKind kind);
 [[nodiscard]] std::optional<OptimizerKind> parse_optimizer_kind(std::string_view text);
 
@@ -34,9 +36,10 @@ struct RateSchedule {
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 1e-3;
-  double momentum = 0;                               // sgd, rmsprop
-  bool nesterov = false;                             // sgd
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;  // adam, adamw; epsilon of rmsprop too
+  double momentum = 0;                               // sgd, rmsprop, muon
+  bool nesterov = false;                             // sgd, muon
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;  // adam, adamw, muon; epsilon of rmsprop too
+  int newton_schulz = 5;                             // muon: steps that make a matrix orthogonal
   double alpha = 0.99;                               // rmsprop: of the mean of squares
   double weight_decay = 0;
   // The gradients of all weights are scaled down together until their norm is at most this; 0:
@@ -46,7 +49,8 @@ struct Optimizer {
   bool operator==(const Optimizer&) const = default;
 };
 
-// How many fp32 numbers the rule keeps for each of a weight's from step to step.
+// How many fp32 numbers the rule keeps for each of a weight's from step to step; muon's of what it
+// treats as adamw does: its matrices have one, the momentum.
 [[nodiscard]] int state_numbers(const Optimizer& optimizer);
 
 // Of step 0, 1, ...: with n steps done before it, rate n / warmup while n <= warmup; then, with p =

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "plan/text/text_file.hpp"
 #include "plan/words/names.hpp"
 
@@ -70,10 +72,49 @@ std::optional<Misfit> cannot_share_experts(const Plan& plan) {
 std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan) {
   if (auto misfit = cannot_split(model, plan.seq_length, plan.split())) return misfit;
   if (auto misfit = cannot_adapt(model, plan)) return misfit;
+  if (plan.prediction_layers > 0) {
+    if (plan.lora.rank > 0)
+      return Misfit{"prediction_layers", "expected without lora, which trains no new blocks"};
+    if (const auto reason = cannot_predict(model)) return Misfit{"prediction_layers", *reason};
+  }
+  if (auto misfit = cannot_share_state(plan)) return misfit;
   return cannot_share_experts(plan);
 }
 
+std::optional<Misfit> cannot_share_state(const Plan& plan) {
+  const auto misfit = [](const char* key, std::string reason) {
+    return std::optional<Misfit>({key, std::move(reason)});
+  };
+  if (plan.zero_shards > 0) {
+    if (plan.zero == 0) return misfit("zero_shards", "expected beside zero only");
+    const int all = plan.replicas();
+    if (plan.zero_shards >= all || all % plan.zero_shards != 0) {
+      return misfit("zero_shards", fmt::format("{}: expected a divisor of the {} devices of cp x "
+                                               "dp below them (left out where all share)",
+                                               plan.zero_shards, all));
+    }
+    if (plan.expert_replicas() % plan.share_groups() != 0) {
+      return misfit("zero_shards",
+                    fmt::format("{}: the {} devices that have the same experts do not divide into "
+                                "{} groups",
+                                plan.zero_shards, plan.expert_replicas(), plan.share_groups()));
+    }
+  }
+  if (plan.zero_secondary > 0) {
+    if (plan.zero < 3) return misfit("zero_secondary", "expected beside zero 3 only");
+    if (plan.sharers() % plan.zero_secondary != 0 || plan.zero_secondary >= plan.sharers()) {
+      return misfit(
+          "zero_secondary",
+          fmt::format("{}: expected a divisor of the {} devices among which ZeRO divides, "
+                      "below them",
+                      plan.zero_secondary, plan.sharers()));
+    }
+  }
+  return std::nullopt;
+}
+
 void set_treatment(Model& model, const Plan& plan) {
+  set_prediction(model, plan.prediction_layers);
   set_attention(model, plan.attention);
   set_trained(model, plan.lora, plan.frozen);
   set_fp8(model, plan.fp8);

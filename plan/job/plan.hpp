@@ -24,6 +24,8 @@ namespace weir {
 inline constexpr std::int64_t kMostRanks = 1 << 16;
 inline constexpr double kMostExpertLoad = 1024;
 inline constexpr std::int64_t kMostSlices = 1024;
+inline constexpr int kMostPredictions = 64;
+inline constexpr double kPredictionWeight = 0.1;  // where nothing is said, Megatron's too
 
 // How devices are numbered: those of tp next to each other, then those of cp, and then the replicas
 // of a rank before the next rank (Megatron's order), or the ranks of a replica before the next
@@ -62,6 +64,10 @@ struct Plan {
   bool fp8_parameters = false;     // weights are kept, and gathered, in 8 bits (--fp8-param-gather)
   Adapters lora;                   // trained in place of all weights, where their rank is above 0
   std::vector<LayerRange> frozen;  // layers whose weights stay as they are, ascending
+  // Blocks behind the model's norm, each for a token further ahead (multi-token prediction), and
+  // what their mean loss weighs beside the next token's.
+  int prediction_layers = 0;
+  double prediction_weight = kPredictionWeight;
   AttentionKind attention = AttentionKind::unfused;
   int pp = 1;                // K
   int vpp = 1;               // v
@@ -80,6 +86,14 @@ struct Plan {
   // (Megatron's --tp-comm-overlap, torchtitan's asynchronous tensor parallelism).
   bool overlap_tensor_parallel = false;
   int zero = 0;  // ZeRO stage over the dp x cp replicas; 1 is Megatron's distributed optimizer
+  // Of the replicas, side by side, those among which ZeRO divides; each group of so many has all,
+  // and groups add their gradients up (HSDP, MiCS). 0: all of them.
+  int zero_shards = 0;
+  // Of ZeRO 3: weights are held a second time, divided among so many side by side, of which the
+  // backward gathers them (ZeRO++'s hpZ). 0: they are not.
+  int zero_secondary = 0;
+  // The share of the optimizer's state that is kept, and updated, in the host's memory.
+  double offload_optimizer = 0;
   RankOrder rank_order = RankOrder::tp_cp_dp_pp;
   std::vector<PlacedRanks> placement;  // of all K ranks; empty: devices fill pools in their order
   bool overlap_grad_reduce =
@@ -104,6 +118,9 @@ struct Plan {
   [[nodiscard]] int devices() const { return pp * tp * cp * dp; }
   [[nodiscard]] int devices_per_rank() const { return tp * cp * dp; }
   [[nodiscard]] int replicas() const { return cp * dp; }  // devices that hold the same weights
+  // Of them, those among which ZeRO divides, and how many such groups there are.
+  [[nodiscard]] int sharers() const { return zero_shards > 0 ? zero_shards : replicas(); }
+  [[nodiscard]] int share_groups() const { return replicas() / sharers(); }
   [[nodiscard]] Split split() const {
     return {tp, cp, sequence_parallel, ep, expert_load, etp, slices};
   }
@@ -111,6 +128,7 @@ struct Plan {
   [[nodiscard]] int expert_replicas() const {  // and the same part of the same experts
     return tp * replicas() / (expert_tp() * ep);
   }
+  [[nodiscard]] int expert_sharers() const { return expert_replicas() / share_groups(); }
   [[nodiscard]] std::int64_t global_batch_size() const {
     return samples > 0 ? samples : std::int64_t{micro_batch_size} * microbatches * dp;
   }
@@ -136,7 +154,11 @@ struct Plan {
 // Why a model cannot be divided as a plan says, experts among replicas included; nullopt: it can.
 [[nodiscard]] std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan);
 
-// The model's layers as the plan runs them: attention, what is trained, formats of products.
+// Why ZeRO cannot divide among as many as a plan says; nullopt: it can.
+[[nodiscard]] std::optional<Misfit> cannot_share_state(const Plan& plan);
+
+// The model's layers as the plan runs them: attention, what is trained, formats of products, blocks
+// that predict further tokens.
 void set_treatment(Model& model, const Plan& plan);
 
 [[nodiscard]] std::string to_json(const Plan& plan);

@@ -36,23 +36,29 @@ constexpr Key<RateSchedule> kRateSchedule[] = {
 
 template <OptimizerKind... kKinds>
 constexpr auto kOf = [](const Optimizer& o) { return ((o.kind == kKinds) || ...); };
-constexpr auto kAdam = kOf<OptimizerKind::adam, OptimizerKind::adamw>;
-constexpr auto kNotSgd = kOf<OptimizerKind::rmsprop, OptimizerKind::adam, OptimizerKind::adamw>;
+constexpr auto kAdam = kOf<OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::muon>;
+constexpr auto kNotSgd =
+    kOf<OptimizerKind::rmsprop, OptimizerKind::adam, OptimizerKind::adamw, OptimizerKind::muon>;
 constexpr Key<Optimizer> kOptimizer[] = {
     key<&Optimizer::kind, Word<parse_optimizer_kind>>(
         "kind",
         "`sgd`, `rmsprop`, `adam` (decay added to the gradient) or `adamw`, as in "
-        "`torch.optim`")
-        .expect("expected sgd, rmsprop, adam or adamw"),
+        "`torch.optim`, or `muon` (of matrices of blocks; `adamw` of all else)")
+        .expect("expected sgd, rmsprop, adam, adamw or muon"),
     key<&Optimizer::learning_rate>("learning_rate", "", kRate),
     key<&Optimizer::alpha>("alpha", "| `rmsprop` | of the mean of squares", kShare)
         .where<kOf<OptimizerKind::rmsprop>>(),
-    key<&Optimizer::momentum>("momentum", "| `sgd`, `rmsprop` |", kShare)
-        .where<kOf<OptimizerKind::sgd, OptimizerKind::rmsprop>>(),
-    maybe<&Optimizer::nesterov>("nesterov", "| where true | `sgd` with momentum")
-        .where<kOf<OptimizerKind::sgd>>(),
-    key<&Optimizer::beta1>("beta1", "| `adam`, `adamw` |", kShare).where<kAdam>(),
-    key<&Optimizer::beta2>("beta2", "| `adam`, `adamw` |", kShare).where<kAdam>(),
+    key<&Optimizer::momentum>("momentum", "| `sgd`, `rmsprop`, `muon` |", kShare)
+        .where<kOf<OptimizerKind::sgd, OptimizerKind::rmsprop, OptimizerKind::muon>>(),
+    maybe<&Optimizer::nesterov>("nesterov", "| where true | `sgd`, `muon` with momentum")
+        .where<kOf<OptimizerKind::sgd, OptimizerKind::muon>>(),
+    key<&Optimizer::newton_schulz>("newton_schulz",
+                                   "steps | `muon` | of Newton and Schulz, that make a matrix "
+                                   "nearly orthogonal",
+                                   {1, 100})
+        .where<kOf<OptimizerKind::muon>>(),
+    key<&Optimizer::beta1>("beta1", "| `adam`, `adamw`, `muon` |", kShare).where<kAdam>(),
+    key<&Optimizer::beta2>("beta2", "| `adam`, `adamw`, `muon` |", kShare).where<kAdam>(),
     key<&Optimizer::epsilon>("epsilon", "| but for `sgd` |", kShare).where<kNotSgd>(),
     key<&Optimizer::weight_decay>("weight_decay", "", {0, 1e3}),
     maybe<&Optimizer::clip_norm>(
@@ -191,6 +197,18 @@ constexpr Key<Plan> kPlan[] = {
         "| where some are | layers whose weights stay as they are, ascending: `0-11,40`; no "
         "gradients and no state of the optimizer, and no backward before the first other one")
         .expect("expected ascending layers as 0-11,40"),
+    maybe<&Plan::prediction_layers>(
+        "prediction_layers",
+        "| where above 0 | blocks behind the model's norm, each for a token further ahead "
+        "(multi-token prediction: Megatron's `mtp-num-layers`); they come before the head, which "
+        "has a loss for each",
+        {1, kMostPredictions}),
+    maybe<&Plan::prediction_weight>(
+        "prediction_weight",
+        "| where it is not 0.1, with `prediction_layers` | of their mean loss (Megatron's "
+        "`mtp-loss-scaling-factor`)",
+        {0, 1e6})
+        .refuse("expected other than 0.1 (left out where it is)"),
     maybe<&Plan::attention, Named<kFused>>("attention", "| where it is fused | `fused`")
         .expect("expected fused (left out where it is unfused)"),
     key<&Plan::pp>("pp", "ranks, K", kDegree),
@@ -238,6 +256,21 @@ constexpr Key<Plan> kPlan[] = {
     maybe<&Plan::zero>(
         "zero", "| where above 0 | ZeRO stage over the cp x dp devices that hold the same weights",
         {1, 3}),
+    maybe<&Plan::zero_shards>(
+        "zero_shards",
+        "| where below cp x dp, with `zero` | devices, side by side, among which ZeRO divides; "
+        "groups of so many add their gradients up (HSDP, MiCS, Megatron's "
+        "`num-distributed-optimizer-instances`)",
+        {2, kMostRanks}),
+    maybe<&Plan::zero_secondary>(
+        "zero_secondary",
+        "| where there is one, with `zero` 3 | devices, side by side, among which weights are "
+        "divided a second time, for the backward to gather (ZeRO++'s `zero_hpz_partition_size`)",
+        {2, kMostRanks}),
+    maybe<&Plan::offload_optimizer>(
+        "offload_optimizer",
+        "share | where above 0 | of the optimizer's state that the host keeps and updates", kShare)
+        .refuse("expected above 0 (left out where it is 0)"),
     flag<&Plan::overlap_grad_reduce>("overlap_grad_reduce",
                                      "| where true | gradients travel beside the last backward"),
     flag<&Plan::overlap_param_gather>(
@@ -319,6 +352,9 @@ constexpr auto kFits = [](JsonObject& top, const Plan& plan) {
     top.fail("fp8", "expected beside dtype bf16 or fp16: the format of all else");
   if (plan.fp8_parameters && plan.fp8 == Fp8Recipe::none)
     top.fail("fp8_parameters", "expected beside fp8 only");
+  if (plan.prediction_layers == 0 && top.has("prediction_weight"))
+    top.fail("prediction_weight", "expected beside prediction_layers only");
+  if (const auto misfit = cannot_share_state(plan)) top.fail(misfit->key, misfit->reason);
   if (!plan.frozen.empty() && plan.lora.rank > 0)
     top.fail("frozen", "expected without lora, which freezes all of the model's own weights");
 };

@@ -40,7 +40,11 @@ std::vector<int> by_cost(const Model& model, int stages) {
   return boundaries;
 }
 
-bool is_block(const Layer& layer) { return std::holds_alternative<TransformerShape>(layer.shape); }
+// Those that predict further tokens go with what follows the last other one.
+bool is_block(const Layer& layer) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  return block != nullptr && !predicts(*block);
+}
 
 // Boundaries before the given blocks, counted from the model's first one; what stands before the
 // first block goes with it, what follows the last with that.

@@ -71,6 +71,8 @@ void keep(LayerTensors& tensors, const Layer& layer, std::int64_t seq_length, Dt
   }
   std::ranges::copy(kept_by_adapters(layer, seq_length, dtype, split),
                     std::back_inserter(tensors.saved));
+  std::ranges::copy(kept_by_prediction(layer, seq_length, dtype, split),
+                    std::back_inserter(tensors.saved));
 }
 
 // The logits' softmax stays until I, and the weight product is made with it: on MI300X schedules
@@ -79,12 +81,18 @@ void keep(LayerTensors& tensors, const Layer& layer, std::int64_t seq_length, Dt
 void keep_logits(LayerTensors& tensors, const HeadShape& head, std::int64_t seq_length,
                  const Split& split, const StackMemory& memory) {
   const std::int64_t share = (head.vocabulary + split.tp - 1) / split.tp;
-  const auto logits = static_cast<double>((head.pooled ? 1 : split.tokens(seq_length)) * share);
-  const auto bytes = [logits](double each) { return static_cast<std::int64_t>(logits * each); };
+  const std::int64_t positions =
+      head.pooled ? 1 : split.tokens(seq_length) * (1 + head.predictions);
+  const auto logits = static_cast<double>(positions * share);
+  // The losses come one after the other.
+  const double one = logits / static_cast<double>(1 + head.predictions);
+  const auto bytes = [](double numbers, double each) {
+    return static_cast<std::int64_t>(numbers * each);
+  };
   std::erase_if(tensors.saved, [](const KeptTensor& kept) { return kept.name == "logits"; });
-  tensors.saved.push_back({"logits", bytes(memory.logits_kept), KeptUntil::I});
+  tensors.saved.push_back({"logits", bytes(logits, memory.logits_kept), KeptUntil::I});
   const auto beside = [&](double worst) {
-    return bytes(std::max(0.0, worst - memory.logits_kept));
+    return bytes(one, std::max(0.0, worst - memory.logits_kept));
   };
   tensors.workspace_f_bytes_per_sample += beside(memory.logits_forward);
   tensors.workspace_i_bytes_per_sample += beside(memory.logits_backward);

@@ -30,6 +30,9 @@ std::string summary(const Plan& plan) {
   if (plan.ep > 1) text += fmt::format(" ep{}", plan.ep);
   if (plan.etp > 0) text += fmt::format(" etp{}", plan.etp);
   if (plan.zero > 0) text += fmt::format(" zero{}", plan.zero);
+  if (plan.zero_shards > 0) text += fmt::format(" shards{}", plan.zero_shards);
+  if (plan.zero_secondary > 0) text += fmt::format(" secondary{}", plan.zero_secondary);
+  if (plan.offload_optimizer > 0) text += fmt::format(" offload{}", plan.offload_optimizer);
   text += fmt::format(" M{} b{} {}", plan.microbatches, plan.micro_batch_size, plan.schedule);
   if (plan.rank_order != RankOrder::tp_cp_dp_pp)
     text += fmt::format(" {}", to_string(plan.rank_order));
@@ -40,6 +43,7 @@ std::string summary(const Plan& plan) {
   if (plan.fp8 != Fp8Recipe::none) {
     text += fmt::format(" fp8 {}{}", to_string(plan.fp8), plan.fp8_parameters ? " parameters" : "");
   }
+  if (plan.prediction_layers > 0) text += fmt::format(" predict{}", plan.prediction_layers);
   if (plan.lora.rank > 0) text += fmt::format(" lora{}", plan.lora.rank);
   if (!plan.frozen.empty()) text += fmt::format(" frozen {}", layers_word(plan.frozen));
   if (plan.skips == SkipTransport::direct) text += " direct skips";

@@ -37,7 +37,7 @@ LayerTensors tensors(const EmbeddingShape& e, const DeviceTokens& z) {
                             {e.vocabulary, e.hidden},
                             ParameterTensor::Init::normal,
                             true,
-                            e.tied ? "token" : ""});
+                            e.tied || e.looked_up_again ? "token" : ""});
     if (e.tied) t.parameters.back().padding = padded_rows(e.vocabulary, z.element) * e.hidden;
   }
   if (e.positions > 0) {

@@ -75,8 +75,10 @@ std::string work_key(const HeadShape& h) {
   const std::string dense =
       h.dense == HeadDense::none ? "" : fmt::format(" dense={}", static_cast<int>(h.dense));
   const std::string places = h.places > 0 ? fmt::format(" places={}", h.places) : "";
-  return fmt::format("head hidden={} vocabulary={} bias={} pooled={}{}{}", h.hidden, h.vocabulary,
-                     h.bias, h.pooled, dense, places);
+  const std::string further =
+      h.predictions > 0 ? fmt::format(" predictions={}", h.predictions) : "";
+  return fmt::format("head hidden={} vocabulary={} bias={} pooled={}{}{}{}", h.hidden, h.vocabulary,
+                     h.bias, h.pooled, dense, places, further);
 }
 
 }  // namespace weir::kinds

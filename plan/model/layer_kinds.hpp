@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "plan/model/layer_shape.hpp"
 #include "plan/model/tensor_list.hpp"
@@ -44,6 +45,9 @@ struct DeviceTokens {
 [[nodiscard]] Flops forward_flops(const TransformerShape& shape, std::int64_t seq_length);
 [[nodiscard]] TransformerShape shard(TransformerShape shape, int tp);
 [[nodiscard]] std::string work_key(const TransformerShape& shape);
+// What one that predicts keeps beside what the block does (plan/model/layer_shape, Prediction).
+[[nodiscard]] std::vector<KeptTensor> kept_by_prediction(const TransformerShape& shape,
+                                                         const DeviceTokens& tokens);
 
 // plan/model/layer_norm.cpp
 [[nodiscard]] std::int64_t parameter_count(const NormShape& shape);

@@ -73,9 +73,20 @@ struct EmbeddingShape {
   bool tied = false;       // the token table is shared with the head (T5: with the decoder)
   bool shared = false;     // the token table is the first layer's (T5's decoder), which counts it
   std::int64_t patch = 0;  // values of a patch, channels x side^2; 0: tokens
-  std::int64_t patch_side = 0;  // with patches
-  FeatureMap image = {};        // with patches
-  double scale = 1;             // that tokens are multiplied by (Gemma)
+  std::int64_t patch_side = 0;   // with patches
+  FeatureMap image = {};         // with patches
+  double scale = 1;              // that tokens are multiplied by (Gemma)
+  bool looked_up_again = false;  // the token table, by blocks that predict further tokens
+};
+
+// A block that predicts a token further ahead (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.2; the
+// multi-token prediction of Megatron-Core): the token's embedding, from the model's own table, and
+// what the model, or the block before, made of the tokens are normalised and projected together,
+// 2 h to h; behind the block stands one norm more. What came in is handed on beside what it makes.
+struct Prediction {
+  std::int64_t ahead = 0;       // tokens beyond the next; 0: a block like any other
+  std::int64_t vocabulary = 0;  // rows of the table
+  std::int64_t projected = 0;  // numbers that the projection makes of a token: on a device its part
 };
 
 // Pre- or post-norm transformer block: attention and MLP with residuals, x[b, s, hidden] -> same.
@@ -122,7 +133,16 @@ struct TransformerShape {
   double attention_dropout = 0;
   double residual_dropout = 0;
   AttentionKind attention = AttentionKind::unfused;
+  Prediction prediction = {};  // made by a plan; no part of a model's file
 };
+
+[[nodiscard]] constexpr bool predicts(const TransformerShape& block) {
+  return block.prediction.ahead > 0;
+}
+// Numbers of its projection.
+[[nodiscard]] constexpr std::int64_t prediction_projection(const TransformerShape& block) {
+  return predicts(block) ? 2 * block.hidden * block.hidden : 0;
+}
 
 // Numbers of a head's value, and so of what the head gives.
 [[nodiscard]] constexpr std::int64_t value_dim(const TransformerShape& block) {
@@ -172,14 +192,15 @@ struct HeadShape {
   bool pooled = false;       // one position a sample (ViT, classifiers) instead of every position
   bool first_token = false;  // pooled: that position is the first of many, not all there is
   HeadDense dense = HeadDense::none;
-  std::int64_t places = 0;  // of a map, each a position with a target; 0: samples are tokens
+  std::int64_t places = 0;       // of a map, each a position with a target; 0: samples are tokens
+  std::int64_t predictions = 0;  // further tokens, each with logits and a loss at every position
   Activation activation = Activation::gelu;  // of a transform
   double norm_epsilon = 1e-12;               // of a transform
 
   // Of a sample, that are projected and have a loss.
   [[nodiscard]] std::int64_t positions(std::int64_t seq_length) const {
     if (pooled) return 1;
-    return places > 0 ? places : seq_length;
+    return places > 0 ? places : seq_length * (1 + predictions);
   }
 };
 

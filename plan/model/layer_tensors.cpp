@@ -102,10 +102,24 @@ std::vector<KeptTensor> kept_by_adapters(const Layer& layer, std::int64_t seq_le
   return kept;
 }
 
+namespace {
+
+kinds::DeviceTokens device_tokens(std::int64_t seq_length, Dtype dtype, const Split& split) {
+  return {split.tokens(seq_length), seq_length, split.rows(seq_length), bytes_per_element(dtype)};
+}
+
+}  // namespace
+
+std::vector<KeptTensor> kept_by_prediction(const Layer& layer, std::int64_t seq_length, Dtype dtype,
+                                           const Split& split) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr || !layer.treated.backward) return {};
+  return kinds::kept_by_prediction(*block, device_tokens(seq_length, dtype, split));
+}
+
 LayerTensors layer_tensors(const Layer& layer, std::int64_t seq_length, Dtype dtype,
                            const Split& split) {
-  const kinds::DeviceTokens tokens{split.tokens(seq_length), seq_length, split.rows(seq_length),
-                                   bytes_per_element(dtype)};
+  const kinds::DeviceTokens tokens = device_tokens(seq_length, dtype, split);
   const auto tensors = [&](const LayerShape& shape) {
     return std::visit([&](const auto& s) { return kinds::tensors(s, tokens); }, shape);
   };

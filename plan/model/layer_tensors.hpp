@@ -50,4 +50,10 @@ namespace weir {
 [[nodiscard]] std::vector<KeptTensor> kept_by_adapters(const Layer& layer, std::int64_t seq_length,
                                                        Dtype dtype, const Split& split = {});
 
+// Of a block that predicts a further token, what it keeps beside what the block does: what its
+// norms read, what they give to the projection, and what that makes.
+[[nodiscard]] std::vector<KeptTensor> kept_by_prediction(const Layer& layer,
+                                                         std::int64_t seq_length, Dtype dtype,
+                                                         const Split& split = {});
+
 }  // namespace weir

@@ -65,6 +65,11 @@ std::int64_t norm_count(const TransformerShape& s) {
   return 2 + (s.cross_attention ? 1 : 0) + (s.post_norms ? 2 : 0) - (s.single_norm ? 1 : 0);
 }
 
+std::int64_t prediction_parameters(const TransformerShape& s) {
+  if (!predicts(s)) return 0;
+  return prediction_projection(s) + 3 * norm_parameters(s.norm, s.hidden);
+}
+
 // What a weight gradient reads must stay until W, the rest goes with I.
 KeptUntil until(bool read_by_w) { return read_by_w ? KeptUntil::W : KeptUntil::I; }
 
@@ -244,12 +249,53 @@ void carry_gradients(LayerTensors& t, const TransformerShape& b, const DeviceTok
     t.carried.push_back({"mlp.output.gradient", z.rows * b.hidden * z.element, KeptUntil::W});
 }
 
+// In front of such a block and behind it. The table is the model's.
+void add_prediction(LayerTensors& t, const TransformerShape& b, const DeviceTokens& z) {
+  const std::int64_t h = b.hidden, tokens = z.rows * h * z.element;
+  t.parameters.push_back(
+      {"prediction.token", {b.prediction.vocabulary, h}, Init::normal, true, "token"});
+  add_norm(t, "prediction.embedding.norm", h, b.norm);
+  add_norm(t, "prediction.hidden.norm", h, b.norm);
+  add_product(t, "prediction.projection", {b.prediction.projected, 2 * h}, Init::normal, false);
+  add_norm(t, "prediction.norm", h, b.norm);
+  const std::vector<KeptTensor> kept = kept_by_prediction(b, z);
+  t.saved.insert(t.saved.end(), kept.begin(), kept.end());
+  // The first keeps what came in, which it reads; a later one the last part of that.
+  t.saves_input = b.prediction.ahead == 1;
+  t.input_until = KeptUntil::I;
+  t.output_bytes_per_sample = (b.prediction.ahead + 1) * tokens;
+  t.carried.push_back({"prediction.embedding.gradient", tokens, KeptUntil::W});
+  t.carried.push_back({"prediction.projected.gradient", tokens, KeptUntil::W});
+  t.carried.push_back({"prediction.norm.gradients", 3 * 2 * h * 4, KeptUntil::W});
+  t.w_needs_output_gradient = false;
+  if (z.rows == z.s) return;
+  // Under sequence parallelism all of what is projected is gathered.
+  const std::int64_t gathered = 2 * z.s * h * z.element;
+  t.workspace_f_bytes_per_sample = std::max(t.workspace_f_bytes_per_sample, gathered);
+  t.workspace_w_bytes_per_sample = std::max(t.workspace_w_bytes_per_sample, gathered);
+}
+
 }  // namespace
+
+std::vector<KeptTensor> kept_by_prediction(const TransformerShape& b, const DeviceTokens& z) {
+  if (!predicts(b)) return {};
+  const std::int64_t tokens = z.rows * b.hidden * z.element;
+  std::vector<KeptTensor> kept{
+      {"prediction.embedding", tokens, KeptUntil::I},
+      {"prediction.normed", 2 * tokens, KeptUntil::W},
+      {"prediction.projected", tokens, until(!b.pre_norm)},
+      {"prediction.answer", tokens, KeptUntil::I},
+      {"prediction.statistics", 3 * 2 * z.rows * 4, KeptUntil::I},
+  };
+  if (b.prediction.ahead > 1) kept.push_back({"prediction.hidden", tokens, KeptUntil::I});
+  return kept;
+}
 
 std::int64_t parameter_count(const TransformerShape& s) {
   const std::int64_t attentions = s.cross_attention ? 2 : 1;
   return attentions * attention_parameters(s) + mlp_parameters(s) +
-         norm_count(s) * norm_parameters(s.norm, s.hidden) + s.relative_buckets * s.heads;
+         norm_count(s) * norm_parameters(s.norm, s.hidden) + s.relative_buckets * s.heads +
+         prediction_parameters(s);
 }
 
 // n1 = norm(x); q,k,v = n1 Wqkv; p = softmax(q k'); c = drop(p) v; y1 = x + drop(c Wo); n2 =
@@ -296,6 +342,7 @@ LayerTensors tensors(const TransformerShape& b, const DeviceTokens& z) {
   t.workspace_i_bytes_per_sample =
       (z.s * (b.hidden + widest) + 2 * scores) * z.element + row_sums + gathered;
   t.workspace_w_bytes_per_sample = (b.pre_norm ? z.s * b.hidden * z.element : 0) + gathered;
+  if (predicts(b)) add_prediction(t, b, z);
   return t;
 }
 
@@ -313,7 +360,8 @@ Flops forward_flops(const TransformerShape& b, std::int64_t seq_length) {
   const double router = b.experts > 1 ? s * 2 * h * static_cast<double>(b.experts) : 0;
   const double shared = s * 2 * (b.gated ? 3 : 2) * h * static_cast<double>(b.shared_ffn) +
                         (b.shared_gate ? s * 2 * h : 0);
-  return Flops(attention * (b.cross_attention ? 2 : 1) + mlp + router + shared);
+  const double projected = s * 2 * static_cast<double>(prediction_projection(b));
+  return Flops(attention * (b.cross_attention ? 2 : 1) + mlp + router + shared + projected);
 }
 
 TransformerShape shard(TransformerShape b, int tp) {
@@ -321,6 +369,8 @@ TransformerShape shard(TransformerShape b, int tp) {
   b.kv_heads /= tp;
   b.ffn /= tp;
   b.shared_ffn /= tp;
+  b.prediction.vocabulary = ceil_div(b.prediction.vocabulary, tp);
+  b.prediction.projected = ceil_div(b.prediction.projected, tp);
   return b;
 }
 
@@ -335,7 +385,8 @@ std::string work_key(const TransformerShape& b) {
       (b.shared_gate ? " shared_gate" : "") + (b.router_bias ? " router_bias" : "") +
       (b.single_norm ? " single_norm" : "") + (b.post_norms ? " post_norms" : "") +
       (b.sinks ? " sinks" : "") + (b.wide_qk_norm ? " wide_qk_norm" : "") +
-      (b.values_are_keys ? " values_are_keys" : "");
+      (b.values_are_keys ? " values_are_keys" : "") + word("prediction", b.prediction.ahead) +
+      word("prediction_vocabulary", b.prediction.vocabulary);
   const std::string_view fused = b.attention == AttentionKind::fused ? " attention=fused" : "";
   return fmt::format(
       "transformer hidden={} heads={} kv_heads={} head_dim={} ffn={} experts={}/{} activation={} "

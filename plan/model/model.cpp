@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/model/model.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 
 #include "plan/model/layer_kinds.hpp"
 
@@ -20,7 +23,51 @@ struct Kind {
   std::string operator()(const SizedShape&) const { return layer.label; }
 };
 
+bool is_prediction(const Layer& layer) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  return block != nullptr && predicts(*block);
+}
+
 }  // namespace
+
+std::optional<std::string> cannot_predict(const Model& model) {
+  const std::size_t layers = model.layers.size();
+  const auto* embedding =
+      layers == 0 ? nullptr : std::get_if<EmbeddingShape>(&model.layers.front().shape);
+  if (embedding == nullptr || embedding->patch > 0 || embedding->token_types > 0)
+    return "the model has no table of tokens in front";
+  // transformer_config.py and arguments.py of Megatron-LM, which have the same limit.
+  if (embedding->positions > 0) return "the model has learned positions: rotary ones, or none";
+  const auto* head = std::get_if<HeadShape>(&model.layers.back().shape);
+  if (head == nullptr || head->vocabulary == 0 || head->pooled || head->dense != HeadDense::none)
+    return "the model has no head of tokens behind";
+  const auto last = std::find_if_not(model.layers.rbegin() + 1, model.layers.rend(), is_prediction);
+  const bool ends = last != model.layers.rend() && std::next(last) != model.layers.rend() &&
+                    std::holds_alternative<NormShape>(last->shape);
+  const auto* block = ends ? std::get_if<TransformerShape>(&std::next(last)->shape) : nullptr;
+  if (block == nullptr || !block->causal || block->cross_attention)
+    return "the model does not end with a causal block and a norm";
+  if (!model.skips.empty() || !model.stashes.empty()) return "the model has skips";
+  return std::nullopt;
+}
+
+void set_prediction(Model& model, int layers) {
+  std::erase_if(model.layers, is_prediction);
+  if (model.layers.empty()) return;
+  auto* embedding = std::get_if<EmbeddingShape>(&model.layers.front().shape);
+  auto* head = std::get_if<HeadShape>(&model.layers.back().shape);
+  if (embedding != nullptr) embedding->looked_up_again = false;
+  if (head != nullptr) head->predictions = 0;
+  if (layers == 0 || cannot_predict(model)) return;
+  embedding->looked_up_again = true;
+  head->predictions = layers;
+  auto block = std::get<TransformerShape>(model.layers[model.layers.size() - 3].shape);
+  block.prediction = {0, embedding->vocabulary, block.hidden};
+  for (int l = 0; l < layers; ++l) {
+    ++block.prediction.ahead;
+    model.layers.insert(model.layers.end() - 1, {fmt::format("prediction.{}", l), block, ""});
+  }
+}
 
 void set_attention(Model& model, AttentionKind kind) {
   for (Layer& layer : model.layers) {

@@ -60,10 +60,16 @@ struct Model {
   std::int64_t seq_length = 0;       // default tokens a sample; 0 where samples are not sequences
   std::int64_t max_positions = 0;    // longest sequence the model accepts; 0: unbounded
   double initializer_range = 0.02;   // standard deviation of initial weights
+  int prediction_layers = 0;         // that its file has and a plan may train; none among `layers`
   std::vector<std::string> remarks;  // what of the file is left out, a line each
   int ignored_keys = 0;              // keys of a Hugging Face config that mean nothing here
 };
 
+// Why no block behind the model's norm can predict further tokens; nullopt: some can.
+[[nodiscard]] std::optional<std::string> cannot_predict(const Model& model);
+// So many such blocks, like the model's last one, in front of the head, which has a loss for each;
+// those that stand there go. Does nothing else where cannot_predict.
+void set_prediction(Model& model, int layers);
 // All blocks compute their attention like this.
 void set_attention(Model& model, AttentionKind kind);
 // Which weights are trained: with adapters those alone, else all but these layers'.

@@ -72,7 +72,7 @@ bool multiplies(const LayerPart& layer, const ParameterTensor& tensor) {
     return tensor.name.find(what) != std::string::npos;
   };
   return layer.block && tensor.decays && !is_of("router") && !is_of("relative") &&
-         !is_of(".adapter.");
+         !is_of(".adapter.") && !is_of("prediction.token");
 }
 
 namespace {

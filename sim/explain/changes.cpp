@@ -217,11 +217,15 @@ class Changer {
       changed.overlap_tensor_parallel = !changed.overlap_tensor_parallel;
       add("overlap of tensor parallelism", changed.overlap_tensor_parallel ? "on" : "off", changed);
     }
+    add_offload();
     if (plan().replicas() == 1) return;
+    add_shards();
     for (int zero = 0; zero <= 3; ++zero) {
       if (zero == plan().zero) continue;
       Plan changed = plan();
       changed.zero = zero;
+      if (zero == 0) changed.zero_shards = 0;
+      if (zero < 3) changed.zero_secondary = 0;
       // Only stages 1 and 2 gather weights once a step.
       changed.overlap_param_gather = changed.overlap_grad_reduce && (zero == 1 || zero == 2);
       add("ZeRO", fmt::format("stage {}", zero), changed);
@@ -233,6 +237,29 @@ class Changer {
     changed.overlap_param_gather =
         changed.overlap_grad_reduce && (changed.zero == 1 || changed.zero == 2);
     add("overlap of the reduction", changed.overlap_grad_reduce ? "on" : "off", changed);
+  }
+
+  // Optimizer's state in the host's memory, and back.
+  void add_offload() {
+    if (!cluster_.kind(0).host) return;
+    Plan changed = plan();
+    changed.offload_optimizer = plan().offload_optimizer > 0 ? 0 : 1;
+    add("optimizer's state", changed.offload_optimizer > 0 ? "with the host" : "on the device",
+        changed);
+  }
+
+  // What ZeRO divides: within a node, where replicas are in several, and among all.
+  void add_shards() {
+    if (plan().zero == 0) return;
+    Plan changed = plan();
+    const int within = cluster_.devices_per_node / plan().tp;
+    changed.zero_shards = plan().zero_shards > 0 ? 0 : within;
+    if (changed.zero_shards == 1 || changed.zero_shards >= plan().replicas()) return;
+    if (cannot_share_state(changed)) return;
+    add("ZeRO",
+        changed.zero_shards > 0 ? fmt::format("among {} of a node", within)
+                                : std::string("among all"),
+        changed);
   }
 
   void add_boundaries() {
@@ -295,6 +322,7 @@ class Changer {
     changed.placement = other.placement;
     // Without replicas there is nobody to share state with.
     if (changed.replicas() == 1) changed.zero = 0;
+    if (cannot_share_state(changed)) changed.zero_shards = changed.zero_secondary = 0;
     std::string to = fmt::format("K {} tp {} cp {} dp {}", other.pp, other.tp, other.cp, other.dp);
     if (plan().ep != other.ep) to += fmt::format(" ep {}", other.ep);
     if (plan().etp != other.etp) to += fmt::format(" etp {}", other.expert_tp());
@@ -366,6 +394,15 @@ class Changer {
     if (plan().tp > 1 && other.tp > 1) take_sequence(other);
     if (plan().replicas() > 1 && other.replicas() > 1)
       take("ZeRO", fmt::format("stage {}", other.zero), &Plan::zero);
+    if (plan().zero_shards != other.zero_shards && plan().replicas() == other.replicas()) {
+      Plan changed = plan();
+      changed.zero = other.zero;
+      changed.zero_shards = other.zero_shards;
+      changed.zero_secondary = other.zero_secondary;
+      add("ZeRO", fmt::format("among {}", changed.sharers()), std::move(changed));
+    }
+    take("optimizer's state with the host", fmt::format("{}", other.offload_optimizer),
+         &Plan::offload_optimizer);
   }
 
   const ResolvedPlan& base_;

@@ -117,6 +117,7 @@ std::vector<int> Boundaries::of(Plan plan, const ScheduleShape& shape) {
                 plan.slices,
                 plan.sequence_parallel,
                 plan.zero,
+                plan.zero_shards,
                 plan.pp,
                 plan.vpp,
                 plan.micro_batch_size,

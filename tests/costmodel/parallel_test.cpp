@@ -39,8 +39,8 @@ TEST(ParallelCosts, DevicesFillNodesTensorFirst) {
   const Cluster cluster = nodes_of_four();
   const ParallelLinks links = parallel_links(plan(2, 1, 4), cluster);
   EXPECT_EQ(links.tensor.bandwidth.count(), 1e9);
-  EXPECT_EQ(links.replicas.bandwidth.count(), 2e8);
-  EXPECT_EQ(links.replicas.latency, Seconds(1e-6));  // one hop of two crosses
+  EXPECT_EQ(links.replicas.within.bandwidth.count(), 2e8);
+  EXPECT_EQ(links.replicas.within.latency, Seconds(1e-6));  // one hop of two crosses
   EXPECT_EQ(group_link(cluster, 8, 1).bandwidth.count(), 4e8);
   EXPECT_EQ(group_link(cluster, 4, 4).bandwidth.count(), 1e8);
   EXPECT_EQ(pipeline_link(plan(2, 1, 4), cluster, Rank{0}, Rank{1}).bandwidth.count(), 1e8);
@@ -60,7 +60,7 @@ TEST(ParallelCosts, RanksOfAReplicaFillNodesFirstWhereThePlanSaysSo) {
     return p;
   };
   const auto replicas = [&](const Plan& p) {
-    return parallel_links(p, cluster).replicas.bandwidth.count();
+    return parallel_links(p, cluster).replicas.within.bandwidth.count();
   };
   EXPECT_EQ(replicas(of(2, 1, 4)), 1e8);
   EXPECT_EQ(replicas(of(1, 1, 4)), 2e8);

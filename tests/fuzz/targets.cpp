@@ -188,8 +188,9 @@ constexpr Target kTargets[] = {
     {"megatron-layout", "",
      [](const std::string& bytes) {
        const MegatronLayout read = parse_layout(utf8(bytes), kFile, "layout");
-       require(read.predictions > 0 ||
-                   parse_layout(to_layout(read.blocks), kFile, "layout").blocks == read.blocks,
+       const MegatronLayout again = parse_layout(to_layout(read), kFile, "layout");
+       require(again.blocks == read.blocks && again.predictions == read.predictions &&
+                   (read.predictions == 0 || again.predicting == read.predicting),
                "a layout");
      }},
     {"torchtitan", "", job<read_torchtitan_job>},

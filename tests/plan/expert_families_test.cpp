@@ -98,12 +98,34 @@ TEST(ExpertFamilies, DeepSeeksHaveTheirParameters) {
   EXPECT_EQ(first, 187'107'328 + 2 * 7168 + 3 * std::int64_t{7168} * 18432);
   ASSERT_EQ(v3.remarks.size(), 1U);
   EXPECT_THAT(v3.remarks[0], HasSubstr("num_nextn_predict_layers: 1: layers that predict further "
-                                       "tokens are not modelled and are left out"));
+                                       "tokens, which the class leaves out, come in by"));
   EXPECT_EQ(parameter_count(read(kDeepSeekV2Lite)), 15'706'484'224);
   EXPECT_EQ(parameter_count(read(sizes("deepseek_v2", {5120, 60, 128, 12288, 102400},
                                        R"(,"moe_intermediate_size":1536,"n_routed_experts":160,
     "n_shared_experts":2,"num_experts_per_tok":6,"first_k_dense_replace":1)"))),
             235'741'434'880);
+}
+
+// One more block of 187,107,328 + 2 x 7168 + 3 x 7168 x 2048 x (256 + 1) + 256 x 7168 + 256 =
+// 11,507,286,272 numbers, 11.5B in README_WEIGHTS.md; in front of it 2 x 7168^2 and three norms of
+// 7168. With the module's own copies of table and head, 2 x 129,280 x 7168, the weights' files have
+// 684,489,845,504: 671B and 14B, as the model's page says.
+TEST(ExpertFamilies, DeepSeekPredictsOneTokenFurther) {
+  Model v3 = read(kDeepSeekV3);
+  EXPECT_EQ(v3.prediction_layers, 1);
+  ASSERT_EQ(v3.layers.size(), 64U);
+  EXPECT_EQ(parameter_count(v3.layers[61]), 11'507'286'272);
+  set_prediction(v3, 1);
+  EXPECT_EQ(v3.layers.at(63).name, "prediction.0");
+  EXPECT_EQ(parameter_count(v3.layers[63]), 11'507'286'272 + 2 * 7168 * 7168 + 3 * 7168);
+  const std::int64_t copies = 2 * std::int64_t{129280} * 7168;
+  EXPECT_EQ(parameter_count(v3) + copies, 684'489'845'504);
+  // As often as it is asked for, and gone again.
+  set_prediction(v3, 2);
+  EXPECT_EQ(v3.layers.size(), 66U);
+  EXPECT_EQ(to_layer_list(v3), to_layer_list(read(kDeepSeekV3)));
+  set_prediction(v3, 0);
+  EXPECT_EQ(parameter_count(v3), 671'026'419'200);
 }
 
 // Four of eight groups are drawn first (DeepSeek-V3's config); a token that visits all groups, or a

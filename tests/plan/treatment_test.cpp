@@ -41,6 +41,51 @@ TEST(TreatmentFile, ComesBackAsItWas) {
   EXPECT_EQ(read(plan), plan);
 }
 
+// Words that came later stand where they are said.
+TEST(TreatmentFile, SaysWhatIsPredictedSharedAndOffloaded) {
+  EXPECT_THAT(to_json(bf16()),
+              testing::Not(testing::ContainsRegex("prediction|zero_s|offload|newton")));
+  Plan plan = bf16();
+  plan.prediction_layers = 2;
+  plan.prediction_weight = 0.3;
+  plan.dp = 8;
+  plan.zero = 3;
+  plan.zero_shards = 4;
+  plan.zero_secondary = 2;
+  plan.offload_optimizer = 0.5;
+  plan.optimizer.kind = OptimizerKind::muon;
+  plan.optimizer.momentum = 0.95;
+  plan.optimizer.nesterov = true;
+  EXPECT_THAT(to_json(plan),
+              HasSubstr("\"prediction_layers\": 2,\n  \"prediction_weight\": 0.3,\n"));
+  EXPECT_THAT(to_json(plan),
+              HasSubstr("\"zero\": 3,\n  \"zero_shards\": 4,\n  \"zero_secondary\": 2,\n  "
+                        "\"offload_optimizer\": 0.5,\n"));
+  EXPECT_THAT(to_json(plan), HasSubstr("\"newton_schulz\": 5"));
+  EXPECT_EQ(read(plan), plan);
+  plan.zero_shards = 3;
+  EXPECT_THAT(complaint([&] { static_cast<void>(read(plan)); }),
+              HasSubstr("p.json: zero_shards: 3: expected a divisor of the 8 devices"));
+}
+
+// Blocks behind the norm need a table in front, rotary positions, and a head of tokens.
+TEST(Prediction, IsOfDecodersWithRotaryPositions) {
+  Model model;
+  EXPECT_THAT(cannot_predict(model).value(), HasSubstr("no table of tokens in front"));
+  model.layers = {{"e", EmbeddingShape{.vocabulary = 8, .hidden = 4, .positions = 16}, ""},
+                  {"b", TransformerShape{.hidden = 4}, ""},
+                  {"n", NormShape{.hidden = 4}, ""},
+                  {"h", HeadShape{.vocabulary = 8, .hidden = 4}, ""}};
+  EXPECT_THAT(cannot_predict(model).value(), HasSubstr("learned positions"));
+  set_prediction(model, 1);
+  EXPECT_EQ(model.layers.size(), 4U);
+  std::get<EmbeddingShape>(model.layers[0].shape).positions = 0;
+  EXPECT_FALSE(cannot_predict(model));
+  set_prediction(model, 1);
+  EXPECT_FALSE(cannot_predict(model));
+  EXPECT_EQ(model.layers.size(), 5U);
+}
+
 TEST(TreatmentFile, RefusesContradictions) {
   const auto said = [](const Plan& plan) {
     return complaint([&] { static_cast<void>(read(plan)); });

@@ -125,6 +125,8 @@ class Rule {
         return adam(adam_, part);
       case OptimizerKind::adamw:
         return adamw(adam_, part);
+      case OptimizerKind::muon:
+        break;  // refused before (exec/training/trainable)
     }
   }
 

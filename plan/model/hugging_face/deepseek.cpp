@@ -77,9 +77,10 @@ void leave_out_predictors(JsonObject& config, Model& model) {
   for (const char* key : {"num_nextn_predict_layers", "num_mtp_layers"}) {
     const std::int64_t predicting = config.integer_or(key, 0, 0, 1024);
     if (predicting == 0) continue;
+    model.prediction_layers = static_cast<int>(predicting);
     model.remarks.push_back(fmt::format(
-        "{}: {}: layers that predict further tokens are not modelled and are left out, as the "
-        "class leaves them out",
+        "{}: {}: layers that predict further tokens, which the class leaves out, come in by "
+        "prediction_layers (--mtp-num-layers) alone",
         key, predicting));
   }
 }

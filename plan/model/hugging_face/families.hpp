@@ -126,7 +126,7 @@ void set_routed_experts(JsonObject& config, TransformerShape& block, const Route
 // Blocks before the first one with experts.
 [[nodiscard]] std::int64_t dense_blocks(JsonObject& config, std::int64_t otherwise,
                                         std::int64_t blocks);
-// Layers that predict further tokens are left out, with a remark.
+// Layers that predict further tokens are no blocks of the model; how many, and a remark.
 void leave_out_predictors(JsonObject& config, Model& model);
 // A dropout rate.
 [[nodiscard]] double rate(JsonObject& config, std::string_view key, double otherwise);

@@ -294,7 +294,9 @@ TransformerShape listed_transformer(JsonObject& layer) {
   return shape;
 }
 
-std::string to_layer_list(const Model& model) {
+std::string to_layer_list(const Model& given) {
+  Model model = given;
+  set_prediction(model, 0);  // a plan's
   refuse_wordless(model);
   std::string text = fmt::format(
       "{{\n  \"schema\": \"weir.layers/1\",\n  \"name\": {},\n  \"seq_length\": {},\n"

@@ -20,6 +20,16 @@ bool can_make_up(const SweepRequest& request, std::int64_t each_rank) {
                              [&](int k) { return right_devices(request, k * each_rank); });
 }
 
+// The plan with its state divided among each number of devices that is asked for, where it can be.
+void add_sharing(const SweepRequest& request, Plan plan, std::vector<Plan>& plans) {
+  if (plan.zero < 3) plan.zero_secondary = 0;
+  for (const int shards : request.zero_shards) {
+    plan.zero_shards = plan.zero > 0 && shards < plan.replicas() ? shards : 0;
+    if (cannot_share_state(plan)) continue;
+    if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+  }
+}
+
 }  // namespace
 
 bool right_devices(const SweepRequest& request, std::int64_t devices) {
@@ -53,7 +63,7 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
                 plan.slices = slices;
                 for (const RankOrder order : request.rank_order) {
                   plan.rank_order = dp > 1 ? order : RankOrder::tp_cp_dp_pp;
-                  if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+                  add_sharing(request, plan, plans);
                 }
               }
             }

@@ -173,6 +173,27 @@ Model small_model() {
       .model;
 }
 
+// ZeRO 3 over 8 devices: in two groups of four (MiCS), with a second copy among four (hpZ), and
+// state with the host, of ZeRO 3 in part.
+TEST(DeepSpeedJob, SharesWithinGroupsAndWithTheHost) {
+  const Model model = small_model();
+  const auto plan = [&](const std::string& zero) {
+    const std::string text = R"({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {)";
+    return read_deepspeed_job(text + zero + "}}", "ds.json", {.gpus = 8, .model = &model}).plan;
+  };
+  EXPECT_EQ(plan(R"("stage": 3, "mics_shard_size": 4)").zero_shards, 4);
+  EXPECT_EQ(plan(R"("stage": 3, "mics_shard_size": 8)").zero_shards, 0);
+  EXPECT_EQ(plan(R"("stage": 3, "zero_hpz_partition_size": 4)").zero_secondary, 4);
+  EXPECT_EQ(plan(R"("stage": 3, "zero_hpz_partition_size": 8)").zero_secondary, 0);
+  EXPECT_EQ(plan(R"("stage": 2, "zero_hpz_partition_size": 4)").zero_secondary, 0);
+  EXPECT_EQ(plan(R"("stage": 2, "cpu_offload": true)").offload_optimizer, 1);
+  const std::string host = R"("offload_optimizer": {"device": "cpu", "ratio": 0.25})";
+  EXPECT_EQ(plan(R"("stage": 3, )" + host).offload_optimizer, 0.25);
+  EXPECT_EQ(plan(R"("stage": 2, )" + host).offload_optimizer, 1);
+  EXPECT_THAT(complaint([&] { static_cast<void>(plan(R"("stage": 3, "mics_shard_size": 3)")); }),
+              HasSubstr("mics_shard_size: 3: expected a divisor of the 8 devices"));
+}
+
 // 2048 = 2 x 128 x 8 replicas.
 TEST(DeepSpeedJob, SaysHowAModelIsTrained) {
   const Model model = small_model();

@@ -414,13 +414,16 @@ TEST(LaunchScript, DeepSpeedsConfigurationIsRead) {
     return remark.name == "zero_optimization.stage" &&
            remark.text == "2: the arguments say otherwise: 1 in the plan";
   }));
-  EXPECT_THAT(complaint([&] {
-                job("cat > $CONFIG <<EOT\n"
-                    "{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"cpu\"}}}\n"
-                    "EOT\n",
-                    "");
-              }),
-              HasSubstr("offload to host memory is not modelled"));
+  const auto offloaded = [&](const std::string& device) {
+    return job(
+        "cat > $CONFIG <<EOT\n"
+        "{\"zero_optimization\": {\"offload_optimizer\": {\"device\": \"" +
+            device + "\"}}}\nEOT\n",
+        "");
+  };
+  EXPECT_EQ(offloaded("cpu").plan.offload_optimizer, 1);
+  EXPECT_THAT(complaint([&] { static_cast<void>(offloaded("nvme")); }),
+              HasSubstr("offload to disks is not modelled"));
   const auto block = [&](const std::string& more) {
     return std::get<TransformerShape>(job("", more).model.layers[1].shape);
   };

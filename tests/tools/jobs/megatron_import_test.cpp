@@ -41,7 +41,7 @@ TEST(MegatronLayout, ExpandsRepetitions) {
   EXPECT_EQ(deep.predictions, 1);
   EXPECT_THAT(parse_layout("Ett|(tt|)*6L", "job", "layout").blocks,
               ElementsAre(2, 2, 2, 2, 2, 2, 2, 0));
-  EXPECT_EQ(to_layout({3, 4, 2, 0}), "Et*3|t*4|tt|L");
+  EXPECT_EQ(to_layout({.blocks = {3, 4, 2, 0}}), "Et*3|t*4|tt|L");
   for (const char* bad : {"tt|L", "E|tL|t", "E((t))L", "Et*L", "ExL", "E(tL", "Et*99999999L"}) {
     EXPECT_THAT(complaint([&] { static_cast<void>(parse_layout(bad, "job", "layout")); }),
                 HasSubstr("job: layout: "))
@@ -408,7 +408,7 @@ TEST(MegatronJob, RefusesInOneLine) {
   EXPECT_EQ(line("--expert-model-parallel-size 4"),
             "job.args: --expert-model-parallel-size: the model has no experts");
   EXPECT_EQ(line("--bf16 --fp16"), "job.args: --bf16: contradicts --fp16");
-  EXPECT_EQ(line("--optimizer muon"), "job.args: --optimizer: muon: expected adam or sgd");
+  EXPECT_EQ(line("--optimizer lamb"), "job.args: --optimizer: lamb: expected adam, sgd or muon");
   EXPECT_EQ(complaint([] { static_cast<void>(megatron("# nothing\n")); }),
             "job.args: holds no arguments, expected --num-layers and its like");
   EXPECT_EQ(complaint([] { static_cast<void>(megatron("--num-layers 4")); }),
@@ -433,16 +433,25 @@ TEST(MegatronJob, ReadsLatentAttentionAndExperts) {
   EXPECT_EQ(std::get<TransformerShape>(limited.model.layers.at(9).shape).groups_per_token, 4);
   EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--moe-router-num-groups 7")); }),
               HasSubstr("--moe-router-num-groups: expected two or more groups"));
-  EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--mtp-num-layers 1")); }),
-              HasSubstr("job.args: --mtp-num-layers: multi-token prediction is not modelled"));
-  for (const char* off : {"--optimizer-cpu-offload", "--cpu-offloading-num-layers 2"}) {
-    EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + off)); }),
-                HasSubstr("offload to host memory is not modelled"));
-  }
-  EXPECT_THAT(complaint([&] {
-                static_cast<void>(megatron(r1 + "--num-distributed-optimizer-instances 2"));
-              }),
-              HasSubstr("hybrid sharding is not modelled"));
+  // Its prediction module has 11,610,068,224 (tests/plan/expert_families_test.cpp).
+  const Job predicting = megatron(r1 + "--mtp-num-layers 1 --mtp-loss-scaling-factor 0.3");
+  EXPECT_EQ(predicting.plan.prediction_layers, 1);
+  EXPECT_EQ(predicting.plan.prediction_weight, 0.3);
+  EXPECT_EQ(parameter_count(predicting.model), 671'026'419'200 + 11'610'068'224);
+  // The documentation's layout: blocks to stage 29, the module alone, the head alone. Behind 61
+  // blocks come the norm, 62, the module, 63, and the head.
+  const std::string sixteen = r1 +
+                              "--pipeline-model-parallel-size 16 --pipeline-model-parallel-layout "
+                              "'Et*3|(tt|)*29,m|L' ";
+  const Plan alone = megatron(sixteen + "--mtp-num-layers 1").plan;
+  ASSERT_EQ(alone.boundaries.size(), 31U);
+  EXPECT_EQ(alone.boundaries[28], 60);
+  EXPECT_EQ(alone.boundaries[29], 63);
+  EXPECT_EQ(alone.boundaries[30], 64);
+  EXPECT_THAT(complaint([&] { static_cast<void>(megatron(sixteen)); }),
+              HasSubstr("has 1 m, --mtp-num-layers says 0"));
+  EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--cpu-offloading-num-layers 2")); }),
+              HasSubstr("offload to host memory is not modelled"));
   EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--moe-layer-freq [0]*3")); }),
               HasSubstr("--moe-layer-freq: holds 3 layers of num-layers 61"));
 }

@@ -105,10 +105,12 @@ TEST(TorchtitanJob, WhatDevicesShareIsInThePlan) {
   EXPECT_EQ(zero("data_parallel_shard_degree = 1\ndata_parallel_replicate_degree = 8\n"), 0);
   EXPECT_EQ(zero("data_parallel_shard_degree = 1\ncontext_parallel_degree = 2\n"), 3);
   EXPECT_EQ(names(read(pipeline + always)), "parallelism.fsdp_reshard_after_forward ");
-  EXPECT_THAT(
-      complaint([&] { static_cast<void>(read(eight + "data_parallel_replicate_degree = 2\n")); }),
-      HasSubstr("parallelism.data_parallel_replicate_degree: 2 copies, each sharded: "
-                "hybrid sharding is not modelled"));
+  // Two copies, each sharded among eight.
+  const Plan hybrid = read(eight + "data_parallel_replicate_degree = 2\n").plan;
+  EXPECT_EQ(hybrid.dp, 16);
+  EXPECT_EQ(hybrid.zero_shards, 8);
+  EXPECT_EQ(hybrid.share_groups(), 2);
+  EXPECT_EQ(read(eight).plan.zero_shards, 0);
   const Plan plan = read(eight + "tensor_parallel_degree = 4\n").plan;
   EXPECT_EQ(plan.split(), (Split{4, 1, true}));
   EXPECT_TRUE(plan.overlap_grad_reduce);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
 #include "plan/text/strict_json.hpp"
 #include "tests/plan/complaint.hpp"
@@ -333,6 +334,66 @@ TEST(MegatronRows, ProductsIn8Bits) {
   plan.fp8_parameters = false;
   plan.fp8 = Fp8Recipe::none;
   EXPECT_THAT(megatron(plan), Not(HasSubstr("fp8")));
+}
+
+// A block behind the norm: on the last stage nothing more is said, on one of its own the layout
+// says m. Layers: the embedding, 8 blocks, the norm, 9, the block that predicts, 10, the head, 11.
+TEST(MegatronRows, PredictionReadsBack) {
+  const auto back = [](const Plan& plan) {
+    Model model = llama_like(8);
+    set_treatment(model, plan);
+    const std::string script = export_megatron(loaded(plan, model), {.allowed = {}}).files[0].text;
+    return std::pair(script, read_megatron_job(script, "megatron.sh", {}).plan);
+  };
+  Plan plan = pipeline(2, 1, 4);
+  plan.prediction_layers = 1;
+  plan.prediction_weight = 0.3;
+  const auto [script, read] = back(plan);
+  EXPECT_THAT(script, AllOf(HasSubstr("--mtp-num-layers 1 "),
+                            HasSubstr("--mtp-loss-scaling-factor 0.3 "), Not(HasSubstr("layout"))));
+  EXPECT_EQ(read.prediction_layers, 1);
+  EXPECT_EQ(read.prediction_weight, 0.3);
+  EXPECT_EQ(read.boundaries, plan.boundaries);
+  plan.pp = 3;
+  plan.boundaries = {5, 10};
+  const auto [alone, again] = back(plan);
+  EXPECT_THAT(alone, HasSubstr("'Et*4|t*4|mL'"));
+  EXPECT_EQ(again.boundaries, plan.boundaries);
+  // Two of them on two stages.
+  plan.prediction_layers = 2;
+  plan.boundaries = {5, 11};
+  EXPECT_THAT(complaint([&] { static_cast<void>(back(plan)); }),
+              HasSubstr("boundaries: blocks that predict further tokens are on one stage there"));
+}
+
+// Eight replicas in two groups of four, state with the host, and Muon.
+TEST(MegatronRows, SharingAndTheHostReadBack) {
+  const auto back = [](const Plan& plan) {
+    return read_megatron_job(megatron(plan), "megatron.sh", {.gpus = plan.devices()}).plan;
+  };
+  Plan plan = pipeline(2, 1, 4);
+  plan.dp = 8;
+  plan.zero = 1;
+  plan.zero_shards = 4;
+  plan.offload_optimizer = 0.5;
+  EXPECT_THAT(megatron(plan), AllOf(HasSubstr("--num-distributed-optimizer-instances 2 "),
+                                    HasSubstr("--optimizer-offload-fraction 0.5 "),
+                                    HasSubstr("--use-precision-aware-optimizer ")));
+  EXPECT_EQ(back(plan).zero_shards, 4);
+  EXPECT_EQ(back(plan).offload_optimizer, 0.5);
+  plan.zero_shards = 0;
+  plan.optimizer.kind = OptimizerKind::muon;
+  plan.optimizer.momentum = 0.95;
+  plan.optimizer.newton_schulz = 6;
+  EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/offload-muon)"));
+  plan.offload_optimizer = 0;
+  EXPECT_EQ(back(plan).optimizer.kind, OptimizerKind::muon);
+  EXPECT_EQ(back(plan).optimizer.momentum, 0.95);
+  EXPECT_EQ(back(plan).optimizer.newton_schulz, 6);
+  EXPECT_EQ(back(plan).zero, 1);
+  plan.zero = 3;
+  plan.zero_secondary = 4;
+  EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/second-shards)"));
 }
 
 // Gradients are divided once, and messages are dense.

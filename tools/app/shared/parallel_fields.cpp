@@ -19,6 +19,16 @@ constexpr const char* kDp = "Data-parallel replicas, D of G = b M D";
 constexpr const char* kZero =
     "ZeRO stage over the dp x cp replicas: 0 to 3 (1: distributed optimizer)";
 
+constexpr const char* kZeroShards =
+    "Devices among which ZeRO divides, side by side; groups of so many add up their gradients "
+    "(HSDP, MiCS; 0: all)";
+constexpr const char* kZeroSecondary =
+    "Of --zero 3: devices, side by side, among which weights are divided a second time (ZeRO++'s "
+    "hpZ; 0: they are not)";
+constexpr const char* kOffload =
+    "Share of the optimizer's state that the host keeps and updates, 0 to 1";
+constexpr app::Range kSharers{0, kMostRanks};
+
 constexpr const char* kEp = "Devices of a stage that share a layer's experts";
 constexpr const char* kEtp = "Devices that divide each expert, where they are fewer than --tp";
 constexpr app::Range kExpertLoad{1, kMostExpertLoad};
@@ -79,6 +89,10 @@ app::Fields fields(ParallelOptions& o) {
       {"--tp", &o.tp, kTp, degree},    {"--cp", &o.cp, kCp, degree},
       {"--dp", &o.dp, kDp, degree},    {"--ep", &o.ep, kEp, degree},
       {"--etp", &o.etp, kEtp, degree}, {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
+  app::append(all,
+              {{"--zero-shards", &o.zero_shards, kZeroShards, {.range = kSharers}},
+               {"--zero-secondary", &o.zero_secondary, kZeroSecondary, {.range = kSharers}},
+               {"--offload-optimizer", &o.offload_optimizer, kOffload, {.range = app::kShare}}});
   append_flags(all, o);
   app::append(all, {{"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}},
                     {"--placement", &o.placement,
@@ -99,6 +113,9 @@ void apply(const ParallelOptions& o, Plan& plan) {
   if (o.expert_load > 0) plan.expert_load = o.expert_load;
   if (const auto way = parse_expert_dispatch(o.expert_dispatch)) plan.expert_dispatch = *way;
   plan.zero = o.zero.value_or(plan.zero);
+  if (o.zero_shards) plan.zero_shards = *o.zero_shards == plan.replicas() ? 0 : *o.zero_shards;
+  plan.zero_secondary = o.zero_secondary.value_or(plan.zero_secondary);
+  plan.offload_optimizer = o.offload_optimizer.value_or(plan.offload_optimizer);
   if (o.sequence_parallel) plan.sequence_parallel = true;
   if (o.overlap_grad_reduce) plan.overlap_grad_reduce = true;
   if (o.overlap_grad_reduce) plan.overlap_param_gather = gathers_weights(plan);
@@ -118,6 +135,10 @@ app::Fields fields(ParallelLists& o) {
                   {"--ep", &o.ep, kEp, degree},
                   {"--etp", &o.etp, kEtp, degree},
                   {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
+  app::append(all,
+              {{"--zero-shards", &o.zero_shards, kZeroShards, {.range = kSharers}},
+               {"--zero-secondary", &o.zero_secondary, kZeroSecondary, {.range = kSharers}},
+               {"--offload-optimizer", &o.offload_optimizer, kOffload, {.range = app::kShare}}});
   append_flags(all, o);
   app::append(all, {{"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}}});
   return all;
@@ -136,6 +157,9 @@ void apply(const ParallelLists& o, SweepRequest& request) {
   if (const auto way = parse_expert_dispatch(o.expert_dispatch))
     request.base.expert_dispatch = *way;
   request.zero = o.zero;
+  if (!o.zero_shards.empty()) request.zero_shards = o.zero_shards;
+  request.base.zero_secondary = o.zero_secondary;
+  request.base.offload_optimizer = o.offload_optimizer;
   request.base.sequence_parallel = o.sequence_parallel;
   request.base.overlap_tensor_parallel = o.overlap_tensor_parallel;
   request.base.overlap_grad_reduce = o.overlap_grad_reduce;

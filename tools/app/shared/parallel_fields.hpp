@@ -17,7 +17,8 @@ struct SweepRequest;
 
 // One plan's degrees; what was not given leaves the plan as it is.
 struct ParallelOptions {
-  std::optional<int> tp, cp, dp, ep, etp, zero;
+  std::optional<int> tp, cp, dp, ep, etp, zero, zero_shards, zero_secondary;
+  std::optional<double> offload_optimizer;
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
   std::string expert_dispatch;  // as parse_expert_dispatch has it; empty: not given
@@ -30,7 +31,9 @@ void apply(const ParallelOptions& options, Plan& plan);
 
 // The same as lists for a sweep; empty: the sweep's to choose.
 struct ParallelLists {
-  std::vector<int> tp, cp, dp, ep, etp, zero;
+  std::vector<int> tp, cp, dp, ep, etp, zero, zero_shards;
+  int zero_secondary = 0;
+  double offload_optimizer = 0;
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
   std::string expert_dispatch;  // as parse_expert_dispatch has it; empty: not given

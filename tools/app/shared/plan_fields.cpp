@@ -19,6 +19,9 @@ namespace {
 
 constexpr int kMostNumbers = 100'000;
 constexpr app::Range kLoraRank{0, 1 << 20};
+constexpr app::Range kPredictions{0, kMostPredictions};
+constexpr app::Range kWeight{0, 1e6};
+constexpr app::Range kNewtonSchulz{1, 100};
 constexpr const char* kFp8 = "fp8";  // of --dtype
 
 struct Bounds {
@@ -43,9 +46,9 @@ std::string option_of(std::string key) {
 Optimizer optimizer_of(const PlanOptions& options) {
   const auto kind = parse_optimizer_kind(options.optimizer);
   if (!kind)
-    throw UsageError(
-        fmt::format("--optimizer {}: expected adamw, adam, rmsprop or sgd{}", options.optimizer,
-                    did_you_mean(options.optimizer, {"adamw", "adam", "rmsprop", "sgd"})));
+    throw UsageError(fmt::format(
+        "--optimizer {}: expected adamw, adam, muon, rmsprop or sgd{}", options.optimizer,
+        did_you_mean(options.optimizer, {"adamw", "adam", "muon", "rmsprop", "sgd"})));
   const auto style = parse_decay_style(options.lr_decay_style);
   if (!style)
     throw UsageError(fmt::format(
@@ -56,6 +59,7 @@ Optimizer optimizer_of(const PlanOptions& options) {
   o.learning_rate = options.learning_rate;
   o.momentum = options.momentum;
   o.nesterov = options.nesterov;
+  if (o.kind == OptimizerKind::muon) o.newton_schulz = options.newton_schulz;
   o.weight_decay = options.weight_decay;
   o.clip_norm = options.clip_grad;
   o.rate = {.warmup_iters = options.lr_warmup_iters.value_or(0),
@@ -117,6 +121,10 @@ void treat(const PlanOptions& options, Plan& plan) {
   plan.fp8_parameters = options.fp8_param_gather;
   plan.lora = adapters_of(options);
   plan.frozen = frozen_of(options);
+  plan.prediction_layers = options.prediction_layers;
+  if (plan.prediction_layers > 0) plan.prediction_weight = options.prediction_weight;
+  if (plan.prediction_layers == 0 && options.prediction_weight != kPredictionWeight)
+    throw UsageError("--mtp-loss-scaling-factor needs --mtp-num-layers");
   if (plan.fp8 != Fp8Recipe::none && bytes_per_element(dtype_of(options)) != 2)
     throw UsageError("--fp8-recipe needs --dtype fp8, bf16 or fp16");
   if (plan.fp8_parameters && plan.fp8 == Fp8Recipe::none)
@@ -218,12 +226,25 @@ app::Fields fields(PlanOptions& o) {
        "linear_fc1 (or linear_fc1_up, linear_fc1_gate), linear_fc2 (default: the four)"},
       {"--lora-dropout", &o.lora_dropout, "Of what adapters read", {.range = app::kShare}},
       {"--frozen", &o.frozen, "Layers whose weights stay as they are, as 0-11,40"},
+      {"--mtp-num-layers",
+       &o.prediction_layers,
+       "Blocks behind the model's norm, each with a loss for a token further ahead (multi-token "
+       "prediction)",
+       {.range = kPredictions}},
+      {"--mtp-loss-scaling-factor",
+       &o.prediction_weight,
+       "Weight of the mean of their losses",
+       {.range = kWeight}},
       {"--attention,--attention-backend", &o.attention,
        "unfused (probabilities are kept) or fused (flash: their statistics are)"},
-      {"--optimizer", &o.optimizer, "adamw, adam, rmsprop or sgd"},
+      {"--optimizer", &o.optimizer, "adamw, adam, muon, rmsprop or sgd"},
       {"--learning-rate,--lr", &o.learning_rate, "Learning rate", {.range = app::kLearningRate}},
-      {"--momentum", &o.momentum, "Of sgd and rmsprop", {.range = app::kShare}},
-      {"--nesterov", &o.nesterov, "Nesterov's momentum, of sgd"},
+      {"--momentum", &o.momentum, "Of sgd, rmsprop and muon", {.range = app::kShare}},
+      {"--nesterov", &o.nesterov, "Nesterov's momentum, of sgd and muon"},
+      {"--newton-schulz",
+       &o.newton_schulz,
+       "Of muon: steps of Newton and Schulz",
+       {.range = kNewtonSchulz}},
       {"--weight-decay", &o.weight_decay, "Weight decay", {.range = app::kWeightDecay}},
       {"--clip-grad",
        &o.clip_grad,
@@ -250,6 +271,10 @@ Model load_model(const PlanOptions& options) {
   Model model = load_model(options.model);
   Plan plan;
   treat(options, plan);
+  if (plan.prediction_layers > 0) {
+    if (const auto reason = cannot_predict(model))
+      throw InputError(options.model.string(), "--mtp-num-layers", *reason);
+  }
   set_treatment(model, plan);
   return model;
 }
@@ -264,6 +289,9 @@ void take_treatment(const Plan& plan, const app::Session& session, PlanOptions& 
     own("fp8-recipe", options.fp8_recipe, std::string(to_string(plan.fp8)));
   own("fp8-param-gather", options.fp8_param_gather, plan.fp8_parameters);
   own("frozen", options.frozen, layers_word(plan.frozen));
+  own("mtp-num-layers", options.prediction_layers, plan.prediction_layers);
+  if (options.prediction_layers > 0)
+    own("mtp-loss-scaling-factor", options.prediction_weight, plan.prediction_weight);
   if (session.given("lora-rank")) return;
   options.lora_rank = static_cast<int>(plan.lora.rank);
   own("lora-targets", options.lora_targets, to_string(plan.lora.targets));

@@ -40,11 +40,14 @@ struct PlanOptions {
   std::string lora_targets;  // empty: the four of a block
   double lora_dropout = 0;
   std::string frozen;  // layers
+  int prediction_layers = 0;
+  double prediction_weight = kPredictionWeight;
   std::string attention = "unfused";
   std::string optimizer = "adamw";
   double learning_rate = 1e-3;
   double momentum = 0;
   bool nesterov = false;
+  int newton_schulz = 5;  // of muon
   double weight_decay = 0;
   double clip_grad = 0;  // 0: gradients are not clipped
   double min_lr = 0;

@@ -39,6 +39,7 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
           {"etp", search.etp},
           {"slices", search.slices},
           {"zero", search.zero},
+          {"zero_shards", search.zero_shards},
           {"rank_order", orders},
           {"sequence_parallel_where_it_can", search.sequence_parallel_where_it_can},
           {"devices", or_null(search.devices)},

@@ -97,6 +97,7 @@ void say_the_rest(SweepRequest& r) {
   for (auto* degree : {&r.vpp, &r.parallel.tp, &r.parallel.cp, &r.parallel.dp})
     otherwise(*degree, std::vector{1});
   otherwise(r.parallel.zero, std::vector{0});
+  otherwise(r.parallel.zero_shards, std::vector{0});
   otherwise(r.parallel.ep, std::vector{1});
   otherwise(r.parallel.etp, std::vector{0});
   for (const std::string& name : r.schedule.words) {

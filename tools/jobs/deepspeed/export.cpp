@@ -100,6 +100,7 @@ Json optimizer_of(const Optimizer& o) {
       return {{"type", "RMSprop"}, {"params", params}};
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
+    case OptimizerKind::muon:  // refused by its row
       break;
   }
   params["betas"] = {o.beta1, o.beta2};
@@ -139,6 +140,8 @@ Json written_config(const Plan& plan) {
   json["fp16"] = {{"enabled", plan.dtype == Dtype::fp16}};
   // The pipeline engine takes no more: ZeRO 2 and 3 share gradients before they are all there.
   json["zero_optimization"] = {{"stage", std::min(plan.zero, 1)}};
+  if (plan.offload_optimizer > 0)
+    json["zero_optimization"]["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
   if (plan.pp > 1) json["pipeline"] = {{"stages", plan.pp}};
   return json;
 }

@@ -58,6 +58,35 @@ void set_zero(ConfigTable& t, Plan& plan) {
   plan.overlap_grad_reduce = overlap && plan.pp == 1 && plan.replicas() > 1;
 }
 
+// Optimizer's state that the host keeps: `ratio` of it (ZeRO 3 alone; runtime/zero/
+// offload_config.py), all before DeepSpeed 0.4's key.
+void set_offload(ConfigTable& t, Plan& plan) {
+  const std::string_view key = "zero_optimization.offload_optimizer.device";
+  const std::string device = t.text_or(key, "none");
+  const double ratio = t.number_or("zero_optimization.offload_optimizer.ratio", 1, 0, 1);
+  const bool before = t.flag_or("zero_optimization.cpu_offload", false);
+  if (device == "nvme") t.fail(key, "nvme: offload to disks is not modelled");
+  if (device != "none" && device != "cpu" && !device.empty())
+    t.fail(key, "expected none, cpu or nvme");
+  if (device == "cpu" || before) plan.offload_optimizer = plan.zero == 3 ? ratio : 1;
+}
+
+// Groups of ZeRO 3: MiCS divides within each, hpZ keeps weights divided within each beside.
+void set_groups(ConfigTable& t, Plan& plan) {
+  const auto mics = t.integer_or("zero_optimization.mics_shard_size", -1, -1, kMostRanks);
+  const auto copies = t.integer_or("zero_optimization.zero_hpz_partition_size", 1, 0, kMostRanks);
+  const int all = plan.replicas();
+  if (plan.zero < 3) return;
+  if (mics == 1) t.fail("zero_optimization.mics_shard_size", "1: expected more devices than one");
+  if (mics > 1 && mics != all) plan.zero_shards = static_cast<int>(mics);
+  if (copies > 1 && copies < plan.sharers()) plan.zero_secondary = static_cast<int>(copies);
+  if (const auto misfit = cannot_share_state(plan)) {
+    t.fail(misfit->key == "zero_shards" ? "zero_optimization.mics_shard_size"
+                                        : "zero_optimization.zero_hpz_partition_size",
+           misfit->reason);
+  }
+}
+
 // G = b M D, of which DeepSpeed's file may leave one or two open.
 void set_batch_size(ConfigTable& t, Plan& plan, const JobOptions& options, const std::string& file,
                     std::optional<std::int64_t> devices, std::vector<Remark>& remarks) {
@@ -229,6 +258,8 @@ void read_deepspeed(ConfigTable& t, Plan& plan, const JobOptions& options, const
   if (!devices && gpus) devices = *gpus * std::max<std::int64_t>(nodes.value_or(1), 1);
   set_batch_size(t, plan, options, file, devices, remarks);
   set_zero(t, plan);
+  set_offload(t, plan);
+  set_groups(t, plan);
   set_optimizer_section(t, plan, remarks);
   set_scheduler(t, plan, remarks);
   say_open_numbers(t, plan, remarks);
@@ -265,6 +296,8 @@ void read_deepspeed_beside(const std::string& text, const std::string& file, boo
         {"zero_optimization.stage",
          fmt::format("{}: the arguments say otherwise: {} in the plan", stage, job.plan.zero)});
   }
+  set_offload(t, job.plan);
+  set_groups(t, job.plan);
   t.account_for(unread_deepspeed_key, job);
   std::ranges::sort(job.arguments, {}, &JobArgument::name);
 }
@@ -276,7 +309,7 @@ UnreadArgument unread_deepspeed_key(std::string_view path) {
        {"zero_optimization.stage3", "how gathered weights travel, not modelled"},
        {"zero_optimization.sub_group_size", "how the update is cut up, not modelled"},
        {"zero_optimization.contiguous_gradients", "one more buffer of gradients, not modelled"},
-       {"zero_optimization.zero", "ZeRO++, not modelled"},
+       {"zero_optimization.zero", "ZeRO++'s 8 bits on the wire, not modelled"},
        {"communication_data_type", "gradients' format when they are summed; the plan says fp32"},
        {"data_types", "gradients' format when they are summed; the plan says fp32"},
        {"fp32_allreduce", "gradients' format when they are summed; the plan says fp32"},

@@ -254,8 +254,9 @@ void ConfigTable::account_for(UnreadArgument (*unread)(std::string_view path), J
   for (const auto& [path, leaf] : leaves_) {
     const std::string text = fmt::format("{}", fmt::join(leaf.values, " ")).substr(0, 80);
     const auto why = unmodelled(path, text);
-    // A reader of adapters has read those.
-    if (why && !(leaf.read && names_adapters(path))) fail(path, fmt::format("{}: {}", text, *why));
+    // What a reader has read is in the plan.
+    if (why && !(leaf.read && some_reader_reads(path)))
+      fail(path, fmt::format("{}: {}", text, *why));
     JobArgument argument{path, text, Fate::carried};
     const bool remarked = remarks.contains(path);
     // What is switched off changes nothing.

@@ -78,6 +78,8 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("micro_batch_size", a.micro_batch_size, b.micro_batch_size);
   compare("seq_length", a.seq_length, b.seq_length);
   compare("dtype", a.dtype, b.dtype);
+  compare("prediction_layers", a.prediction_layers, b.prediction_layers);
+  compare("prediction_weight", a.prediction_weight, b.prediction_weight);
   compare("fp8", a.fp8, b.fp8);
   compare("fp8_parameters", a.fp8_parameters, b.fp8_parameters);
   compare("lora", a.lora, b.lora);
@@ -86,6 +88,9 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("sequence_parallel", a.sequence_parallel, b.sequence_parallel);
   compare("overlap_tensor_parallel", a.overlap_tensor_parallel, b.overlap_tensor_parallel);
   compare("zero", a.zero, b.zero);
+  compare("zero_shards", a.zero_shards, b.zero_shards);
+  compare("zero_secondary", a.zero_secondary, b.zero_secondary);
+  compare("offload_optimizer", a.offload_optimizer, b.offload_optimizer);
   compare("rank_order", a.rank_order, b.rank_order);
   compare("placement", a.placement, b.placement);
   compare("overlap_grad_reduce", a.overlap_grad_reduce, b.overlap_grad_reduce);
@@ -129,7 +134,15 @@ Decoder decoder_for_export(const ResolvedPlan& loaded) {
 std::vector<int> stage_blocks(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
   Plan plan = loaded.plan;
   // The other tools know embedding, blocks and head; their norm goes with the head.
-  const auto norm = static_cast<int>(loaded.model.layers.size()) - 2;
+  const int predicting = predicting_blocks(loaded.model);
+  const auto norm = static_cast<int>(loaded.model.layers.size()) - 2 - predicting;
+  if (predicting > 0 && !predicting_stage(plan, loaded.model)) {
+    throw InputError("plan", "boundaries",
+                     "blocks that predict further tokens are on one stage there");
+  }
+  if (predicting > 0) {
+    for (int& boundary : plan.boundaries) boundary = std::min(boundary, norm);
+  }
   if (!plan.boundaries.empty() &&
       (plan.boundaries.front() < 1 || plan.boundaries.back() > norm + 1)) {
     throw InputError("plan", "boundaries",
@@ -160,6 +173,9 @@ std::vector<bool> blocks_rebuilt(const ResolvedPlan& loaded, std::string_view to
   for (int l = 0; l < static_cast<int>(loaded.part->layers.size()); ++l) {
     const LayerPart& layer = loaded.part->layer(l);
     const bool rebuilt = rebuilds(recompute, layer, l);
+    const auto* block =
+        std::get_if<TransformerShape>(&loaded.model.layers[static_cast<std::size_t>(l)].shape);
+    if (block != nullptr && predicts(*block)) continue;
     if (layer.block) {
       blocks.push_back(rebuilt);
     } else {
@@ -240,6 +256,8 @@ void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>
   if (plan.expert_dispatch != ExpertDispatch::by_stack)
     users("expert_dispatch", to_string(plan.expert_dispatch));
   if (plan.zero > 0) users("zero", std::to_string(plan.zero));
+  if (plan.zero_shards > 0) users("zero_shards", std::to_string(plan.zero_shards));
+  if (plan.zero_secondary > 0) users("zero_secondary", std::to_string(plan.zero_secondary));
   if (plan.overlap_grad_reduce) users("overlap_grad_reduce", "true");
   if (plan.overlap_param_gather) users("overlap_param_gather", "true");
   if (plan.recompute.mode == RecomputeMode::selective)

@@ -43,6 +43,24 @@ bool has_blocks_between(const Model& model) {
 
 }  // namespace
 
+int predicting_blocks(const Model& model) {
+  return static_cast<int>(std::ranges::count_if(model.layers, [](const Layer& layer) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    return block != nullptr && predicts(*block);
+  }));
+}
+
+std::optional<int> predicting_stage(const Plan& plan, const Model& model) {
+  const int blocks = predicting_blocks(model);
+  const auto first = static_cast<int>(model.layers.size()) - 1 - blocks;
+  const auto stage_of = [&plan](int layer) {
+    return static_cast<int>(std::ranges::upper_bound(plan.boundaries, layer) -
+                            plan.boundaries.begin());
+  };
+  if (stage_of(first) != stage_of(first + blocks - 1)) return std::nullopt;
+  return stage_of(first);
+}
+
 std::vector<int> boundaries_of_blocks(const std::vector<int>& blocks) {
   std::vector<int> boundaries;
   int layer = 1;  // after the embedding
@@ -53,12 +71,18 @@ std::vector<int> boundaries_of_blocks(const std::vector<int>& blocks) {
   return boundaries;
 }
 
-std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan, const Model& model) {
+std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan, const Model& given) {
+  Model model = given;
+  set_prediction(model, 0);
   if (!has_blocks_between(model)) return std::nullopt;
   const auto layers = static_cast<int>(model.layers.size());
+  const bool predicting = predicting_blocks(given) > 0;
+  if (predicting && !predicting_stage(plan, given)) return std::nullopt;
   std::vector<int> blocks;
   int before = 1;
-  for (const int boundary : plan.boundaries) {
+  for (int boundary : plan.boundaries) {
+    // What predicts, and the head, may be on stages of their own.
+    if (predicting) boundary = std::min(boundary, layers - 2);
     if (boundary < 1 || boundary > layers - 2) return std::nullopt;
     blocks.push_back(boundary - before);
     before = boundary;
@@ -96,7 +120,9 @@ bool is_language_model(const Model& model) {
   });
 }
 
-std::optional<Decoder> as_decoder(const Model& model) {
+std::optional<Decoder> as_decoder(const Model& given) {
+  Model model = given;
+  set_prediction(model, 0);
   if (!is_language_model(model)) return std::nullopt;
   const std::size_t layers = model.layers.size();
   const Decoder decoder{.embedding = std::get<EmbeddingShape>(model.layers.front().shape),

@@ -83,8 +83,13 @@ struct JobOptions {
 // are on the last. One between without a block is empty.
 [[nodiscard]] std::vector<int> boundaries_of_blocks(const std::vector<int>& blocks);
 
-// The other way round; nullopt where a boundary separates the final norm from the head, the first
-// stage has no embedding, or the model is no embedding, blocks, norm and head.
+// Blocks of a model that predict further tokens, and the stage that they are on; nullopt: several.
+[[nodiscard]] int predicting_blocks(const Model& model);
+[[nodiscard]] std::optional<int> predicting_stage(const Plan& plan, const Model& model);
+
+// The other way round, without blocks that predict further tokens; nullopt where a boundary
+// separates the final norm from the head (but for those, which may be on a stage of their own), the
+// first stage has no embedding, or the model is no embedding, blocks, norm and head.
 [[nodiscard]] std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan,
                                                                    const Model& model);
 

@@ -89,4 +89,11 @@ std::optional<std::string> unmodelled(std::string_view path, std::string_view va
   return std::nullopt;
 }
 
+bool some_reader_reads(std::string_view path) {
+  constexpr std::array<std::string_view, 4> kRead{"offload_optimizer.device", "cpu_offload",
+                                                  "zero_hpz_partition_size", "mics_shard_size"};
+  const auto ends = [path](std::string_view end) { return is_path_end(path, end); };
+  return names_adapters(path) || std::ranges::any_of(kRead, ends);
+}
+
 }  // namespace weir

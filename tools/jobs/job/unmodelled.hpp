@@ -1,6 +1,5 @@
 // What no plan can say and would make a forecast one of another job: each reader of jobs refuses it
-// by this name. (The DeepSeek class of transformers leaves prediction layers out itself, and its
-// reader with it.)
+// by this name.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +10,12 @@
 namespace weir {
 
 inline constexpr const char* kOffloadNotModelled = "offload to host memory is not modelled";
-inline constexpr const char* kPredictionNotModelled = "multi-token prediction is not modelled";
-inline constexpr const char* kHybridNotModelled = "hybrid sharding is not modelled";
+inline constexpr const char* kPredictionNotModelled =
+    "multi-token prediction is read of Megatron-LM's and Megatron-Bridge's words alone (a plan has "
+    "one: --mtp-num-layers)";
+inline constexpr const char* kHybridNotModelled =
+    "this kind of hybrid sharding is not read (a plan has words for some: --zero-shards, "
+    "--zero-secondary)";
 
 inline constexpr const char* kAdaptersNotModelled =
     "adapters and frozen layers are read of Megatron-Bridge's and NeMo 1's LoRA alone (a plan has "
@@ -30,5 +33,9 @@ inline constexpr const char* kAdaptersNotModelled =
 // ("zero_optimization.offload_param.device") and its value, the one of the three that it switches
 // on; nullopt: none.
 [[nodiscard]] std::optional<std::string> unmodelled(std::string_view path, std::string_view value);
+
+// Whether a plan has a word for what such a key says, which the readers of some tools ask for:
+// adapters, DeepSpeed's groups and its state with the host.
+[[nodiscard]] bool some_reader_reads(std::string_view path);
 
 }  // namespace weir

@@ -15,15 +15,20 @@ namespace weir {
 namespace {
 
 // Where blocks divide evenly the usual arguments say it; elsewhere the layout does.
-void add_stages(MegatronArguments& s, const Plan& plan, const std::vector<int>& blocks,
+void add_stages(MegatronArguments& s, const ResolvedPlan& loaded, const std::vector<int>& blocks,
                 bool v_shaped) {
+  const Plan& plan = loaded.plan;
   s.add("tensor-model-parallel-size", plan.tp);
   s.add("pipeline-model-parallel-size", plan.pp);
   s.add("context-parallel-size", plan.cp);
   const bool even = std::ranges::all_of(blocks, [&](int n) { return n == blocks.front(); });
   if (v_shaped || blocks.size() == 1) return;  // the fork halves each rank's blocks itself
-  if (!even) {
-    s.add("pipeline-model-parallel-layout", to_layout(blocks));
+  // What predicts further tokens is on the last stage where no layout says otherwise.
+  const int predicting = predicting_stage(plan, loaded.model).value_or(0);
+  const bool elsewhere = plan.prediction_layers > 0 && predicting + 1 != std::ssize(blocks);
+  if (!even || elsewhere) {
+    s.add("pipeline-model-parallel-layout",
+          to_layout({blocks, plan.prediction_layers, predicting}));
   } else if (plan.vpp > 1) {
     s.add("num-layers-per-virtual-pipeline-stage", blocks.front());
   }
@@ -43,6 +48,11 @@ void add_sharing(MegatronArguments& s, const Plan& plan) {
   }
   if (plan.overlap_grad_reduce) s.add("overlap-grad-reduce");
   if (plan.overlap_param_gather) s.add("overlap-param-gather");
+  if (plan.zero_shards > 0) s.add("num-distributed-optimizer-instances", plan.share_groups());
+  if (plan.offload_optimizer > 0) {
+    s.add("optimizer-cpu-offload");
+    s.add("optimizer-offload-fraction", python_number(plan.offload_optimizer));
+  }
   if (plan.rank_order == RankOrder::tp_cp_pp_dp) s.add("use-tp-pp-dp-mapping");
 }
 
@@ -173,6 +183,12 @@ void add_rate(MegatronArguments& s, const Optimizer& o) {
   s.add("min-lr", python_number(rate.min_lr));
 }
 
+void add_adam(MegatronArguments& s, const Optimizer& o) {
+  s.add("adam-beta1", python_number(o.beta1));
+  s.add("adam-beta2", python_number(o.beta2));
+  s.add("adam-eps", python_number(o.epsilon));
+}
+
 void add_training(MegatronArguments& s, const Plan& plan, std::vector<Remark>& remarks) {
   s.add("seq-length", plan.seq_length);
   // auto where nothing is said: a fused kernel where there is one.
@@ -188,12 +204,18 @@ void add_training(MegatronArguments& s, const Plan& plan, std::vector<Remark>& r
   if (plan.dtype == Dtype::fp16) s.add("accumulate-allreduce-grads-in-fp32");
   if (plan.dtype == Dtype::tf32)
     remarks.push_back({"dtype", "tf32: PyTorch's own switch, fp32 in the arguments"});
+  if (plan.prediction_layers > 0) {
+    s.add("mtp-num-layers", plan.prediction_layers);
+    if (plan.prediction_weight != kPredictionWeight)
+      s.add("mtp-loss-scaling-factor", python_number(plan.prediction_weight));
+  }
   const Optimizer& o = plan.optimizer;
   s.add("lr", python_number(o.learning_rate));
   s.add("weight-decay", python_number(o.weight_decay));
   s.add("clip-grad", python_number(o.clip_norm));
   add_rate(s, o);
-  if (o.nesterov) remarks.push_back({"nesterov", "Megatron-LM's sgd has none"});
+  if (o.nesterov && o.kind == OptimizerKind::sgd)
+    remarks.push_back({"nesterov", "Megatron-LM's sgd has none"});
   if (o.kind == OptimizerKind::rmsprop || o.kind == OptimizerKind::adam) {
     remarks.push_back({"optimizer", fmt::format("{}: adam, which decays weights apart from the "
                                                 "gradient, in the arguments",
@@ -202,11 +224,15 @@ void add_training(MegatronArguments& s, const Plan& plan, std::vector<Remark>& r
   if (o.kind == OptimizerKind::sgd) {
     s.add("optimizer", "sgd");
     s.add("sgd-momentum", python_number(o.momentum));
+  } else if (o.kind == OptimizerKind::muon) {
+    s.add("optimizer", "muon");
+    s.add("muon-momentum", python_number(o.momentum));
+    if (o.nesterov) s.add("muon-nesterov");
+    s.add("muon-num-ns-steps", o.newton_schulz);
+    add_adam(s, o);
   } else {
     s.add("optimizer", "adam");
-    s.add("adam-beta1", python_number(o.beta1));
-    s.add("adam-beta2", python_number(o.beta2));
-    s.add("adam-eps", python_number(o.epsilon));
+    add_adam(s, o);
   }
   s.add("seed", plan.seed);
 }
@@ -222,7 +248,7 @@ void add_megatron_run(const ResolvedPlan& loaded, const Allowed& allowed, Megatr
     blocks = {std::accumulate(blocks.begin(), blocks.end(), 0)};
   }
   const bool v_shaped = add_schedule(s, plan, allowed, remarks);
-  add_stages(s, plan, blocks, v_shaped);
+  add_stages(s, loaded, blocks, v_shaped);
   add_sharing(s, plan);
   add_training(s, plan, remarks);
   add_recompute(s, loaded, blocks, remarks);

@@ -79,6 +79,23 @@ int zero_stage(Arguments& a) {
   return stage;
 }
 
+// Copies of a sharded optimizer, each among replicas side by side (core/parallel_state.py:
+// intra_distributed_optimizer_instance_group), and what of its state the host keeps.
+void set_groups(Arguments& a, Plan& plan) {
+  constexpr std::string_view kInstances = "num-distributed-optimizer-instances";
+  const int instances = degree(a, kInstances);
+  const double fraction = a.number_or("optimizer-offload-fraction", 1, 0, 1);
+  if (a.flag("optimizer-cpu-offload")) plan.offload_optimizer = fraction;
+  if (instances == 1 || plan.zero == 0) return;
+  if (plan.replicas() % instances != 0)
+    a.fail(kInstances, fmt::format("does not divide the {} replicas", plan.replicas()));
+  if (instances == plan.replicas()) {
+    plan.zero = 0;  // nobody shares with anybody
+    return;
+  }
+  plan.zero_shards = plan.replicas() / instances;
+}
+
 // What the devices of a stage and its replicas share. Megatron itself switches sequence parallelism
 // off without tensor parallelism; one replica has nobody to share with or to reduce for.
 void set_sharing(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
@@ -90,6 +107,7 @@ void set_sharing(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   plan.overlap_tensor_parallel = a.flag("tp-comm-overlap") && plan.sequence_parallel;
   plan.zero = plan.replicas() > 1 ? zero : 0;
   plan.overlap_grad_reduce = overlap && plan.replicas() > 1;
+  set_groups(a, plan);
   // Weights are gathered once a step where replicas share the update and no more.
   const bool gathers = plan.zero == 1 || plan.zero == 2;
   plan.overlap_param_gather = a.flag("overlap-param-gather") && gathers;
@@ -140,11 +158,33 @@ void set_rate(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   rate.decay_iters = 0;
 }
 
-void set_optimizer(Arguments& a, Plan& plan) {
+// Whole matrices are each device's to update under the distributed optimizer (core/optimizer/
+// layer_wise_optimizer.py), of which dist_muon is an earlier name.
+void set_muon(Arguments& a, Plan& plan, bool distributed, std::vector<Remark>& remarks) {
+  Optimizer& o = plan.optimizer;
+  o.kind = OptimizerKind::muon;
+  o.momentum = a.number_or("muon-momentum", 0.9, 0, 1);
+  o.nesterov = a.flag("muon-nesterov") && o.momentum > 0;
+  o.newton_schulz = static_cast<int>(a.integer_or("muon-num-ns-steps", 5, 1, 100));
+  const std::string mode = a.text_or("muon-tp-mode", "duplicated");
+  if (mode != "duplicated" && plan.tp > 1) {
+    remarks.push_back({"muon-tp-mode", fmt::format("{}: in the plan each device of tp makes whole "
+                                                   "matrices orthogonal",
+                                                   mode.substr(0, 40))});
+  }
+  // Scales of the update, and constants of its steps.
+  for (const char* name : {"muon-scale-mode", "muon-extra-scale-factor", "muon-coefficient-type",
+                           "muon-scalar-optimizer", "muon-fp32-matmul-prec"})
+    static_cast<void>(a.text_or(name, ""));
+  if (distributed && plan.replicas() > 1) plan.zero = std::max(plan.zero, 1);
+}
+
+void set_optimizer(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   Optimizer& o = plan.optimizer;
   const std::string kind = a.text_or("optimizer", "adam");
-  if (kind != "adam" && kind != "adamw" && kind != "sgd") {
-    a.fail("optimizer", fmt::format("{}: expected adam or sgd", kind.substr(0, 40)));
+  const bool muon = kind == "muon" || kind == "dist_muon";
+  if (kind != "adam" && kind != "adamw" && kind != "sgd" && !muon) {
+    a.fail("optimizer", fmt::format("{}: expected adam, sgd or muon", kind.substr(0, 40)));
   }
   o.learning_rate = a.number_or("lr", o.learning_rate, 0, 1e6);
   o.weight_decay = a.number_or("weight-decay", 0.01, 0, 1e3);
@@ -157,6 +197,7 @@ void set_optimizer(Arguments& a, Plan& plan) {
     return;
   }
   static_cast<void>(a.flag("sgd-momentum"));
+  if (muon) set_muon(a, plan, kind == "dist_muon", remarks);
   o.beta1 = a.number_or("adam-beta1", 0.9, 0, 1);
   o.beta2 = a.number_or("adam-beta2", 0.999, 0, 1);
   o.epsilon = a.number_or("adam-eps", 1e-8, 0, 1);
@@ -232,6 +273,7 @@ void set_expert_parallelism(Arguments& a, const std::string& file, Job& job) {
   const auto misfit = cannot_divide(model, plan);
   if (!misfit) return;
   if (misfit->key == "etp") a.fail("expert-tensor-parallel-size", misfit->reason);
+  if (misfit->key == "zero_shards") a.fail("num-distributed-optimizer-instances", misfit->reason);
   if (const auto devices = cannot_share_experts(plan); devices && experts)
     throw DeviceCountError(file, fmt::format("--{}", name), devices->reason);
   a.fail(name, misfit->reason);
@@ -239,10 +281,11 @@ void set_expert_parallelism(Arguments& a, const std::string& file, Job& job) {
 
 // What would make the forecast one of another job. Numbers of 0 and "no_shard" switch it off.
 void refuse_unmodelled(Arguments& a) {
-  if (a.integer_or("mtp-num-layers", 0, 0, kMostLayers) > 0)
-    a.fail("mtp-num-layers", kPredictionNotModelled);
-  for (const char* name : {"optimizer-cpu-offload", "cpu-offloading", "cpu-offload",
-                           "offload-optimizer-states", "fine-grained-activation-offloading"}) {
+  for (const char* name : {"mtp-use-repeated-layer", "mtp-hybrid-override-pattern", "mtp-hsm"}) {
+    if (a.flag(name)) a.fail(name, "this kind of multi-token prediction is not modelled");
+  }
+  for (const char* name : {"cpu-offloading", "cpu-offload", "offload-optimizer-states",
+                           "fine-grained-activation-offloading"}) {
     if (a.flag(name)) a.fail(name, kOffloadNotModelled);
   }
   for (const std::string& name : a.names()) {
@@ -252,10 +295,18 @@ void refuse_unmodelled(Arguments& a) {
     a.fail("cpu-offloading-num-layers", kOffloadNotModelled);
   if (a.integer_or("ds-sequence-parallel-size", 1, 1, kMostRanks) > 1)
     a.fail("ds-sequence-parallel-size", "DeepSpeed's sequence parallelism is not modelled");
-  if (a.integer_or("num-distributed-optimizer-instances", 1, 1, kMostRanks) > 1)
-    a.fail("num-distributed-optimizer-instances", kHybridNotModelled);
   if (a.text_or("outer-dp-sharding-strategy", "no_shard") != "no_shard")
     a.fail("outer-dp-sharding-strategy", kHybridNotModelled);
+}
+
+// Blocks that predict further tokens (core/transformer/multi_token_prediction.py).
+void set_prediction(Arguments& a, Job& job) {
+  Plan& plan = job.plan;
+  plan.prediction_layers = static_cast<int>(a.integer_or("mtp-num-layers", 0, 0, kMostPredictions));
+  const double weight = a.number_or("mtp-loss-scaling-factor", kPredictionWeight, 0, 1e6);
+  if (plan.prediction_layers == 0) return;
+  plan.prediction_weight = weight;
+  if (const auto reason = cannot_predict(job.model)) a.fail("mtp-num-layers", *reason);
 }
 
 void fill_recompute(const Recompute& given, const std::string& file, Job& job) {
@@ -338,6 +389,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   if (bf16 && fp16) a.fail("bf16", "contradicts --fp16");
   plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : options.given.dtype.value_or(Dtype::fp32);
   plan.dp = replicas_of(options, megatron_devices(a), plan, file, job.remarks);
+  set_prediction(a, job);
   set_sharing(a, plan, job.remarks);
   set_expert_parallelism(a, file, job);
   set_batch(a, plan, file, options.given, job);
@@ -345,11 +397,12 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   set_schedule(a, plan, job.remarks);
   set_attention(a, job);
   set_fp8(a, job);
+  if (plan.prediction_layers > 0) set_treatment(job.model, plan);
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
   set_recompute(a, of_stages, job);
   if (options.given.recompute) fill_recompute(*options.given.recompute, file, job);
   say_defaults(a, job);
-  set_optimizer(a, plan);
+  set_optimizer(a, plan, job.remarks);
   set_rate(a, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));
   const auto config = a.flag("deepspeed") ? a.text("deepspeed-config") : std::nullopt;

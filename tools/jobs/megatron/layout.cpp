@@ -75,11 +75,16 @@ MegatronLayout parse_layout(const std::string& text, const std::string& file,
         ++embeddings;
         break;
       case 't':
+        if (layout.predictions > 0) throw InputError(file, key, "expected no t behind m");
         ++layout.blocks.back();
         break;
-      case 'm':
-        ++layout.predictions;
+      case 'm': {
+        const int stage = static_cast<int>(layout.blocks.size()) - 1;
+        if (layout.predictions++ > 0 && stage != layout.predicting)
+          throw InputError(file, key, "expected all of m on one stage");
+        layout.predicting = stage;
         break;
+      }
       case 'L':
         ++losses;
         break;
@@ -98,7 +103,8 @@ MegatronLayout parse_layout(const std::string& text, const std::string& file,
   return layout;
 }
 
-std::string to_layout(const std::vector<int>& blocks) {
+std::string to_layout(const MegatronLayout& layout) {
+  const std::vector<int>& blocks = layout.blocks;
   std::string text = "E";
   for (std::size_t s = 0; s < blocks.size(); ++s) {
     if (s > 0) text += '|';
@@ -107,6 +113,8 @@ std::string to_layout(const std::vector<int>& blocks) {
     } else {
       text.append(static_cast<std::size_t>(blocks[s]), 't');
     }
+    if (static_cast<int>(s) == layout.predicting)
+      text.append(static_cast<std::size_t>(layout.predictions), 'm');
   }
   return text + "L";
 }

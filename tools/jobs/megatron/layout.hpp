@@ -14,14 +14,15 @@ namespace weir {
 
 struct MegatronLayout {
   std::vector<int> blocks;  // transformer blocks of each stage, in the order of stages
-  int predictions = 0;      // multi-token-prediction blocks, which a plan has no word for
+  int predictions = 0;      // multi-token-prediction blocks, on one stage
+  int predicting = 0;       // that stage, where there are any
 };
 
 // Throws InputError: `file` and `key` are what the message begins with.
 [[nodiscard]] MegatronLayout parse_layout(const std::string& text, const std::string& file,
                                           const std::string& key);
 
-// The shortest spelling with runs of t counted: "Et*3|t*4|t*3L".
-[[nodiscard]] std::string to_layout(const std::vector<int>& blocks);
+// The shortest spelling with runs of t counted: "Et*3|t*4|t*3L", "Et*3|t*4|t*3mL".
+[[nodiscard]] std::string to_layout(const MegatronLayout& layout);
 
 }  // namespace weir

@@ -72,8 +72,23 @@ class StageBlocks {
   bool embedding_ = false, loss_ = false;  // counted as a block each
 };
 
-std::vector<int> stages_of_layout(const std::string& layout, Plan& plan, std::int64_t blocks,
-                                  const std::string& file) {
+// What predicts further tokens may have a stage of its own, behind the final norm, which is with
+// the last block then; and the head one behind that.
+std::vector<int> boundaries_of(const MegatronLayout& layout, std::int64_t blocks) {
+  std::vector<int> boundaries = boundaries_of_blocks(layout.blocks);
+  if (layout.predictions == 0) return boundaries;
+  const int first = static_cast<int>(blocks) + 2, head = first + layout.predictions;
+  for (int s = 1; s <= static_cast<int>(boundaries.size()); ++s) {
+    int& start = boundaries[static_cast<std::size_t>(s) - 1];
+    const bool no_block = layout.blocks[static_cast<std::size_t>(s)] == 0;
+    if (s > layout.predicting) start = head;
+    if (s == layout.predicting && no_block) start = first;
+  }
+  return boundaries;
+}
+
+MegatronLayout stages_of_layout(const std::string& layout, Plan& plan, std::int64_t blocks,
+                                const std::string& file) {
   const std::string key = "--pipeline-model-parallel-layout";
   const MegatronLayout parsed = parse_layout(layout, file, key);
   const auto stages = static_cast<int>(parsed.blocks.size());
@@ -85,9 +100,12 @@ std::vector<int> stages_of_layout(const std::string& layout, Plan& plan, std::in
   const std::int64_t sum = std::accumulate(parsed.blocks.begin(), parsed.blocks.end(), 0LL);
   if (sum != blocks)
     throw InputError(file, key, fmt::format("holds {} blocks of num-layers {}", sum, blocks));
-  if (parsed.predictions > 0)
-    throw InputError(file, key, "m: multi-token prediction is not modelled");
-  return parsed.blocks;
+  if (parsed.predictions != plan.prediction_layers) {
+    throw InputError(file, key,
+                     fmt::format("has {} m, --mtp-num-layers says {}", parsed.predictions,
+                                 plan.prediction_layers));
+  }
+  return parsed;
 }
 
 }  // namespace
@@ -103,12 +121,12 @@ void set_stages(Arguments& a, Plan& plan, std::int64_t blocks, const std::string
            "other");
   }
   if (layout) {
-    const std::vector<int> of_stages = stages_of_layout(*layout, plan, blocks, file);
+    const MegatronLayout parsed = stages_of_layout(*layout, plan, blocks, file);
     if (chunks && *chunks != plan.vpp) {
       a.fail("num-virtual-stages-per-pipeline-rank",
              fmt::format("{} contradicts the layout's {} stages a rank", *chunks, plan.vpp));
     }
-    plan.boundaries = boundaries_of_blocks(of_stages);
+    plan.boundaries = boundaries_of(parsed, blocks);
     return;
   }
   StageBlocks stages(a, plan, blocks);

@@ -334,6 +334,11 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
   Job job = read_megatron_job(recipe.arguments(), file, options);
   job.lines.clear();
   if (options.model != nullptr) job.model = *options.model;
+  if (job.plan.prediction_layers > 0) {
+    if (const auto reason = cannot_predict(job.model))
+      throw InputError(file, recipe.field_of("mtp-num-layers"), *reason);
+    set_treatment(job.model, job.plan);
+  }
   take_adapters(result.value, file, job);
   for (Remark& remark : job.remarks) remark.name = recipe.field_of(remark.name);
   for (JobArgument& argument : job.arguments) argument.name = recipe.field_of(argument.name);

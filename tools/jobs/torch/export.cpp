@@ -406,6 +406,7 @@ std::string optimizer_call(const Optimizer& o) {
           rate, python_number(o.alpha), epsilon, decay, momentum);
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
+    case OptimizerKind::muon:  // refused by its row
       break;
   }
   return fmt::format("torch.optim.{}(groups, lr={}, betas=({}, {}), eps={}, weight_decay={})",

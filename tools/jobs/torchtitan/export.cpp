@@ -147,8 +147,14 @@ void set_degrees(TorchtitanJob& job, const Plan& plan, Trainer version,
   const auto add = [&job](const char* name, int degree) {
     job.parallelism.emplace_back(name, fmt::to_string(degree));
   };
-  add("data_parallel_replicate_degree", sharded ? 1 : plan.dp);
-  add("data_parallel_shard_degree", sharded ? plan.dp : 1);
+  const int copies = sharded ? plan.share_groups() : plan.dp;
+  const bool divides = plan.dp % copies == 0;
+  if (!divides) {
+    instead("zero_shards",
+            fmt::format("{}: copies there are of whole context-parallel groups", plan.zero_shards));
+  }
+  add("data_parallel_replicate_degree", divides ? copies : 1);
+  add("data_parallel_shard_degree", divides ? plan.dp / copies : plan.dp);
   if (sharded)
     job.parallelism.emplace_back("fsdp_reshard_after_forward",
                                  plan.zero == 3 ? "\"always\"" : "\"never\"");

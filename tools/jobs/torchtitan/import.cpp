@@ -114,10 +114,9 @@ void set_sharing(TomlTable& t, Plan& plan, std::int64_t copies, std::int64_t sha
   if (!sharded) return;
   const bool lets_go = reshard == "always" || (reshard == "default" && plan.pp == 1);
   plan.zero = lets_go ? 3 : plan.pp > 1 ? 1 : 2;
-  if (copies > 1) {
-    t.fail("parallelism.data_parallel_replicate_degree",
-           fmt::format("{} copies, each sharded: {}", copies, kHybridNotModelled));
-  }
+  // Copies that are each sharded among the devices side by side (distributed/parallel_dims.py).
+  if (copies > 1 && plan.replicas() > copies)
+    plan.zero_shards = static_cast<int>(plan.replicas() / copies);
   if (plan.zero == 3 && plan.pp > 1) {
     remarks.push_back(
         {std::string(key),

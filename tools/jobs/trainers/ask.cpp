@@ -19,6 +19,11 @@ std::string word_of(const TrainerFacts& facts, std::string_view key) {
   if (key == "schedule") return plan.schedule;
   if (key == "microbatches") return fmt::format("M = {}, K = {}", plan.microbatches, plan.pp);
   if (key == "zero") return fmt::format("ZeRO {}", plan.zero);
+  if (key == "prediction_layers") return fmt::to_string(plan.prediction_layers);
+  if (key == "zero_shards") return fmt::to_string(plan.zero_shards);
+  if (key == "zero_secondary") return fmt::to_string(plan.zero_secondary);
+  if (key == "offload_optimizer") return fmt::to_string(plan.offload_optimizer);
+  if (key == "optimizer") return std::string(to_string(plan.optimizer.kind));
   if (key == "vpp") return fmt::format("v = {}", plan.vpp);
   if (key == "lora") return fmt::format("rank {}", plan.lora.rank);
   if (key == "frozen") return layers_word(plan.frozen);

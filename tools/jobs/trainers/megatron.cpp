@@ -76,6 +76,38 @@ constexpr TrainerRow kBoth[] = {
     {"frozen-layers", RowKind::lacks, "frozen",
      [](const Facts& f) { return !f.plan.frozen.empty(); },
      "Megatron-LM's pretraining has no argument that freezes layers", kArguments},
+    {"second-shards", RowKind::lacks, "zero_secondary",
+     [](const Facts& f) { return f.plan.zero_secondary > 0; },
+     "Megatron-LM keeps weights divided once: hpZ is DeepSpeed's", kArguments},
+    {"offload-precision", RowKind::needs, "offload_optimizer",
+     [](const Facts& f) { return f.plan.offload_optimizer > 0; },
+     "the host's optimizer goes by the code of that one", kArguments,
+     "use-precision-aware-optimizer"},
+    {"offload-sharded", RowKind::needs, "offload_optimizer",
+     [](const Facts& f) { return f.plan.offload_optimizer > 0 && f.plan.zero == 0; },
+     "that one is of the distributed optimizer", kArguments, "use-distributed-optimizer"},
+    {"offload-muon", RowKind::lacks, "offload_optimizer",
+     [](const Facts& f) {
+       return f.plan.offload_optimizer > 0 && f.plan.optimizer.kind == OptimizerKind::muon;
+     },
+     "Megatron-LM's host updates by Adam alone", "core/optimizer/__init__.py"},
+    {"muon-groups", RowKind::lacks, "zero_shards",
+     [](const Facts& f) {
+       return f.plan.zero_shards > 0 && f.plan.optimizer.kind == OptimizerKind::muon;
+     },
+     "Megatron-LM distributes muon's matrices among all replicas",
+     "core/optimizer/layer_wise_optimizer.py"},
+    {"muon-fsdp", RowKind::lacks, "zero",
+     [](const Facts& f) { return fsdp(f) && f.plan.optimizer.kind == OptimizerKind::muon; },
+     "Megatron-LM's muon needs whole matrices, which FSDP divides",
+     "core/optimizer/layer_wise_optimizer.py"},
+    {"prediction-chunks", RowKind::lacks, "recompute",
+     [](const Facts& f) {
+       return f.plan.prediction_layers > 0 && f.plan.recompute.mode == RecomputeMode::full &&
+              f.plan.recompute.at_a_time > 1;
+     },
+     "Megatron-LM rebuilds blocks that predict further tokens one at a time alone",
+     "core/transformer/multi_token_prediction.py, _checkpointed_forward"},
     {"interleaved-few", RowKind::lacks, "microbatches",
      [](const Facts& f) {
        return interleaved(f) && f.placement != ChunkPlacement::v_shaped &&

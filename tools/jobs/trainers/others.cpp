@@ -9,6 +9,10 @@ namespace {
 using Facts = TrainerFacts;
 
 bool half(const Facts& f) { return f.plan.dtype == Dtype::bf16 || f.plan.dtype == Dtype::fp16; }
+bool predicts_further(const Facts& f) { return f.plan.prediction_layers > 0; }
+bool second_shards(const Facts& f) { return f.plan.zero_secondary > 0; }
+bool offloads(const Facts& f) { return f.plan.offload_optimizer > 0; }
+bool orthogonalises(const Facts& f) { return f.plan.optimizer.kind == OptimizerKind::muon; }
 bool other_parallelism(const Facts& f) { return f.plan.tp > 1 || f.plan.pp > 1; }
 
 // Looped orders can be given as a file; a V is placed by the name of its class alone.
@@ -36,6 +40,15 @@ constexpr TrainerRow kTorchtitan[] = {
     {"frozen-layers", RowKind::lacks, "frozen",
      [](const Facts& f) { return !f.plan.frozen.empty(); },
      "torchtitan has no key that freezes weights", "torchtitan/trainer.py, Trainer"},
+    {"second-shards", RowKind::lacks, "zero_secondary", second_shards,
+     "torchtitan keeps weights divided once", "torchtitan/distributed/parallel_dims.py"},
+    {"offload", RowKind::lacks, "offload_optimizer", offloads,
+     "torchtitan offloads weights, gradients and state together", "torchtitan/config/configs.py"},
+    {"muon", RowKind::lacks, "optimizer", orthogonalises, "torchtitan has Adam and AdamW",
+     "torchtitan/components/optimizer.py"},
+    {"prediction", RowKind::lacks, "prediction_layers", predicts_further,
+     "torchtitan's models are written without blocks that predict further tokens",
+     "torchtitan/models/llama3/model.py"},
     {"cuda-graphs", RowKind::needs, "pp",
      [](const Facts& f) { return f.plan.pp > 1 || f.plan.ep > 1; },
      "CUDA graphs, on where nothing is said, know no pipeline and no expert parallelism",
@@ -53,6 +66,16 @@ constexpr TrainerRow kTorchtitan02[] = {
     {"frozen-layers", RowKind::lacks, "frozen",
      [](const Facts& f) { return !f.plan.frozen.empty(); },
      "torchtitan 0.2 has no key that freezes weights", "torchtitan/train.py, Trainer"},
+    {"second-shards", RowKind::lacks, "zero_secondary", second_shards,
+     "torchtitan 0.2 keeps weights divided once", "torchtitan/distributed/parallel_dims.py"},
+    {"offload", RowKind::lacks, "offload_optimizer", offloads,
+     "torchtitan 0.2 offloads weights, gradients and state together",
+     "torchtitan/config/job_config.py"},
+    {"muon", RowKind::lacks, "optimizer", orthogonalises, "torchtitan 0.2 has Adam and AdamW",
+     "torchtitan/components/optimizer.py"},
+    {"prediction", RowKind::lacks, "prediction_layers", predicts_further,
+     "torchtitan 0.2 has no blocks that predict further tokens",
+     "torchtitan/models/llama3/model/model.py"},
     {"replicas-alone", RowKind::lacks, "zero",
      [](const Facts& f) {
        return f.plan.zero == 0 && f.plan.dp > 1 && f.plan.cp == 1 && other_parallelism(f);
@@ -74,6 +97,13 @@ constexpr TrainerRow kTorch[] = {
     {"frozen-layers", RowKind::lacks, "frozen",
      [](const Facts& f) { return !f.plan.frozen.empty(); },
      "the script that is written trains all weights", "tools/jobs/torch/export"},
+    {"offload", RowKind::lacks, "offload_optimizer", offloads,
+     "the script that is written keeps the optimizer's state on its device",
+     "tools/jobs/torch/export"},
+    {"muon", RowKind::lacks, "optimizer", orthogonalises,
+     "the script that is written has torch.optim's older rules", "tools/jobs/torch/export"},
+    {"prediction", RowKind::lacks, "prediction_layers", predicts_further,
+     "the script that is written has one loss", "tools/jobs/torch/export"},
     {"one-copy", RowKind::lacks, "schedule", [](const Facts& f) { return f.copies; },
      "copies of the weights or slices of sequences are not in torch.distributed.pipelining",
      "torch/distributed/pipelining/schedules.py, _PipelineScheduleRuntime"}};
@@ -87,6 +117,24 @@ constexpr TrainerRow kDeepSpeed[] = {
     {"frozen-layers", RowKind::lacks, "frozen",
      [](const Facts& f) { return !f.plan.frozen.empty(); },
      "DeepSpeed's configuration has no key that freezes weights", "deepspeed/runtime/config.py"},
+    {"offload-part", RowKind::lacks, "offload_optimizer",
+     [](const Facts& f) { return f.plan.offload_optimizer > 0 && f.plan.offload_optimizer < 1; },
+     "a part of the state goes to the host under ZeRO 3 alone, which pipeline.py's engine has not",
+     "deepspeed/runtime/zero/offload_config.py"},
+    {"offload-unsharded", RowKind::lacks, "offload_optimizer",
+     [](const Facts& f) { return f.plan.offload_optimizer == 1 && f.plan.zero == 0; },
+     "DeepSpeed's host updates under ZeRO alone", "deepspeed/runtime/engine.py"},
+    {"groups", RowKind::lacks, "zero_shards", [](const Facts& f) { return f.plan.zero_shards > 0; },
+     "MiCS is of ZeRO 3, and pipeline.py's engine takes 1 at most",
+     "deepspeed/runtime/zero/mics.py"},
+    {"second-shards", RowKind::lacks, "zero_secondary", second_shards,
+     "hpZ is of ZeRO 3, and pipeline.py's engine takes 1 at most",
+     "deepspeed/runtime/zero/config.py"},
+    {"muon", RowKind::lacks, "optimizer", orthogonalises,
+     "DeepSpeed's Muon wants a mark on each of the model's tensors, which no file says",
+     "deepspeed/runtime/engine.py, _configure_basic_optimizer"},
+    {"prediction", RowKind::lacks, "prediction_layers", predicts_further,
+     "DeepSpeed's configuration says nothing of a model's losses", "deepspeed/runtime/config.py"},
     {"one-stage-a-rank", RowKind::lacks, "vpp", [](const Facts& f) { return f.plan.vpp > 1; },
      "DeepSpeed's pipeline has one stage a rank", "deepspeed/runtime/pipe/module.py"},
     {"train-schedule", RowKind::other_order, "schedule",

@@ -1,0 +1,56 @@
+// Updates by the host (docs/theory.md 6.6).
+// SPDX-License-Identifier: Apache-2.0
+#include "costmodel/links/offload.hpp"
+
+#include <algorithm>
+
+#include "costmodel/links/collectives.hpp"
+
+namespace weir {
+namespace {
+
+// Devices of a node that a plan uses.
+int used_of_node(const Plan& plan, const Cluster& cluster) {
+  return std::min(plan.devices(), cluster.devices_per_node);
+}
+
+}  // namespace
+
+double offloaded_numbers(const StagePart& stage, const Plan& plan) {
+  const std::int64_t experts = stage.trained_expert_parameters;
+  const int among = plan.zero > 0 ? plan.sharers() : 1,
+            expert_among = plan.zero > 0 ? plan.expert_sharers() : 1;
+  const double numbers = static_cast<double>(stage.trained_parameters - experts) / among +
+                         static_cast<double>(experts) / expert_among;
+  return numbers * plan.offload_optimizer;
+}
+
+OffloadedUpdate offloaded_update(double numbers, double gradient, const Plan& plan,
+                                 const Cluster& cluster) {
+  if (numbers <= 0) return {};
+  const Host& host = cluster.host.value();
+  const auto bytes = [numbers](double each) {
+    return Bytes(static_cast<std::int64_t>(numbers * each));
+  };
+  const auto element = static_cast<double>(bytes_per_element(plan.dtype));
+  constexpr double kReadAndWritten = 28;
+  return {point_to_point(bytes(gradient), host.link),
+          bytes(kReadAndWritten + element) / host.bandwidth,
+          point_to_point(bytes(element), host.link)};
+}
+
+Bytes host_bytes(double numbers, const Plan& plan, const Cluster& cluster) {
+  constexpr double kHeld = 16;
+  return Bytes(static_cast<std::int64_t>(numbers * kHeld * used_of_node(plan, cluster)));
+}
+
+std::optional<std::string> lacks_host(const Plan& plan, const Cluster& cluster) {
+  if (plan.offload_optimizer == 0) return std::nullopt;
+  for (int kind = 0; kind < cluster.kinds(); ++kind) {
+    if (!cluster.kind(kind).host)
+      return cluster.kind(kind).name + " says nothing of its host (`host`)";
+  }
+  return std::nullopt;
+}
+
+}  // namespace weir

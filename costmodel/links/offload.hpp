@@ -1,0 +1,45 @@
+// What it takes to keep the optimizer's state in the host's memory and to update it there
+// (ZeRO-Offload: Ren et al., USENIX ATC 2021; Megatron-Core's HybridDeviceOptimizer).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "plan/job/cluster.hpp"
+#include "plan/job/plan.hpp"
+#include "plan/job/stage_part.hpp"
+#include "plan/words/units.hpp"
+
+namespace weir {
+
+// The numbers of a stage that the host updates for one device: its share of what is trained.
+[[nodiscard]] double offloaded_numbers(const StagePart& stage, const Plan& plan);
+
+// Once a step, of one device, one after the other: nothing of it is hidden.
+struct OffloadedUpdate {
+  Seconds gradients{0};  // to the host
+  Seconds update{0};     // by the processors that the device's process has there
+  Seconds weights{0};    // back
+  [[nodiscard]] Seconds all() const { return gradients + update + weights; }
+};
+
+// Of n numbers that the host updates for the device: gradients in `gradient` bytes each go up,
+// weights in the number format come back (NVIDIA/Megatron-LM@d98e8a64ddf3,
+// core/optimizer/cpu_offloading/hybrid_optimizer.py: step), each in latency + bytes / bandwidth of
+// the host's link; the host reads weight, both moments and gradient in fp32 and writes the first
+// three and what goes back, 28 bytes and those, at the rate that such a process reaches.
+// Precondition: the cluster has a host.
+[[nodiscard]] OffloadedUpdate offloaded_update(double numbers, double gradient, const Plan& plan,
+                                               const Cluster& cluster);
+
+// Of a node, the fullest of a plan's, what the host holds: master weight, moments and a gradient in
+// fp32 of each such number, 16 bytes.
+[[nodiscard]] Bytes host_bytes(double numbers, const Plan& plan, const Cluster& cluster);
+
+// Why the cluster cannot keep it: it says nothing of its host; nullopt: it does, or nothing is
+// kept.
+[[nodiscard]] std::optional<std::string> lacks_host(const Plan& plan, const Cluster& cluster);
+
+}  // namespace weir

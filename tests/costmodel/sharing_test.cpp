@@ -1,0 +1,181 @@
+// What ZeRO within groups, the host and Muon's matrices hold, take and send, by hand.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "costmodel/layers/orthogonal.hpp"
+#include "costmodel/links/offload.hpp"
+#include "costmodel/links/parallel.hpp"
+#include "costmodel/memory/stage_memory.hpp"
+#include "plan/schedule/generators/generators.hpp"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+
+// A byte takes 1 ns within a node, 10 between nodes.
+const Link kNear{Seconds(0), BytesPerSecond(1e9)}, kFar{Seconds(0), BytesPerSecond(1e8)};
+double nanoseconds(Seconds time) { return time.count() * 1e9; }
+Plan replicated(int dp, int zero) {
+  Plan plan;
+  plan.seq_length = 64;
+  plan.dtype = Dtype::bf16;
+  plan.dp = dp;
+  plan.zero = zero;
+  return plan;
+}
+Cluster four_a_node() {
+  Cluster cluster;
+  cluster.name = "fours";
+  cluster.devices_per_node = 4;
+  cluster.nodes = 4;
+  cluster.intra = kNear;
+  cluster.inter = kFar;
+  return cluster;
+}
+
+// 1000 parameters in bf16, four replicas in two groups of two. ZeRO 1: gradients of 4000 bytes,
+// scattered within a group: a half, 2000 ns; then each share of 2000 bytes all-reduced between the
+// two, 2 x 1/2 of it at 10 ns a byte, 20,000; weights of 2000 bytes gathered within, 1000. All four
+// through the far link would take 3/4 of 4000 bytes, 30,000, and of 2000 bytes, 15,000.
+TEST(HybridSharding, ScattersWithinAndSumsAcross) {
+  Plan plan = replicated(4, 1);
+  EXPECT_NEAR(nanoseconds(step_traffic(1000, plan, kFar).reduce), 30'000, 1e-6);
+  EXPECT_NEAR(nanoseconds(step_traffic(1000, plan, kFar).gather), 15'000, 1e-6);
+  plan.zero_shards = 2;
+  const ReplicaLinks links{kNear, kFar, kNear};
+  EXPECT_NEAR(nanoseconds(step_traffic(1000, plan, links).reduce), 2000 + 20'000, 1e-6);
+  EXPECT_NEAR(nanoseconds(step_traffic(1000, plan, links).gather), 1000, 1e-6);
+  // ZeRO 3: within with each micro-batch, across once a step.
+  plan.zero = 3;
+  EXPECT_NEAR(nanoseconds(replica_traffic(1000, plan, links).w), 2000, 1e-6);
+  EXPECT_NEAR(nanoseconds(replica_traffic(1000, plan, links).f), 1000, 1e-6);
+  EXPECT_NEAR(nanoseconds(step_traffic(1000, plan, links).reduce), 20'000, 1e-6);
+  EXPECT_EQ(step_traffic(1000, plan, links).gather, Seconds(0));
+}
+
+// hpZ: F gathers 2000 bytes among all four, 3/4 of them at 10 ns; I from the copy in its node, a
+// half at 1 ns.
+TEST(HybridSharding, TheBackwardGathersTheNearerCopy) {
+  Plan plan = replicated(4, 3);
+  plan.zero_secondary = 2;
+  const ReplicaLinks links{kFar, kFar, kNear};
+  EXPECT_NEAR(nanoseconds(replica_traffic(1000, plan, links).f), 15'000, 1e-6);
+  EXPECT_NEAR(nanoseconds(replica_traffic(1000, plan, links).i), 1000, 1e-6);
+}
+
+// Eight replicas on nodes of four: groups of four are a node each, and two devices with the same
+// share have an adapter each; of groups of two, two of the four groups are in each node.
+TEST(HybridSharding, GroupsFillNodes) {
+  Plan plan = replicated(8, 3);
+  plan.zero_shards = 4;
+  const ReplicaLinks node = parallel_links(plan, four_a_node()).replicas;
+  EXPECT_EQ(node.within.bandwidth.count(), 1e9);
+  EXPECT_EQ(node.across.bandwidth.count(), 1e8);
+  plan.zero_shards = 2;
+  const ReplicaLinks pair = parallel_links(plan, four_a_node()).replicas;
+  EXPECT_EQ(pair.within.bandwidth.count(), 1e9);
+  EXPECT_EQ(pair.across.bandwidth.count(), 2e8);
+}
+
+// h = 128, f = 512: a block's four matrices have 12 h^2 numbers, its other tensors 13 h.
+constexpr std::int64_t kMatrices = 12 * 128 * 128, kOthers = 13 * 128;
+Layer wide_block() {
+  return {"b0",
+          TransformerShape{.hidden = 128, .heads = 4, .kv_heads = 4, .head_dim = 32, .ffn = 512},
+          ""};
+}
+BytesByKind held(const Plan& plan) {
+  Model model;
+  model.layers = {wide_block()};
+  const ResolvedPlan r = derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {1, 1, 1})));
+  return StageMemory(r.plan, *r.part, r.stages[0], Allocator::arena).parameters();
+}
+
+// Master weights and moments, 12 bytes a number: a half each where two share, of eight replicas. A
+// second copy of the weights among two, of 2 bytes each, is one byte a number.
+TEST(HybridSharding, HoldsAShareOfItsGroup) {
+  Plan plan = replicated(8, 1);
+  plan.zero_shards = 2;
+  EXPECT_EQ(held(plan)[MemoryKind::optimizer_state], 12 * (kMatrices + kOthers) / 2);
+  plan = replicated(8, 3);
+  const std::int64_t weights = held(plan)[MemoryKind::weights];
+  plan.zero_secondary = 2;
+  EXPECT_EQ(held(plan)[MemoryKind::weights], weights + kMatrices + kOthers);
+}
+
+TEST(HybridSharding, RefusesWhatDoesNotDivide) {
+  Plan plan = replicated(8, 0);
+  plan.zero_shards = 4;
+  EXPECT_THAT(cannot_share_state(plan)->reason, HasSubstr("beside zero only"));
+  plan.zero = 1;
+  EXPECT_FALSE(cannot_share_state(plan));
+  plan.zero_shards = 3;
+  EXPECT_THAT(cannot_share_state(plan)->reason, HasSubstr("a divisor of the 8 devices"));
+  plan.zero_shards = 0;
+  plan.zero_secondary = 2;
+  EXPECT_THAT(cannot_share_state(plan)->reason, HasSubstr("beside zero 3 only"));
+  // Two of experts' copies are in no four groups.
+  plan = replicated(8, 1);
+  plan.ep = 4;
+  plan.zero_shards = 2;
+  EXPECT_THAT(cannot_share_state(plan)->reason, HasSubstr("do not divide into 4 groups"));
+}
+
+// 1000 numbers of each of a node's four devices: gradients of 4 bytes up at 1 GB/s, 4000 ns; the
+// host moves 28 bytes and writes 2 of each at 2 GB/s, 15,000 ns; weights of 2 bytes
+// back, 2000 ns. The host holds 16 bytes of each of the four thousand.
+TEST(Offload, TheHostUpdatesWhatItKeeps) {
+  Cluster cluster = four_a_node();
+  Plan plan = replicated(4, 1);
+  plan.offload_optimizer = 0.5;
+  EXPECT_THAT(lacks_host(plan, cluster).value(), HasSubstr("fours says nothing of its host"));
+  cluster.host = Host{kNear, Bytes(std::int64_t{1} << 40), BytesPerSecond(2e9)};
+  EXPECT_FALSE(lacks_host(plan, cluster));
+  const OffloadedUpdate update = offloaded_update(1000, 4, plan, cluster);
+  EXPECT_NEAR(nanoseconds(update.gradients), 4000, 1e-6);
+  EXPECT_NEAR(nanoseconds(update.update), 15'000, 1e-6);
+  EXPECT_NEAR(nanoseconds(update.weights), 2000, 1e-6);
+  EXPECT_EQ(host_bytes(1000, plan, cluster).count(), 64'000);
+  // A stage of 16,000 numbers, all trained: a quarter is the device's, half of that the host's.
+  StagePart stage;
+  stage.parameters = stage.trained_parameters = 16'000;
+  EXPECT_EQ(offloaded_numbers(stage, plan), 2000);
+}
+
+TEST(Offload, TheDeviceHoldsTheRest) {
+  Plan plan = replicated(1, 0);
+  const std::int64_t all = held(plan)[MemoryKind::optimizer_state];
+  plan.offload_optimizer = 0.75;
+  EXPECT_EQ(held(plan)[MemoryKind::optimizer_state], all / 4);
+  plan.offload_optimizer = 1;
+  EXPECT_EQ(held(plan)[MemoryKind::optimizer_state], 0);
+}
+
+// A step on 2 x 3: 2 (2 x 3 x 2) of X X', 2 (2^3) of its square, 2 (2 x 2 x 3) of the last: 64
+// FLOPs. A block: queries, two of keys and values, and the output of h x h, 6 h^3 each; two of h x
+// 4 h, 18 h^3 each: 60 h^3.
+TEST(Muon, MakesEachMatrixOrthogonal) {
+  EXPECT_EQ(orthogonal_flops({2, 3, 0, 1}, 1).count(), 64);
+  double flops = 0, seconds = 0;
+  Device device;
+  device.peak_bf16 = FlopsPerSecond(1e12);
+  for (const MatmulShape& matrix : orthogonalised(wide_block(), replicated(1, 0))) {
+    flops += orthogonal_flops(matrix, 5).count();
+    seconds += orthogonal_time(matrix, 5, device).count();
+  }
+  EXPECT_EQ(flops, 5 * 60.0 * 128 * 128 * 128);
+  EXPECT_DOUBLE_EQ(seconds, flops / 1e12);
+}
+
+// A matrix has a master weight and one moment, 8 bytes a number, where adamw has 12; the rest 12.
+TEST(Muon, KeepsOneMomentOfAMatrix) {
+  Plan plan = replicated(1, 0);
+  EXPECT_EQ(held(plan)[MemoryKind::optimizer_state], 12 * (kMatrices + kOthers));
+  plan.optimizer.kind = OptimizerKind::muon;
+  EXPECT_EQ(held(plan)[MemoryKind::optimizer_state], 8 * kMatrices + 12 * kOthers);
+}
+
+}  // namespace
+}  // namespace weir
