@@ -156,6 +156,7 @@ void require_whole(const ResolvedPlan& loaded, const std::filesystem::path& fold
 Checkpoint newest(const ResolvedPlan& loaded, const std::filesystem::path& output,
                   const Json& trained) {
   std::vector<std::string> passed_over;
+  // Newest first: what lies before a whole one is never opened.
   for (const StepFolder& step : all_of(output)) {
     const std::string name = step.folder.filename().string();
     std::optional<CheckpointFacts> facts;
@@ -165,7 +166,10 @@ Checkpoint newest(const ResolvedPlan& loaded, const std::filesystem::path& outpu
       passed_over.push_back(fmt::format("{} is damaged ({})", name, why.what()));
       continue;
     }
+    // Damage is passed over; another model's or another plan's state is an error, or it would be
+    // trained on.
     require_same(step.folder, facts->trained, trained);
+    // The seal covers the facts; the tensors are hashed against what the facts say of them.
     try {
       require_whole(loaded, step.folder, *facts);
     } catch (const InputError& why) {
@@ -186,6 +190,7 @@ Checkpoint newest(const ResolvedPlan& loaded, const std::filesystem::path& outpu
 std::string write_tensors(const ResolvedPlan& loaded, const std::filesystem::path& file,
                           const FetchParameter& fetch) {
   const auto parts = parts_of(loaded.plan.optimizer);
+  // Shapes of all tensors come first: a safetensors file begins with its table.
   std::vector<TensorShape> shapes;
   for (const auto& [part, prefix] : parts) {
     const std::string& of_part = prefix;
@@ -196,6 +201,8 @@ std::string write_tensors(const ResolvedPlan& loaded, const std::filesystem::pat
   }
   FirstFailure failure;
   std::optional<SafetensorsWriter> writer;
+  // A disk that fails must not stop the others, who still send: the failure is kept until all is
+  // taken.
   failure.guard([&] {
     writer.emplace(file, std::move(shapes), WeightMetadata{{"format", "weir"}});
   });
@@ -241,6 +248,7 @@ Json what_is_trained(const ResolvedPlan& loaded, const std::vector<std::filesyst
                      const std::optional<std::filesystem::path>& init) {
   const Plan& plan = loaded.plan;
   Json texts = Json::array();
+  // Data by content, not by name: the same text elsewhere is the same training.
   for (const std::filesystem::path& file : data) texts.push_back(sha256_hex(read_data(file)));
   Json trained{{"model", loaded.model.name},
                {"model_sha256", plan.model_sha256},
@@ -253,6 +261,8 @@ Json what_is_trained(const ResolvedPlan& loaded, const std::vector<std::filesyst
                {"optimizer", optimizer_json(plan.optimizer)},
                {"seed", plan.seed},
                {"data_sha256", texts}};
+  // Absent where micro-batches are equal, as earlier versions wrote it: their checkpoints stay
+  // valid.
   if (plan.samples > 0) trained["global_batch_size"] = plan.samples;
   if (init) trained[kInitial] = WeightFiles(*init).sha256();
   return trained;
@@ -304,6 +314,7 @@ std::filesystem::path write_checkpoint(const ResolvedPlan& loaded, const NewChec
   }
   const std::filesystem::path checkpoints = made.output / kFolder;
   const std::string name = fmt::format("{}{:06}", kStepFolder, made.step);
+  // Hidden and with the process's number: an unfinished folder is never taken for a checkpoint.
   const std::filesystem::path unfinished =
       checkpoints / fmt::format(".{}.{}{}", name, ::getpid(), kUnfinished);
   remove_unfinished(checkpoints);
@@ -314,6 +325,8 @@ std::filesystem::path write_checkpoint(const ResolvedPlan& loaded, const NewChec
                           .state_sha256 = {}};
     facts.state_sha256 = write_tensors(loaded, unfinished / kCheckpointTensors, fetch);
     write_file_atomically(unfinished / kCheckpointFacts, checkpoint_facts_text(facts));
+    // Order of durability: files first, then the folder that names them, then the rename, then its
+    // parent.
     sync_folder(unfinished);
   } catch (...) {
     std::error_code none;  // what went wrong is told, not that its rest is there

@@ -58,6 +58,7 @@ CheckpointFacts read_checkpoint_facts(const std::filesystem::path& folder) {
   const Json json = parse_json(text, file);
   JsonObject top(json, file, "");
   CheckpointFacts facts;
+  // The first version had no seal. It is still read, and the user is told.
   if (top.has("schema") && top.at("schema") == kOpenSchema) {
     top.expect_schema(kOpenSchema);
   } else {
@@ -71,6 +72,7 @@ CheckpointFacts read_checkpoint_facts(const std::filesystem::path& folder) {
   facts.trained = top.at("trained");
   if (!facts.trained.is_object()) top.fail("trained", "expected an object");
   top.finish();
+  // The number in the folder's name and the one within must agree.
   require_consistent_steps(facts, folder);
   return facts;
 }

@@ -216,6 +216,7 @@ void input_gradient(const CellShape& cell, const LayerCall& call, Workbench& on,
     case Kind::add:
       std::memcpy(dx, dy, static_cast<std::size_t>(numbers) * sizeof(float));
       return;
+    // Its channels lie between those of the inputs before and behind it.
     case Kind::concat: {
       std::int64_t from = 0;
       for (std::size_t before = 0; before < k; ++before)
@@ -233,6 +234,7 @@ void input_gradient(const CellShape& cell, const LayerCall& call, Workbench& on,
                           dx);
     }
     case Kind::slice: {
+      // What the slice left out has no gradient from here.
       const std::int64_t row = input_map(cell, o).numbers();
       std::memset(dx, 0, static_cast<std::size_t>(call.batch * row) * sizeof(float));
       return put_columns(dy, call.batch, o.output.numbers(), o.offset, row, dx);
@@ -262,6 +264,8 @@ void forward(const CellShape& cell, const LayerCall& call, Workbench& on) {
 
 void backward_input(const CellShape& cell, const LayerCall& call, Workbench& on) {
   const CellPass pass(cell, call);
+  // The first gradient of a value overwrites and later ones add, so that no memory is cleared
+  // beforehand.
   std::vector<bool> written(cell.operations.size() + 1, false);
   for (std::size_t i = cell.operations.size(); i-- > 0;) {
     const CellOperation& o = cell.operations[i];
@@ -273,6 +277,7 @@ void backward_input(const CellShape& cell, const LayerCall& call, Workbench& on)
         input_gradient(cell, call, on, pass, i, k, dx);
         written[value] = true;
       } else {
+        // A kernel overwrites: a further summand is made apart, then added.
         input_gradient(cell, call, on, pass, i, k, pass.summand());
         add(pass.summand(), pass.numbers(cell.map(o.inputs[k])), dx);
       }

@@ -44,6 +44,7 @@ void sum_tables(const EmbeddingShape& shape, const LayerCall& call, float* sums,
   const VocabularyPart part(shape.vocabulary, on.group);
   for_rows(call, every_row(call), [&](std::int64_t b, std::int64_t t, std::int64_t r) {
     const std::int64_t token = sample_tokens(call, b)[t];
+    // A token is looked up by the one device whose rows have it; the others add zeros.
     if (part.has(token)) {
       std::memcpy(found + r * h, call.weights[0].floats() + (token - part.first) * h,
                   static_cast<std::size_t>(h) * 4);
@@ -53,6 +54,8 @@ void sum_tables(const EmbeddingShape& shape, const LayerCall& call, float* sums,
   });
   on.sum_parts(found, every_row(call).count * h, sums);
   const Tables at(shape);
+  // Positions and types are whole on each device: added to its own rows after the sum, they count
+  // once.
   const RowRun own = on.own_rows(every_row(call).count);
   for_rows(call, own, [&](std::int64_t b, std::int64_t t, std::int64_t r) {
     float* row = sums + (r - own.first) * h;

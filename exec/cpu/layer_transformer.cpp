@@ -57,18 +57,22 @@ void pre_norm_forward(const BlockCall& block, const BlockSize& z, Workbench& on)
   const float* x = block.call.input.floats();
   float* room = block.call.workspace.floats();
   const std::int64_t n = z.own.count * z.h, all = z.rows * z.h;
+  // n1 and qkv. A product needs all rows, of which a device may have kept a part.
   block.norm1().forward(x, z.own.count, block.saved(Saved::normed1));
   block.product(on.matmul, on.all_rows(block.saved(Saved::normed1), all, room), z.h, z.qkv(),
                 at.qkv_w, at.qkv_b, block.saved(Saved::qkv));
   attend(block, z, on);
+  // y1: the products' parts are summed over devices before residual and dropout, which are whole.
   float* mlp_input = block.saved(Saved::mlp_input);
   shared_product(block, z, {block.saved(Saved::context), z.q(), at.out_w, at.out_b}, mlp_input, on);
   dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::attention_output),
               first_number(z), x, n, mlp_input);
+  // n2, u and g.
   block.norm2().forward(mlp_input, z.own.count, block.saved(Saved::normed2));
   block.product(on.matmul, on.all_rows(block.saved(Saved::normed2), all, room), z.h,
                 up_width(shape), at.up_w, at.up_b, block.saved(Saved::up));
   block.activate_up(z.rows);
+  // y.
   float* y = block.call.output.floats();
   shared_product(block, z, {block.saved(Saved::activated), z.f, at.down_w, at.down_b}, y, on);
   dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::mlp_output), first_number(z),
@@ -90,6 +94,7 @@ void pre_norm_backward_input(const BlockCall& block, const BlockSize& z, Workben
   // The device's rows of what was found of all in b: where they are divided, in what was gathered.
   float* summed = on.divides_rows ? room : b;
 
+  // Back through the MLP: dy is masked as the forward's output was.
   dropout(mask_of(block.call, shape.residual_dropout, DropoutSite::mlp_output), first_number(z), dy,
           n, a);
   block.up_gradient(on.matmul, z.rows, on.all_rows(a, all, room));
@@ -98,11 +103,13 @@ void pre_norm_backward_input(const BlockCall& block, const BlockSize& z, Workben
   on.sum_parts(b, all, summed);
   std::copy(dy, dy + n, dx);  // dx holds y1's gradient from here on
   block.norm2().backward(block.saved(Saved::mlp_input), summed, z.own.count, Beta::one, dx, norm2);
+  // d_out is kept for W; dx stays unmasked, as the residual has no mask.
   dropout(mask_of(block.call, shape.residual_dropout, DropoutSite::attention_output),
           first_number(z), dx, n, d_out);
   on.matmul.run(gradient_times_weight(z.rows, z.q(), z.h), on.all_rows(d_out, all, room),
                 block.weight(at.out_w), nullptr, a);
   attend_gradient(block, z, a, block.attention_scratch(z), on);
+  // Back through qkv to n1, and through the first norm to x.
   on.matmul.run(gradient_times_weight(z.rows, z.h, z.qkv()), block.carried(Carried::qkv_gradient),
                 block.weight(at.qkv_w), nullptr, b);
   on.sum_parts(b, all, summed);
@@ -187,6 +194,7 @@ void backward_weight(const TransformerShape& shape, const LayerCall& call, Workb
   const auto all_rows = [&](const float* own, std::int64_t room) {
     return on.all_rows(own, z.rows * z.h, call.workspace.floats() + room);
   };
+  // All four products' gradients, then the norms', which I has summed over rows.
   linear(all_rows(of.d_down, 0), block.saved(Saved::activated), z.f, z.h, at.down_w, at.down_b);
   linear(block.carried(Carried::up_gradient), all_rows(of.mlp_input, z.room), z.h, up_width(shape),
          at.up_w, at.up_b);

@@ -79,6 +79,7 @@ void embed_patches_backward_weight(const EmbeddingShape& shape, const LayerCall&
     const float* dy = all + b * numbers;
     column_sum(dy, 1, h, beta, call.gradients[class_token].floats());
     column_sum(dy, 1, numbers, beta, call.gradients[position].floats());
+    // The class token's row is no patch: the products begin behind it.
     column_sum(dy + h, call.seq_length - 1, h, beta, call.gradients[patch_bias].floats());
     on.convolutions.weight_gradient(size, patches, dy + h, beta,
                                     call.gradients[patch_weight].floats());

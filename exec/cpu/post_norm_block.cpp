@@ -16,6 +16,7 @@ void post_norm_forward(const BlockCall& block, const BlockSize& z, Workbench& on
   const auto& at = block.at;
   const float* x = block.call.input.floats();
   const std::int64_t n = z.rows * z.h;
+  // Attention reads x itself: the norm follows the sum.
   block.product(on.matmul, x, z.h, z.qkv(), at.qkv_w, at.qkv_b, block.saved(Saved::qkv));
   attend(block, z, on);
   float* sum1 = block.saved(Saved::normed1);
@@ -27,6 +28,7 @@ void post_norm_forward(const BlockCall& block, const BlockSize& z, Workbench& on
   block.product(on.matmul, mlp_input, z.h, up_width(shape), at.up_w, at.up_b,
                 block.saved(Saved::up));
   block.activate_up(z.rows);
+  // Both sums are kept: the norms' backward starts from them.
   float* sum2 = block.saved(Saved::normed2);
   block.product(on.matmul, block.saved(Saved::activated), z.f, z.h, at.down_w, at.down_b, sum2);
   dropout_add(mask_of(block.call, shape.residual_dropout, DropoutSite::mlp_output), 0, mlp_input, n,
@@ -56,6 +58,7 @@ void post_norm_backward_input(const BlockCall& block, const BlockSize& z, Workbe
   add(b, n, a);  // a: y1's gradient
   // dx: the first sum's gradient, and so x's part of it.
   block.norm1().backward(block.saved(Saved::normed1), a, z.rows, Beta::zero, dx, norm1);
+  // Dropout lay on the attention's term alone, so dx stays as it is.
   dropout(mask_of(block.call, shape.residual_dropout, DropoutSite::attention_output), 0, dx, n,
           d_out);
   on.matmul.run(gradient_times_weight(z.rows, z.q(), z.h), d_out, block.weight(at.out_w), nullptr,
@@ -63,6 +66,7 @@ void post_norm_backward_input(const BlockCall& block, const BlockSize& z, Workbe
   attend_gradient(block, z, a, block.attention_scratch(z), on);
   on.matmul.run(gradient_times_weight(z.rows, z.h, z.qkv()), block.carried(Carried::qkv_gradient),
                 block.weight(at.qkv_w), nullptr, b);
+  // x was read twice: by the sum and by qkv.
   add(b, n, dx);
 }
 

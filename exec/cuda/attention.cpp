@@ -70,6 +70,7 @@ struct CudnnLibrary {
       return {std::nullopt, "cuDNN's are for bf16 without dropout"};
     if (std::string missing = cudnn_missing(); !missing.empty()) return {std::nullopt, missing};
     try {
+      // Made within the rank's share of the device, whose multiprocessors the plans are for.
       const SmGroups::Entered entered = enter();
       if (!handle) {
         cudnnHandle_t created = nullptr;
@@ -134,6 +135,7 @@ void Attention::prepare(const AttentionShape& shape, cudaStream_t stream) {
   static_cast<void>(stream);
   label_ = "own";
 #ifdef WEIR_HAS_CUDNN
+  // A shape that cuDNN takes is done here; for all others the reason goes into the label.
   if (choice_ == Choice::best) {
     const CudnnLibrary::Plans& plans = library_->plans_of(shape, stream);
     if (plans.attention) {

@@ -31,12 +31,16 @@ struct HeadsGemms {
     d_value = {.m = s, .n = d, .k = s, .a_row = 1, .a_column = s, .b_row = c, .c_row = q};  // p' dc
     d_query = {.m = s, .n = d, .k = s, .a_row = s, .b_row = q, .c_row = q};                 // ds k
     d_key = {.m = s, .n = d, .k = s, .a_row = 1, .a_column = s, .b_row = q, .c_row = q};    // ds' q
+    // A batch runs over the heads of keys. The queries that share one come a head at a time,
+    // `group` products in all.
     const std::int64_t group = z.group(), matrix = group * ss, query = group * d, key = d;
     const auto steps = [&z](Gemm& p, std::int64_t of_a, std::int64_t of_b, std::int64_t of_c) {
       p.batch = z.kv_heads;
       p.a_step = of_a;
       p.b_step = of_b;
       p.c_step = of_c;
+      // The later heads of a group begin d numbers further on: the library may only count on that
+      // alignment.
       if (z.group() > 1) p.begins = z.d;
     };
     steps(scores, query, key, matrix);
@@ -45,7 +49,9 @@ struct HeadsGemms {
     steps(d_value, matrix, query, key);
     steps(d_query, matrix, key, query);
     steps(d_key, matrix, query, key);
+    // Softmax takes its scores, and their gradient, before they are rounded to bf16.
     scores.fp32_result = d_probabilities.fp32_result = true;
+    // The heads of a group add to the one head of keys that they share.
     d_value.accumulate = d_key.accumulate = adds;
   }
 };
@@ -118,6 +124,7 @@ void attend_unfused(const BlockCall<E>& block) {
   const StepMask mask = attention_mask(block);
   const std::int64_t ss = z.s * z.s, group = z.group();
   E* masked = mask.mask.active() ? static_cast<E*>(on.masked) : nullptr;
+  // A sample at a time: the scratch has room for the scores of one.
   for (std::int64_t b = 0; b < z.batch; ++b) {
     const E* q = block.saved(Saved::qkv) + b * z.s * z.qkv();
     const E* k = q + z.q();
@@ -154,7 +161,9 @@ void unfused_gradient(const BlockCall<E>& block, const E* d_context) {
                  on.stream);
       mixed = scratch;
     }
+    // dv first: it is the last to read the masked probabilities, whose place ds takes.
     for (std::int64_t r = 0; r < group; ++r) {
+      // The group's first head overwrites dk and dv, the others add to them.
       const HeadsGemms& gemms = r == 0 ? first : others;
       on.multiply(gemms.d_value, {mixed + r * ss, dc + r * z.d, dq + values});
       on.multiply(gemms.d_probabilities, {dc + r * z.d, q + values, on.scores + r * ss});
@@ -182,6 +191,7 @@ ScratchNeeds prepare_attention(const TransformerShape& shape, const BlockSize& s
   const std::int64_t partials = shape.qk_norm ? 2 * size.d * partials_of(size.rows) : 0;
   if (shape.attention == AttentionKind::fused) return {.partials = partials};
   for (const bool adds : {false, true}) {
+    // Heads with keys of their own never add.
     if (adds && size.group() == 1) continue;
     const HeadsGemms p(size, adds);
     for (const Gemm& gemm : {p.scores, p.mix, p.d_probabilities, p.d_value, p.d_query, p.d_key})

@@ -138,14 +138,18 @@ class CudaBackend : public Backend {
  private:
   // Ranks of equal shares take what the first of them has found.
   void time_products(std::span<const Layer> layers, std::int64_t batch, std::int64_t seq_length) {
+    // One rank times at a time: ranks beside each other on a device would measure each other.
     const std::scoped_lock lock(fixed_->mutex);
     try {
       cuda::LaunchTimer timer(seat_.place.device, stream_.handle());
+      // Offered first, as only prepared products are timed.
       for (const Layer& layer : layers) {
         if (const auto* block = std::get_if<TransformerShape>(&layer.shape))
           cuda::offer_gelu_gradient(*block, batch, seq_length, matmul_);
       }
       matmul_.keep_fastest(timer, *fixed_);
+      // The contest between fused and separate epilogues comes last: both sides then run their
+      // fastest product.
       for (const Layer& layer : layers) {
         if (const auto* block = std::get_if<TransformerShape>(&layer.shape))
           cuda::keep_faster_epilogues(*block, batch, seq_length, matmul_, timer, *fixed_);
@@ -241,6 +245,7 @@ BackendFactory cuda_backends() {
       watch = shared->watch.lock();
       if (!watch) shared->watch = watch = make_kernel_watch();
     }
+    // The seat comes before the library: cuDNN's plans are made for one share of a device.
     Seat seat = shared->devices.seat(request.rank, request.ranks,
                                      request.processes ? RanksAre::processes : RanksAre::threads);
     auto library = shared->cudnn.of_this_thread({seat.place.device, seat.groups, seat.place.group});

@@ -117,6 +117,7 @@ std::string cuda_version(int number) {
 CudaFacts cuda_facts() {
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
+    // Having no driver is an answer. Its error must not be found by the next call that checks.
     static_cast<void>(cudaGetLastError());
     return {.why = "no CUDA device: this machine has no NVIDIA driver"};
   }

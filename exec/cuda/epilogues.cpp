@@ -33,6 +33,7 @@ void contest(const TransformerShape& block, std::int64_t rows, Contest c) {
   const auto bytes = static_cast<std::int64_t>(sizeof(E));
   const auto* x = static_cast<const E*>(c.timer.memory(Place::a, elements * bytes));
   auto* y = static_cast<E*>(c.timer.memory(Place::c, elements * bytes));
+  // Each contest: the product with its epilogue, against the plain one and a kernel behind it.
   c.between(up.forward(Epilogue::bias_gelu), up.forward(),
             [&] { activate<E>(Curve::gelu_tanh, x, elements, y, c.timer.stream()); });
   c.between(down.input(Epilogue::gelu_gradient), down.input(Epilogue::none),
@@ -43,6 +44,7 @@ void contest(const TransformerShape& block, std::int64_t rows, Contest c) {
     auto* partials =
         static_cast<float*>(c.timer.memory(Place::c, linear.out * partials_of(rows) * 4));
     auto* sums = static_cast<float*>(c.timer.memory(Place::bias, linear.out * 4));
+    // The gradient's first micro-batch overwrites and the others add: those are different products.
     for (const bool accumulate : {false, true}) {
       c.between(linear.weight(accumulate, Epilogue::row_sums_of_a),
                 linear.weight(accumulate, Epilogue::none), [&, &of = linear] {

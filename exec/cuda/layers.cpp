@@ -51,6 +51,7 @@ void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
   fused_scratch = take(needs.fused_bytes);
   numbers = static_cast<StepNumbers*>(take(sizeof(StepNumbers)));
   tokens = static_cast<std::int32_t*>(take(needs.tokens * 4));
+  // One more than there are rows: the mean loss lies behind them.
   row_losses = static_cast<double*>(take((needs.row_losses + 1) * 8));
   partials = static_cast<float*>(take(needs.partials * 4));
   row_sums = static_cast<float*>(take(needs.row_sums * 4));
@@ -86,6 +87,7 @@ ScratchNeeds prepare(const Layer& layer, std::int64_t batch, std::int64_t seq_le
       layer, [&](const auto& shape) { return prepare(shape, batch, seq_length, *on.matmul); });
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (block == nullptr) return needs;
+  // Only fused attention needs scratch of its own here; unfused has it in the products' needs.
   if (block->attention == AttentionKind::fused) {
     on.fused->prepare(attention_shape(*block, batch, seq_length, on.matmul->element()), on.stream);
     needs.fused_bytes = on.fused->scratch_bytes();
@@ -119,6 +121,7 @@ void backward_weight(const EmbeddingShape& shape, const LayerCall& call, const W
     CUDA_CHECK(cudaMemsetAsync(gradient.data, 0, static_cast<std::size_t>(rows * shape.hidden) * 4,
                                on.stream));
   };
+  // embed_gradient only ever adds, so the first micro-batch begins from zeros.
   if (!call.accumulate) {
     clear(call.gradients[0], shape.vocabulary);
     if (shape.positions > 0) clear(call.gradients[1], shape.positions);
@@ -152,6 +155,7 @@ void backward_input(const NormShape& shape, const LayerCall& call, const Workben
   float* carried = call.carried[0].floats();
   on.in_elements([&](auto element) {
     using E = decltype(element);
+    // The same walk over the rows gives dx and the gains' gradients: these wait in `carried` for W.
     const NormGradient<E> gradient{.x = elements<E>(call.input),
                                    .statistics = call.saved[0].floats(),
                                    .weight = elements<E>(call.weights[0]),
@@ -188,6 +192,8 @@ ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t se
 void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on) {
   const std::int64_t rows = call.batch * call.seq_length;
   const Linear head = head_of(shape, call, on);
+  // The logits are overwritten by their own gradient: a vocabulary wide, they are too large to hold
+  // twice.
   on.multiply(head.forward(Epilogue::none),
               {call.input.data, call.weights[0].data, call.saved[0].data});
   double* loss = on.row_losses + rows;

@@ -88,6 +88,7 @@ void add_attention(const BlockCall<E>& block, const Norm<E>& norm) {
   const E *c = block.saved(Saved::context), *w = block.weight(at.out_w);
   E *bias = block.weight(at.out_b), *sum = block.saved(Saved::mlp_input);
   const E* x = elements<E>(call.input);
+  // Without dropout x + c Wo is one product, which adds to x as it stores.
   if (adds_in_gemms(shape, products, *on.matmul)) {
     on.multiply(products.out.forward_onto(), {c, w, sum, bias, nullptr, x});
     return norm_rows<E>(shape.norm, sum, norm, z.residual(), on.stream);
@@ -155,9 +156,11 @@ void run_backward_input(const BlockCall<E>& block) {
   float* norm2 = norm1 + 2 * z.h;
 
   const StepMask mlp_mask = block.mask(shape.residual_dropout, DropoutSite::mlp_output);
+  // Phase 1: back through the MLP. The mask that the forward drew is drawn again.
   activate_and_up_gradient<E>(block, dropped<E>(mlp_mask, dy, z.elements(), a, on.stream));
   on.multiply(products.up.input(Epilogue::none),
               {block.carried(Carried::up_gradient), block.weight(at.up_w), b});
+  // Phase 2: the second norm. dy reaches y1 past the MLP too, as the norm's residual.
   auto second = norm_gradient<E>(block, call.saved[Saved::mlp_input], Saved::statistics2,
                                  at.norm2_gain, b, norm2);
   second.residual = dy;
@@ -168,10 +171,13 @@ void run_backward_input(const BlockCall<E>& block) {
   second.dx = d_sum;
   second.dropped = masked ? d_out : nullptr;
   norm_rows_gradient<E>(shape.norm, second, z.residual(), on.stream);
+  // Phase 3: back through attention's output, attention and qkv. The workspace's a and b are used
+  // in turn.
   on.multiply(products.out.input(Epilogue::none), {d_out, block.weight(at.out_w), a});
   attend_gradient<E>(block, a);
   on.multiply(products.qkv.input(Epilogue::none),
               {block.carried(Carried::qkv_gradient), block.weight(at.qkv_w), b});
+  // Phase 4: the first norm, with y1's gradient as the residual: dx is complete.
   auto first = norm_gradient<E>(block, call.input, Saved::statistics1, at.norm1_gain, b, norm1);
   first.residual = d_sum;
   first.dx = dx;
@@ -205,8 +211,10 @@ void linear_gradient(const Linear& linear, const E* dy, Saved x, int weight, int
   const void* read = block.saved(x);
   const Gemm plain = linear.weight(call.accumulate, Epilogue::none),
              fused = linear.weight(call.accumulate, Epilogue::row_sums_of_a);
+  // Without a bias there is nothing to sum.
   if (bias == WeightPlaces::kAbsent) return on.multiply(plain, {dy, read, dw});
   float* db = gradient(bias).floats();
+  // The library may have no such epilogue for this shape: the sums are then a kernel of their own.
   if (!on.matmul->ready(fused)) {
     on.multiply(plain, {dy, read, dw});
     column_sum<E>(dy, {linear.rows, linear.out}, call.accumulate ? Beta::one : Beta::zero,
@@ -214,6 +222,8 @@ void linear_gradient(const Linear& linear, const E* dy, Saved x, int weight, int
   } else if (!call.accumulate) {
     on.multiply(fused, {dy, read, dw, db});
   } else {
+    // The epilogue overwrites its sums even where the product adds, so they go to scratch and are
+    // added with the norms' at the end.
     on.multiply(fused, {dy, read, dw, vectors.place});
     vectors.add(vectors.place, gradient(bias), linear.out);
     vectors.place += whole_lines(linear.out);
@@ -223,6 +233,7 @@ void linear_gradient(const Linear& linear, const E* dy, Saved x, int weight, int
 template <class E>
 void run_backward_weight(const BlockCall<E>& block) {
   const auto& [shape, call, on, at, z, products] = block;
+  // The masked gradient of I is gone by now: the mask is drawn again.
   const E* d_down =
       dropped<E>(block.mask(shape.residual_dropout, DropoutSite::mlp_output),
                  elements<E>(call.output_gradient), z.elements(), block.workspace(), on.stream);
@@ -239,6 +250,7 @@ void run_backward_weight(const BlockCall<E>& block) {
       vectors.add(from, gradients[static_cast<std::size_t>(place)], n);
   };
   const float* norms = call.carried[Carried::norm_gradients].floats();
+  // As the pass I has left them: of each norm h gains, then h shifts.
   for (const int place : {at.norm1_gain, at.norm1_shift, at.norm2_gain, at.norm2_shift}) {
     add(norms, place, z.h);
     norms += z.h;
@@ -248,6 +260,7 @@ void run_backward_weight(const BlockCall<E>& block) {
     add(gains, at.query_gain, z.d);
     add(gains + z.d, at.key_gain, z.d);
   }
+  // All vectors in one launch: each is too short to fill the device.
   accumulate(vectors.additions, call.accumulate ? Beta::one : Beta::zero, on.stream);
 }
 
@@ -259,6 +272,7 @@ ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int
   const BlockProducts products = block_products(shape, z.rows);
   const BlockEpilogues epilogues = block_epilogues(shape, matmul.element());
   std::int64_t widest = 2 * z.h, sums = 0;
+  // Nothing is chosen while a step runs: every product of every pass is prepared here.
   for (const Gemm& gemm :
        {products.qkv.input(Epilogue::none), products.out.input(Epilogue::none),
         products.up.input(Epilogue::none), activated_gradient(shape, products.down)}) {
@@ -268,6 +282,7 @@ ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int
     matmul.prepare(linear.forward());
     for (const bool accumulate : {false, true}) {
       matmul.prepare(linear.weight(accumulate, Epilogue::none));
+      // Tried, not demanded: where the library has none, the plain product and a kernel do it.
       if (epilogues.bias_gradient && linear.bias)
         matmul.try_prepare(linear.weight(accumulate, Epilogue::row_sums_of_a));
     }
@@ -276,6 +291,7 @@ ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int
     sums += whole_lines(linear.out);  // biases' gradients
   }
   if (epilogues.gelu) matmul.try_prepare(products.up.forward(Epilogue::bias_gelu));
+  // Residuals can be added within a product only where no mask comes between.
   if (shape.residual_dropout == 0) {
     for (const Linear& linear : {products.out, products.down})
       matmul.try_prepare(linear.forward_onto());

@@ -43,8 +43,11 @@ void update(std::span<const UpdateCall> calls, const Workbench& on) {
   if (calls.empty()) return;
   std::vector<Updated> parameters;
   for (const UpdateCall& call : calls) parameters.push_back(updated(call));
+  // All parameters of a stage are updated by one optimizer, in one step: the first call speaks for
+  // all.
   const Optimizer& o = calls.front().optimizer;
   const GradientFactor clipping{static_cast<float>(calls.front().factor), on.factor};
+  // Steps of updates count from one, those of the rate's schedule from zero.
   const auto rate = static_cast<float>(learning_rate_at(o, calls.front().step - 1));
   const auto decay = static_cast<float>(o.weight_decay);
   if (o.kind == OptimizerKind::adamw) {

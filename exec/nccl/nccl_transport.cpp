@@ -43,6 +43,7 @@ NcclTransport::NcclTransport(const StreamTransportRequest& request, Processes& p
         "share one here",
         use->ranks));
   }
+  // NCCL takes the device that is current when a communicator is made.
   CUDA_CHECK(cudaSetDevice(request_.backend->stream()->device()));
   connect_edges();
   for (const Among among : {Among::replicas, Among::sharers, Among::norm}) connect_circle(among);
@@ -132,6 +133,7 @@ std::unique_ptr<NcclCommunicator> NcclTransport::join(const std::vector<int>& me
   const auto own = std::find(members.begin(), members.end(), processes_.index()) - members.begin();
   ncclUniqueId id;
   const auto message = std::span(&id, 1);
+  // The first member makes the id, and all others learn it by message.
   if (own == 0) {
     NCCL_CHECK(ncclGetUniqueId(&id));
     std::vector<Processes::Ticket> tickets;
@@ -168,9 +170,11 @@ std::optional<NcclTransport::Circle> NcclTransport::circle_of(Among among) const
     for (int replica = 0; replica < request_.replicas; ++replica)
       add(replica, process_of(request_.rank.value, replica));
   } else if (among == Among::norm) {
+    // Over all replicas where each has a part of the squares; else within one.
     const int first = request_.norm_parts > 1 ? 0 : process_of(0, request_.replica);
     for (int member = 0; member < norm_members(); ++member) add(member, first + member);
   }
+  // Who is alone needs no communicator.
   if (circle.members.size() < 2) return {};
   return circle;
 }

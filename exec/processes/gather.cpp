@@ -61,6 +61,7 @@ RunResult gather_records(const Gathering& gathering, ProcessRecord own,
                          const std::vector<ClockSample>& after) {
   const auto& [loaded, grid, shape, trains, processes] = gathering;
   const Program& program = loaded.program;
+  // Records stand in the order of processes: ranks within a place, places within a replica.
   std::vector<ProcessRecord> records{std::move(own)};
   std::vector<ClockLine> lines{{}};
   for (int process = 1; process < processes.count(); ++process) {
@@ -73,6 +74,7 @@ RunResult gather_records(const Gathering& gathering, ProcessRecord own,
   DeviceNumbers numbers;
   for (int rank = 0; rank < program.shape().ranks && trains; ++rank) {
     Bytes peak{0};
+    // The same rank everywhere: memory must suffice for the fullest.
     for (auto p = static_cast<std::size_t>(rank); p < records.size(); p += program.shape().ranks)
       peak = std::max(peak, records[p].peak());
     result.peak_memory.push_back(peak);

@@ -55,6 +55,8 @@ void ProcessGradients::find_noted() {
       continue;
     for (const Dependency& reduce : setup_.program.predecessors(OperationId{i})) {
       const Rank rank = setup_.program.rank_of(reduce.before);
+      // Of its own rank it hears every replica, of other ranks those of its own replica: as if
+      // gradients were exchanged.
       for (int replica = 0; replica < setup_.plan.dp; ++replica) {
         if (rank == setup_.rank || replica == setup_.replica)
           noted_.insert(process_of(rank.value, replica));
@@ -139,6 +141,7 @@ void ProcessGradients::start_reductions(std::int32_t stage, int first_parameter,
     const std::span<float> gradient = on_host(key);
     const std::size_t own = slice(gradient, setup_.replica).size();
     reduction.partials.resize(own * static_cast<std::size_t>(setup_.plan.dp));
+    // A reduce-scatter: each replica gets everybody's partials of its own slice.
     for (int replica = 0; replica < setup_.plan.dp; ++replica) {
       if (replica == setup_.replica) continue;
       const int peer = process_of(setup_.rank.value, replica);
@@ -171,6 +174,7 @@ void ProcessGradients::finish_reduction(const GradientKey& key, Reduction& reduc
     processes_.wait(send);  // the sums go over what was sent
   // Where it is divided the sum is this replica's to use.
   if (!divided(key)) exchange_slices(key, std::as_writable_bytes(gradient), sizeof(float));
+  // A device keeps its gradients: only the sum goes back to it.
   if (!setup_.backend->in_host_memory()) {
     setup_.backend->to_device(parameter(key).gradient, gradient.data(),
                               static_cast<std::int64_t>(gradient.size_bytes()));
@@ -238,6 +242,7 @@ void ProcessGradients::sum_copies() {
   }
 }
 
+// Every rank clips by the norm of the whole model, so all need all squares.
 void ProcessGradients::exchange_squares() {
   if (!setup_.norm.clips()) return;
   for (const std::int32_t stage : own_) {
@@ -246,6 +251,7 @@ void ProcessGradients::exchange_squares() {
       return worker.sum_of_squares(parameter,
                                    copies(Stage{stage}, static_cast<std::size_t>(parameter)));
     });
+    // The optimizer's slices: a replica has seen only its own share of each gradient.
     if (setup_.plan.zero > 0) {
       std::vector<int> holders;
       for (int replica = 0; replica < setup_.plan.dp; ++replica)
@@ -257,6 +263,7 @@ void ProcessGradients::exchange_squares() {
       std::vector<int> holders;
       for (int place = 0; place < grid.places; ++place)
         holders.push_back(grid.process(setup_.replica, place, setup_.rank));
+      // A tensor that every device has whole is counted once; of a divided one each has a part.
       add_squares(stage, holders, [&](int parameter) {
         const ParameterId& id = this->parameter({stage, parameter}).id;
         return is_divided(setup_.model.layers[static_cast<std::size_t>(id.layer)], id.tensor);
@@ -301,6 +308,7 @@ void ProcessGradients::add_squares(std::int32_t stage, const std::vector<int>& h
   const std::span<const int> parameters = setup_.norm.parameters_of(Stage{stage});
   for (std::size_t i = 0; i < squares.size(); ++i) {
     if (!adds(parameters[i])) continue;
+    // Its own part comes again in its place, hence from zero.
     squares[i] = 0;
     for (const auto& part : parts) squares[i] += part[i];
   }
@@ -317,6 +325,7 @@ void ProcessGradients::sum_partial_gradients() {
     }
     return first;
   };
+  // All of them in one exchange: each alone is short, a norm or a bias.
   summed_.resize(each([](std::span<float>, std::size_t) {}));
   each([this](std::span<float> gradient, std::size_t first) {
     std::copy_n(gradient.data(), gradient.size(), summed_.data() + first);

@@ -66,6 +66,7 @@ void put_behind_what_was_waited_for(const Program& program, const std::vector<Op
     std::int64_t& start = clock.start_ns[id.position()];
     std::int64_t& end = clock.end_ns[id.position()];
     std::int64_t ready = std::numeric_limits<std::int64_t>::min();
+    // Two bounds: what came before on its lane, and what it waited for.
     if (const OperationId before = program.previous(id); before != kNoOperation)
       ready = clock.end_ns[before.position()];
     for (const Dependency& dependency : program.predecessors(id))
@@ -102,6 +103,7 @@ void ProcessRecord::add(const ProcessStep& step, const StepClock& clock,
   for (const std::int64_t number : {step.began_ns, step.ended_ns, step.allocations})
     numbers_[place++] = number;
   for (std::size_t unit = 0; unit < units_; ++unit) {
+    // A record is one array, and so one message: a loss travels as its bits.
     numbers_[place++] = std::bit_cast<std::int64_t>(losses.empty() ? 0.0 : losses[unit]);
   }
   if (shape_.trace && step_ >= shape_.warmup_steps) {
@@ -190,6 +192,7 @@ RunResult merge(const Program& program, RecordShape shape,
       made.allocations += seen.allocations;
     }
     made.time = Seconds(Nanoseconds(end - start));
+    // Devices that divide layers all find the same loss: the first of them speaks for its replica.
     for (std::size_t first = 0; first < records.size(); first += of_replica) {
       for (std::int32_t unit = 0; unit < program.shape().units(); ++unit) {
         double loss = 0;  // only the rank with the unit's last stage has one
@@ -200,9 +203,11 @@ RunResult merge(const Program& program, RecordShape shape,
     }
     result.steps.push_back(made);
     if (!shape.trace || step < shape.warmup_steps) continue;
+    // The trace shows the first replica: the others do the same actions.
     for (std::size_t rank = 0; rank < ranks; ++rank)
       records[rank].restore(step, lines[rank], clock);
     join_ends(program, order, clock);
+    // Traces begin at 0 with the first step that is measured.
     if (step == shape.warmup_steps) origin = start;
     append_step(result.trace, program, clock, {Nanoseconds(start), Nanoseconds(end)}, origin);
   }

@@ -70,6 +70,7 @@ class ProcessRun {
     // The leader first: what an earlier run has left is gone when the others, whom its clock waits
     // for, write theirs.
     if (leads(processes_) && options_.output) LastAction::clear(*options_.output);
+    // Before and after the run: between the two samples each clock's drift is a line.
     const std::vector<ClockSample> before = sample_clocks(processes_, now_ns);
     write_down_actions(program_, rank_, pipeline_, options_, activity_);
     {
@@ -160,6 +161,7 @@ class ProcessRun {
                                                  .group = group_.get(),
                                                  .divides_rows = loaded_.plan.sequence_parallel,
                                                  .processes = true}));
+    // Before data and weights are read: a plan that does not fit should not cost that time.
     rehearse_own_rank();
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     if (options_.evaluate)
@@ -169,10 +171,12 @@ class ProcessRun {
       require_agreement(processes_, {{"steps trained before", std::to_string(from_.step)},
                                      {"state to go on from", from_.state_sha256}});
     }
+    // One process looks at the disk and clears it, for all.
     if (leads(processes_)) {
       require_space(whole(), options_, from_.step);
       clear_checkpoints(options_);
     }
+    // A device that divides layers cuts its part out of the whole state.
     if (undivided_) from_.state = shards_of(*undivided_, std::move(from_.state), place());
     training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
     training_->first_microbatch = replica_ * program_.shape().microbatches;
@@ -224,6 +228,7 @@ class ProcessRun {
     Arena& arena = device_->arena();
     const GradientCopies copies = gradient_copies(loaded_);
     const GradientNorm norm(loaded_);
+    // With optimizer state divided, squares are partial in each replica, and all of them exchange.
     const int norm_parts = loaded_.plan.zero > 0 ? loaded_.plan.dp : 1;
     auto transport =
         open_transport({program_, rank_, replica_, loaded_.plan.dp, sharing_ranks(program_, copies),
@@ -295,12 +300,15 @@ class ProcessRun {
     own_rank_->begin_step(step, clock_);
     const std::int64_t began = now_ns();
     processes_.barrier();  // data is ready everywhere: the clock starts
+    // Nothing but the step is between the two readings of the clock.
     const ProcessRank::Step done = own_rank_->run_step(step);
     own_rank_->end_step();
+    // A message of this step must not meet one of the next.
     processes_.barrier();
     const std::int64_t blocks_before = std::exchange(blocks_, blocks_taken());
     record.add({began, done.ended_ns, blocks_ - blocks_before}, clock_,
                training_ ? training_->losses : std::vector<double>{});
+    // Warm-up steps do not count towards the time of a launch.
     if (done.launching_ns && index >= options_.warmup_steps) {
       launching_s_.push_back(static_cast<double>(*done.launching_ns) * 1e-9);
     }

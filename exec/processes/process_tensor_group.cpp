@@ -80,6 +80,7 @@ void ProcessTensorGroup::combine_own_slice(Combine combine) {
   const auto partial = [&](int place) {
     return std::span(partials_).subspan(static_cast<std::size_t>(place) * own.size(), own.size());
   };
+  // A reduce-scatter: every device sends each other one that one's slice.
   for (int place = 0; place < count(); ++place) {
     if (place == place_) continue;
     receive(place, partial(place));

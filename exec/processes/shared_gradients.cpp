@@ -39,12 +39,14 @@ SharedGradients::SharedGradients(const Program& program, const GradientCopies& c
       const auto elsewhere = [&](const GradientUse& use) {
         return shape.rank_of(use.stage) != own;
       };
+      // All uses on this rank: the optimizer adds them itself, without a message.
       if (std::ranges::none_of(uses, elsewhere)) continue;
       const GradientKey first{uses.front().stage.value, uses.front().parameter};
       const auto [found, fresh] = weights_.try_emplace(first);
       Weight& weight = found->second;
       weight.own.emplace_back(here.value, static_cast<int>(p));
       summed_.insert(weight.own.back());
+      // Another stage of this rank has listed the weight's uses already.
       if (!fresh) continue;
       for (const GradientUse& use : uses) {
         const Rank rank = shape.rank_of(use.stage);
@@ -74,6 +76,7 @@ void SharedGradients::sum_piece(const Weight& weight, const Ends& ends, std::siz
     const auto& [key, rank] = weight.uses[u];
     if (rank == own_) {
       const std::span<const float> own = ends.gradient(key).subspan(first, count);
+      // One message a rank, however many of its stages use the weight.
       for (const Rank other : weight.others)
         messages.push_back(
             ends.processes.start_send(ends.process_of(other), ends.tag(key), std::as_bytes(own)));
@@ -86,6 +89,7 @@ void SharedGradients::sum_piece(const Weight& weight, const Ends& ends, std::siz
     terms.push_back(piece);
   }
   for (const Processes::Ticket message : messages) ends.processes.wait(message);
+  // In the order of uses, the own ones among them: every rank gets the same bits.
   total_.assign(terms.front().begin(), terms.front().end());
   for (std::size_t u = 1; u < terms.size(); ++u) {
     for (std::size_t i = 0; i < count; ++i) total_[i] += terms[u][i];

@@ -93,6 +93,7 @@ class LayerBench {
     times.f.push_back(timed_pass(input_bytes_, [&](Tensor input) {
       output = worker_->forward(pass, input, StageWorker::Keep::everything);
     }));
+    // Released before I: in a pipeline the output has been sent by then.
     arena_.release(output);
     const auto backward_input = [&](Tensor given) {
       gradient = worker_->backward_input(pass, given);
@@ -100,6 +101,8 @@ class LayerBench {
     times.i.push_back(timed_pass(output_bytes_, backward_input));
     arena_.release(gradient);
     times.w.push_back(timed_pass(0, [&](Tensor) { worker_->backward_weight(pass); }));
+    // Again F: the B measured below must find a fresh one, as the I and W before have used up its
+    // tensors.
     output = worker_->forward(pass, filled(input_bytes_), StageWorker::Keep::everything);
     arena_.release(output);
     times.b.push_back(timed_pass(output_bytes_,
@@ -108,6 +111,7 @@ class LayerBench {
     const auto own = [&](std::size_t i) {
       return std::vector<Tensor>{worker_->parameters()[i].gradient};
     };
+    // The optimizer takes the stage's own gradients: no exchange is in its time.
     times.optimizer.push_back(timed([&] { worker_->update({.number = ++step_}, own); }));
     backend_.finish();
   }
@@ -154,6 +158,7 @@ class LayerBench {
   // nobody's.
   template <class Work>
   double timed_on_stream(Stream& stream, Work&& work) {
+    // A neighbour only makes the memory busy.
     if (role_ == Role::neighbour) {
       work();
       return 0;
@@ -255,9 +260,11 @@ class Measuring {
             model_, plan, layer_of(device, jobs[j]), *backend,
             device == 0 ? LayerBench::Role::measured : LayerBench::Role::neighbour);
         Times warm;
+        // Warm-up: first touch of memory, and kernels that are made at first use.
         bench->repeat(warm);
       });
       barrier_.arrive_and_wait();
+      // After each barrier all know of a failure: leaving earlier would leave the others at it.
       if (leaves_) return;
       guarded([&] {
         if (device == 0) {
@@ -331,6 +338,7 @@ Seconds measure_handover(bool spin) {
   LoweringOptions lowering;
   lowering.optimizer = false;
   const Program program = lower(schedule, lowering);
+  // `spin` as the run will wait: a thread that sleeps is woken later.
   ThreadTransport transport(program, {}, now_ns, spin);
   StepClock clock{std::vector<std::int64_t>(program.size()),
                   std::vector<std::int64_t>(program.size())};
@@ -339,6 +347,7 @@ Seconds measure_handover(bool spin) {
   Team answer(1, [&](int) {
     for (std::int32_t i = 0; i < kRounds; ++i) {
       static_cast<void>(transport.receive(0, i));
+      // The slot is freed before the answer: the sender must not wait for it in the next round.
       transport.consumed(0, i);
       transport.send(1, i, {});
     }
@@ -351,6 +360,7 @@ Seconds measure_handover(bool spin) {
     trips.push_back(static_cast<double>(now_ns() - start) * 1e-9);
   }
   answer.join();
+  // A median: a single interruption by the kernel would move a mean.
   return Seconds(median(std::move(trips)) / 2);
 }
 

@@ -31,6 +31,7 @@ std::vector<MessageRoute> route_messages(const Program& program) {
         if (dependency.kind != DependencyKind::data) continue;
         const Lane& from = program.lane_of(dependency.before);
         if (lane.kind == LaneKind::send && is_skip(action)) {
+          // A skip's send hands out the tensor of the action before it: the route is that action's.
           routes[dependency.before.position()].send_skips.push_back(skip_at(program, id));
         } else if (lane.kind == LaneKind::send) {
           routes[dependency.before.position()].send_edge = lane.edge.value;
@@ -40,9 +41,11 @@ std::vector<MessageRoute> route_messages(const Program& program) {
         } else if (is_skip(program.op(dependency.before).action)) {
           routes[id.position()].receive_skips.push_back(skip_at(program, dependency.before));
         } else if (from.kind == LaneKind::receive) {
+          // Position within the lane is the message's number: an edge is a FIFO.
           routes[id.position()].receive_edge = from.edge.value;
           routes[id.position()].receive_index = dependency.before - from.first;
         } else {
+          // Producer and consumer share the rank: the tensor stays, and no message is made.
           routes[id.position()].local_producer = dependency.before;
           routes[dependency.before.position()].feeds_local = true;
         }
@@ -50,6 +53,7 @@ std::vector<MessageRoute> route_messages(const Program& program) {
     }
   }
   for (MessageRoute& route : routes) {
+    // Both ends count a stage's skips by distance, so the n-th tensor means the same to both.
     std::ranges::sort(route.receive_skips, {}, &MessageRoute::Skip::distance);
     std::ranges::sort(route.send_skips, {}, &MessageRoute::Skip::distance);
   }
@@ -70,6 +74,7 @@ Messages act(StepContext& context, const Place& at, ActionHandler& handler, Mess
   const auto named = [&](const char* what) {
     return RunFailed(place_of(context.program, at.rank, at.step, at.id) + ": " + what);
   };
+  // Written before the work begins, so that a hang or crash leaves its action on record.
   context.activity.begin(at.rank, at.id, at.step, context.clock.start_ns[at.id.position()]);
   try {
     Messages outgoing = handler.act(at.id, context.program.op(at.id).action, std::move(incoming));
@@ -124,6 +129,8 @@ void interpret(StepContext& context, Rank rank, ActionHandler& handler, std::uin
       const Action& action = program.op(id).action;
       const MessageRoute& m = context.routes[id.position()];
       Messages incoming = receive(context, m, kept);
+      // The rank waits for others' gradients before its optimizer's start is noted: that wait is
+      // idle time.
       if (action.kind == ActionKind::OPTIMIZER) context.gradients.await(id, step, context.clock);
       context.clock.start_ns[id.position()] = context.now();
       const Messages outgoing = act(context, {rank, step, id}, handler, std::move(incoming));
@@ -136,6 +143,7 @@ void interpret(StepContext& context, Rank rank, ActionHandler& handler, std::uin
     }
   }
   handler.end_step();
+  // Read last: a device's events of rebuilding are complete only when the step has ended.
   handler.read_rebuilds(context.clock);
 }
 

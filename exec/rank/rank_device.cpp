@@ -14,6 +14,8 @@ namespace weir {
 void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, const StateSource& state,
                          Stages& stages, StagePeers peers) {
   const ScheduleShape& shape = loaded.schedule.shape;
+  // Kernels are prepared for all stages at once: their scratch is one, as large as the largest
+  // need.
   std::vector<Layer> layers;
   std::vector<Stage> own;
   for (std::int32_t stage = 0; stage < shape.total_stages(); ++stage) {
@@ -24,6 +26,7 @@ void RankDevice::prepare(const ResolvedPlan& loaded, Rank rank, const StateSourc
   }
   const Plan& plan = loaded.plan;
   backend_->prepare(layers, plan.micro_batch_size, plan.seq_length);
+  // Where samples do not divide evenly, some micro-batches have one sample less.
   if (plan.samples > 0) backend_->prepare(layers, plan.micro_batch_size - 1, plan.seq_length);
   const auto failed = [&](const std::string& what) {
     return RunFailed(fmt::format("rank {}, before the first step: {}", rank.value, what));

@@ -97,6 +97,8 @@ void* CountedBlocks::allocate(std::int64_t bytes) {
 void CountedBlocks::release(void*, std::int64_t bytes) noexcept { left_ += bytes; }
 
 void rehearse(const ResolvedPlan& loaded, Rank rank, CountedBlocks& blocks) {
+  // The same worker, trainer and interpreter as in the run: what they take from the arena is what
+  // the run will take.
   RankDevice device(std::make_unique<SilentBackend>(blocks));
   const Batches no_data{BatchRequest{}};
   Training training(loaded, loaded.program, no_data, no_state);
@@ -108,6 +110,7 @@ void rehearse(const ResolvedPlan& loaded, Rank rank, CountedBlocks& blocks) {
   Activity activity(loaded.program.shape().ranks);
   StepClock clock;
   clock.resize(loaded.program.size());
+  // Without a clock: a rehearsal is of memory, not of time.
   StepContext context{loaded.program, routes, transport, exchange, no_time, clock, activity};
   try {
     interpret(context, rank, trainer, 0);

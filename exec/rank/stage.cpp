@@ -76,6 +76,7 @@ LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
   call.sample_share = 1.0 / static_cast<double>(samples);
   const std::int64_t targets = samples * sample_targets(model_, plan_.seq_length);
   // Without any label there is no loss to scale.
+  // Of all micro-batches: each one's loss is its share of the mini-batch's mean.
   call.loss_scale =
       1.0 / static_cast<double>(std::max<std::int64_t>(pass.labels.value_or(targets), 1));
   call.loss = pass.loss;
@@ -112,6 +113,7 @@ Tensor StageWorker::layer_forward(Pass pass, std::size_t layer, Tensor input, La
   call.input = input;
   const int index = range_.first + static_cast<int>(layer);
   call.output = take(t.output_bytes_per_sample * batch, index, "the output");
+  // Saved tensors are taken before the pass that writes them, in the order the kernels name them.
   for (const KeptTensor& kept : t.saved)
     state.saved.push_back(take(kept.bytes_per_sample * batch, index, kept.name));
   call.saved = state.saved;
@@ -140,9 +142,11 @@ Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep 
   for (std::size_t l = 0; l < layers(); ++l) {
     LayerState& state = flight.layers[l];
     const Tensor output = layer_forward(pass, l, input, state);
+    // Under full re-materialisation a layer keeps its input alone, unless the plan exempts it.
     state.dropped = keep == Keep::layer_inputs &&
                     rebuilds(plan_.recompute, part(l), range_.first + static_cast<int>(l));
     if (keep == Keep::stage_input) {
+      // R makes the whole stage again from its first input: the inputs between are not needed.
       drop(state);
       if (l > 0) {
         arena_.release(input);
@@ -151,6 +155,7 @@ Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep 
       }
     } else {
       if (state.dropped) drop(state);
+      // I or W may read the input even if nothing is rebuilt.
       if (state.dropped ? chunk_starts_[l] == l : tensors(l).saves_input) {
         state.input = input;
       } else {
@@ -160,6 +165,7 @@ Tensor StageWorker::run_forward(Pass pass, Tensor input, InFlight& flight, Keep 
     input = output;
   }
   end_reading();
+  // The last stage has nobody to send to: its output has served its purpose with the loss.
   if (!send_output) arena_.release(input);
   return input;
 }
@@ -181,6 +187,7 @@ Tensor StageWorker::join_row(const Pass& pass, ActionKind kind, Messages message
   const bool forward = kind == ActionKind::F;
   const auto parts = pieces(forward ? ActionKind::RECV_F : ActionKind::RECV_B);
   if (parts.empty()) return messages.main;
+  // The main message is the first piece of the row; skips follow by distance.
   messages.skips.insert(messages.skips.begin(), messages.main);
   const std::int64_t width = std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
   const Tensor row = take(width * plan_.micro_batch_size, forward ? range_.first : range_.last - 1,
@@ -195,6 +202,7 @@ Tensor StageWorker::join_row(const Pass& pass, ActionKind kind, Messages message
                         .to_offset = at,
                         .to_row = width});
   }
+  // Their room goes back at once: the row has all of them.
   for (Tensor& message : messages.skips) arena_.release(message);
   return row;
 }
@@ -234,11 +242,13 @@ std::optional<int> StageWorker::first_not_finite(Pass pass, const Tensor& output
     return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
   };
   const InFlight& flight = in_flight_.at(pass.microbatch);
+  // In the order of layers: the first that is not finite is where it began.
   for (std::size_t l = 1; l < flight.layers.size(); ++l) {
     const int before = range_.first + static_cast<int>(l) - 1;
     if (!finite(flight.layers[l].input, before)) return before;
   }
   if (!finite(output, range_.last - 1)) return range_.last - 1;
+  // The head's output is the loss alone.
   if (pass.loss != nullptr && !output && !std::isfinite(*pass.loss)) return range_.last - 1;
   return std::nullopt;
 }
@@ -332,6 +342,7 @@ void StageWorker::input_pass(Pass pass, std::size_t layer, InFlight& flight, Ten
     if (t.saved[i].until == KeptUntil::I) arena_.release(state.saved[i]);
   }
   if (t.input_until == KeptUntil::I) arena_.release(state.input);
+  // A pass W that comes later reads the gradient, which must outlive I then.
   if (t.w_needs_output_gradient) {
     state.output_gradient = gradient;
   } else {
@@ -367,6 +378,7 @@ void StageWorker::weight_pass(Pass pass, std::size_t layer, LayerState& state,
   arena_.release(state.output_gradient);
   state.saved.clear();
   state.carried.clear();
+  // The layer's gradients are final for this micro-batch: their reduction may begin.
   if (done) done(first_parameter_[layer], static_cast<int>(gradients_[layer].size()));
 }
 

@@ -67,6 +67,7 @@ Parameter StageWorker::new_parameter(int layer, int tensor, const StateSource& s
   made.id = {layer, tensor};
   made.first_use = weight;
   const std::int64_t elements = made.description.elements(), padding = made.description.padding;
+  // With optimizer state divided among replicas, this one updates its slice alone.
   const int sharers = dividing_replicas(plan_, made.description, ParameterPart::state1);
   made.updated = replica_slice(elements, sharers > 1 ? peers_.replica : 0, sharers);
   const std::int64_t kept = made.updated.count;
@@ -74,6 +75,7 @@ Parameter StageWorker::new_parameter(int layer, int tensor, const StateSource& s
       take((keeps_gradient_slice(plan_, made.description) ? kept : elements + padding) * 4, layer,
            made.description.name + "'s gradient");
   backend_.put_zeros(made.gradient);  // stays so without micro-batches
+  // Copies of one weight on one stage, such as a tied head, are found by their first use.
   for (const Parameter& other : parameters_) {
     if (other.first_use != weight) continue;
     made.weight = other.weight;
@@ -86,6 +88,7 @@ Parameter StageWorker::new_parameter(int layer, int tensor, const StateSource& s
   if (padding > 0 && !sliced)  // read by products, and written by nobody
     backend_.put_zeros({made.weight.data + elements * each, padding * each});
   const std::string state_of = made.description.name + "'s optimizer state";
+  // Below fp32 the optimizer works on a master copy; in fp32 the weight is its own.
   if (each < 4) made.master = take(kept * 4, layer, state_of);
   const int states = made.description.running ? 0 : state_numbers(plan_.optimizer);
   if (states > 0) made.state1 = take(kept * 4, layer, state_of);

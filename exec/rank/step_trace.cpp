@@ -13,6 +13,7 @@ void append_step(Trace& trace, const Program& program, const StepClock& clock, S
   for (std::size_t i = 0; i < program.size(); ++i) {
     const auto id = OperationId{i};
     const Lane& lane = program.lane_of(id);
+    // Who is at the other end; of a compute action the rank itself.
     Rank peer = lane.rank;
     if (lane.kind == LaneKind::send) peer = program.edge(lane.edge).to;
     if (lane.kind == LaneKind::receive) peer = program.edge(lane.edge).from;
@@ -20,6 +21,7 @@ void append_step(Trace& trace, const Program& program, const StepClock& clock, S
                            Nanoseconds(clock.start_ns[i] - origin),
                            Nanoseconds(clock.end_ns[i] - origin)});
     Span& span = trace.spans.back();
+    // Read at other moments than the action's ends: a part must not become longer than the whole.
     span.rebuild = std::min(Nanoseconds(clock.rebuilt_ns(i)), span.duration());
   }
 }

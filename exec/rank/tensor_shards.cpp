@@ -82,6 +82,7 @@ std::vector<ShardPiece> shard_pieces(const Layer& layer, int tensor, const Tenso
   const std::optional<Division> division = division_of(layer, tensor);
   assert(division && "every device has all of it");
   std::vector<ShardPiece> pieces;
+  // Columns of each row: as many pieces as rows.
   if (division->columns) {
     const std::int64_t share = division->width / at.count;
     for (std::int64_t row = 0; row < division->bands.front(); ++row)
@@ -90,10 +91,12 @@ std::vector<ShardPiece> shard_pieces(const Layer& layer, int tensor, const Tenso
   }
   std::int64_t whole = 0, part = 0;  // rows before the band
   for (const std::int64_t rows : division->bands) {
+    // Rounded up, so that the last device may have less, or nothing.
     const std::int64_t share = ceil_div(rows, at.count);
     const std::int64_t first = std::min(rows, share * at.place);
     pieces.push_back({(whole + first) * division->width, part * division->width,
                       std::min(share, rows - first) * division->width});
+    // Bands are divided one by one: queries, keys and values each give every device its heads.
     whole += rows;
     part += share;
   }

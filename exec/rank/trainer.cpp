@@ -102,15 +102,18 @@ StageWorker::LayerDone Trainer::layer_done(OperationId id, Stage stage) {
 
 Messages Trainer::act(OperationId id, const Action& action, Messages incoming) {
   if (action.kind == ActionKind::OPTIMIZER) {
+    // An evaluation runs the plan's forwards and leaves the weights alone.
     if (!training_.evaluates) update(action.stage);
     return {};
   }
   const std::size_t m = action.microbatch.position();
+  // Samples are numbered over all replicas, those of this one from its first micro-batch on.
   Pass pass{step_, training_.first_microbatch + action.microbatch.value, tokens(m), losses() + m};
   pass.labels = labels_;
   if (!training_.logits.empty()) {
     pass.logits = training_.logits.data() + training_.logits_before(pass.microbatch);
   }
+  // R and W use what the stage keeps: they take and give no message.
   if (action.kind != ActionKind::F && !is_backward(action.kind)) {  // no messages
     static_cast<void>(act_on_row(id, action, pass, {}));
     return {};
@@ -155,6 +158,7 @@ Tensor Trainer::forward(const Action& action, const Pass& pass, Tensor incoming,
   // A device's memory is read when the step has ended, and then only the losses.
   if (!backend_.in_host_memory()) return outgoing;
   const bool last = training_.program.shape().is_last(action.stage);
+  // A finite loss stands for all that led to it: one number is looked at instead of every tensor.
   if (last && std::isfinite(*pass.loss)) return outgoing;
   if (const auto layer = stage.first_not_finite(pass, outgoing)) {
     const Model& model = training_.loaded.model;

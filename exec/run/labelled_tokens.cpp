@@ -80,6 +80,7 @@ class LabelledFile {
     bool any = !labels;
     for (std::int64_t i = 0; i < samples_ * s; ++i) {
       const std::int64_t value = number(tensor, i);
+      // -100 is the frameworks' word for a place without a label.
       const bool none = labels && value == kNoLabel;
       if (!none && (value < 0 || value >= below)) {
         fail(name, fmt::format("sample {}, place {}: {}, expected 0 to {}{}", i / s, i % s, value,

@@ -71,6 +71,7 @@ class ThreadRun {
     require_consistent(options);
     const auto ranks = program_.shape().ranks;
     result_.oversubscribed = static_cast<int>(ranks) > available_cores();
+    // Waiting by spinning pays only where each rank has a core of its own.
     spin_ = !result_.oversubscribed && options.backend != BackendKind::synthetic;
     clock_.resize(program_.size());
     if (options.backend == BackendKind::synthetic) {
@@ -145,6 +146,7 @@ class ThreadRun {
     KernelWatch* watch = devices_.front()->backend().kernel_watch();
     std::vector<double> launching;
     for (int step = 0; step < all_steps() && result_.stopped_by == 0; ++step) {
+      // The first step allocates and warms up; from the second on all launches are alike.
       if (step == 1) repeat_from_here(launcher);
       if (watch != nullptr && step >= options_.warmup_steps)
         watch->begin_step(step - options_.warmup_steps);
@@ -155,6 +157,7 @@ class ThreadRun {
         launching.push_back(static_cast<double>(done.launching_ns) * 1e-9);
       end_step(step, done.start_ns, done.end_ns);
     }
+    // After the last step: an evaluation is no part of any step's time.
     evaluate_at_end([&](std::uint32_t step) {
       launcher.begin_step(step);
       static_cast<void>(launcher.run_step(clock_));
@@ -233,6 +236,7 @@ class ThreadRun {
                                                             .fastest = options_.fastest,
                                                             .kernels = options_.kernels})));
     }
+    // Before data and weights are read: a plan that does not fit should not cost that time.
     rehearse_ranks();
     batches_ = std::make_unique<Batches>(open_batches(loaded_, options_));
     if (options_.evaluate)

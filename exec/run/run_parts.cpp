@@ -104,10 +104,12 @@ void require_space(const ResolvedPlan& loaded, const RunOptions& options, std::i
   const std::int64_t due =
       checkpoints_of(first_step, options.warmup_steps + options.steps, options.checkpoint_every);
   std::error_code unknown;
+  // The output's folder may not be there yet: the nearest one above it is on the same disk.
   const auto space =
       std::filesystem::space(first_there(std::filesystem::absolute(*options.output)), unknown);
   if (unknown || due == 0) return;
   const std::int64_t each = checkpoint_bytes(loaded);
+  // Some file systems say more than a signed number holds.
   const auto there = static_cast<std::int64_t>(
       std::min<std::uintmax_t>(space.available, std::numeric_limits<std::int64_t>::max()));
   if (there < each) {
@@ -115,6 +117,7 @@ void require_space(const ResolvedPlan& loaded, const RunOptions& options, std::i
                                 format_bytes(Bytes(each)), options.output->string(),
                                 format_bytes(Bytes(there))));
   }
+  // Room for one is enough to begin: that not all will fit is only said.
   if (there / each < due) {
     options.note(fmt::format("{} checkpoints of {} are to be written, and {} has room for {}", due,
                              format_bytes(Bytes(each)), options.output->string(), there / each));
@@ -124,6 +127,7 @@ void require_space(const ResolvedPlan& loaded, const RunOptions& options, std::i
 Beginning begin_run(const ResolvedPlan& loaded, const RunOptions& options) {
   Beginning from;
   const bool keeps = options.output && options.checkpoint_every > 0;
+  // What a checkpoint will say of itself.
   // Read the data's hash only where it is asked for: the data may be long.
   if (options.resume || keeps) from.trained = what_is_trained(loaded, options.data, options.init);
   if (options.resume) {

@@ -36,6 +36,8 @@ int turn(LaneKind kind) {
 }  // namespace
 
 std::vector<OperationId> launch_order(const Program& program) {
+  // Earliest first; ties go by the lane's turn, then rank, then number, so every process finds the
+  // same order.
   using Ready = std::tuple<std::int64_t, int, Rank, OperationId>;  // when, its turn by lane
   std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
   PerOperation<std::int64_t> start(program.size());
@@ -45,6 +47,7 @@ std::vector<OperationId> launch_order(const Program& program) {
     ready.emplace(start[id], turn(lane.kind), lane.rank, id);
   };
   for (const OperationId id : program.ids()) {
+    // Its predecessors, and what stands before it in its lane.
     open[id] = program.predecessors(id).size() + (program.previous(id) == kNoOperation ? 0 : 1);
     if (open[id] == 0) offer(id);
   }
@@ -62,6 +65,7 @@ std::vector<OperationId> launch_order(const Program& program) {
     for (const OperationId next : program.successors(id)) release(next);
     if (program.next(id) != kNoOperation) release(program.next(id));
   }
+  // Whatever is left waits in a circle.
   if (order.size() < program.size())
     throw RunFailed("the plan can deadlock: " + describe_deadlock(program));
   return order;

@@ -28,6 +28,7 @@ StreamGradients::StreamGradients(Setup setup, StreamTransport& transport)
   for (const Stage stage : setup_.program.shape().all_stages()) {
     if (setup_.program.shape().rank_of(stage) != setup_.rank) continue;
     std::int64_t numbers = 0;
+    // The first replica's slice is the largest: room for it is room for each.
     for (const Parameter& held : setup_.stages[stage.position()]->parameters())
       numbers += slice(held.description.elements(), 0).count;
     stride_ = std::max(stride_, std::min(kPiece, numbers));
@@ -73,12 +74,14 @@ void StreamGradients::launch_sum(Stage stage, int first_parameter, int count) {
   std::vector<GradientKey> keys;
   for (int p = first_parameter; p < first_parameter + count; ++p) {
     const GradientKey key{stage.value, p};
+    // A layer whose sum overlapped the backward has been launched already.
     if (summed_.insert(key).second) keys.push_back(key);
   }
   if (keys.empty()) return;
   for (const Piece& piece : pieces_of(keys)) launch_piece(piece);
   std::vector<Divided> sums;
   for (const GradientKey& key : keys) {
+    // A divided weight's sum stays with the replica that updates it.
     const Parameter& held = parameter(key);
     if (!divided(key)) sums.push_back({held.gradient, held.description.elements()});
   }
@@ -113,12 +116,14 @@ void StreamGradients::launch_piece(const Piece& piece) {
     const Tensor own = part(chunk, setup_.replica);
     for (int replica = 0; replica < setup_.plan.dp; ++replica) {
       if (replica == setup_.replica) continue;
+      // Empty where a short tensor leaves a replica without a slice.
       if (const Tensor theirs = part(chunk, replica)) sends.push_back({replica, theirs});
       const std::int64_t place = (room_of(replica) + chunk.place) * kFloat;
       if (own) receives.push_back({replica, {room_.data + place, own.bytes}});
     }
     if (own) sums.push_back({own.floats(), room_.floats() + chunk.place, own.bytes / kFloat});
   }
+  // Sends and receives of a piece go as one exchange, or two replicas could wait for each other.
   transport_.exchange(Among::replicas, sends, receives);
   if (sums.empty()) return;
   setup_.backend->launch_sums({sums, setup_.plan.dp, setup_.replica, stride_},

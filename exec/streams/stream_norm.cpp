@@ -21,6 +21,8 @@ StreamNorm::StreamNorm(Setup setup) : setup_(std::move(setup)) {
     if (own.backend == nullptr) continue;
     if (reader_ == nullptr) {
       reader_ = own.backend;
+      // One row of squares for each part: replicas have parts of their own where the state is
+      // divided.
       squares_ = own.arena->allocate(setup_.parts * weights * kNumber);
     }
     std::int64_t room = 0;  // of its largest stage: squares of one are made after another's
@@ -78,6 +80,7 @@ void StreamNorm::add_squares(std::vector<StreamTransfer>& to, int member, int pa
 void StreamNorm::launch_all(StreamTransport& transport) {
   const ScheduleShape& shape = setup_.program.shape();
   Rank own;
+  // Own squares first: they are what is sent.
   for (const Stage stage : shape.all_stages()) {
     if (!here(stage)) continue;
     own = shape.rank_of(stage);
@@ -86,6 +89,7 @@ void StreamNorm::launch_all(StreamTransport& transport) {
   std::vector<StreamTransfer> sends, receives;
   for (int part = 0; part < setup_.parts; ++part) {
     for (const Rank rank : setup_.program.ranks()) {
+      // Itself it need not send to.
       if (part == setup_.part && rank == own) continue;
       const int member = part * shape.ranks + rank.value;
       add_squares(sends, member, setup_.part, own);

@@ -14,6 +14,7 @@ namespace weir {
 
 Team::Team(int count, std::function<void(int)> work) : work_(std::move(work)) {
   const auto called_off = [&](const char* why) {
+    // Those that were made still wait at the gate: they leave without having worked.
     let(Gate::called_off);
     join();
     return RunFailed(fmt::format("{} threads are needed, number {} cannot be made: {}", count,

@@ -40,13 +40,17 @@ std::string read_data(const std::filesystem::path& file) {
 // until it lands among the `count`: at most some four times on average.
 std::int64_t shuffled(std::int64_t place, std::int64_t count, std::uint64_t seed,
                       std::uint32_t epoch) {
+  // One bit at least: a permutation of a single place is legal.
   const int bits = std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(count - 1, 1)));
   const int half = (bits + 1) / 2;
   const std::uint64_t mask = (std::uint64_t{1} << half) - 1;
   auto at = static_cast<std::uint64_t>(place);
+  // Cycle walking: a place beyond `count` is permuted again until one lies within, so the order
+  // stays one to one.
   do {
     std::uint64_t left = at >> half, right = at & mask;
     for (std::uint32_t round = 0; round < 4; ++round) {
+      // The round function need not be invertible; the network is, whatever it is.
       const PhiloxBlock block = philox4x32_10(
           PhiloxBlock{{static_cast<std::uint32_t>(right), round, epoch, kOrderStream}}, seed);
       left = std::exchange(right, left ^ (block.word[0] & mask));
@@ -69,6 +73,7 @@ void Batches::add(const std::filesystem::path& file) {
   if (request_.image.numbers() > 0) return add_images(file);
   if (request_.labelled) {
     std::vector<std::int32_t> words = request_.labelled(file);
+    // Of each sample: tokens, their types and their labels, one after the other.
     if (!words.empty()) {
       const auto windows = static_cast<std::int64_t>(words.size()) / (3 * request_.seq_length);
       windows_ += windows;
@@ -89,6 +94,7 @@ void Batches::add(const std::filesystem::path& file) {
                      fmt::format("{} bytes, expected at least {} for one sample", bytes,
                                  request_.seq_length + 1));
   }
+  // The last byte of a window is its last target and the next window's first token.
   text.windows = (bytes - 1) / request_.seq_length;
   windows_ += text.windows;
   texts_.push_back(std::move(text));
@@ -118,6 +124,8 @@ void Batches::add_images(const std::filesystem::path& file) {
   texts_.push_back(std::move(text));
 }
 
+// A sample depends on step and index alone, never on who draws it: so every plan trains on the
+// same.
 void Batches::sample(std::uint32_t step, std::uint32_t index, std::int32_t* tokens) const {
   const bool images = request_.image.numbers() > 0;
   if (texts_.empty()) {
@@ -126,6 +134,7 @@ void Batches::sample(std::uint32_t step, std::uint32_t index, std::int32_t* toke
     if (request_.masked) hide(step, index, tokens);
     return;
   }
+  // One count over all epochs; each has an order of its own.
   const std::int64_t number = std::int64_t{step} * request_.samples + index;
   const auto epoch = static_cast<std::uint32_t>(number / windows_);
   std::int64_t window = number % windows_;
@@ -163,7 +172,9 @@ void Batches::hide(std::uint32_t step, std::uint32_t index, std::int32_t* words)
     return philox4x32_10(PhiloxBlock{{static_cast<std::uint32_t>(place), index, step, kMaskStream}},
                          request_.seed);
   };
+  // A threshold on 32 bits: 15 % of words lie below it.
   constexpr auto kHidden = static_cast<std::uint32_t>(0.15 * 4294967296.0);
+  // One token at least is hidden, or the sample would have no loss.
   const std::int64_t always = at(s).word[0] % s;
   const std::int64_t vocabulary = request_.vocabulary;
   for (std::int64_t i = 0; i < s; ++i) {
@@ -173,6 +184,7 @@ void Batches::hide(std::uint32_t step, std::uint32_t index, std::int32_t* words)
     words[s + i] = 0;  // all of one type
     words[2 * s + i] = hidden ? token : kNoLabel;
     if (!hidden) continue;
+    // Of ten: eight become the mask's token, one a random one, one stays as it is.
     const std::uint32_t how = drawn.word[1] % 10;
     if (how < 8) token = static_cast<std::int32_t>(vocabulary - 1);
     if (how == 8) token = static_cast<std::int32_t>(drawn.word[2] % vocabulary);
@@ -210,6 +222,7 @@ void Batches::draw_image(std::uint32_t step, std::uint32_t index, std::int32_t* 
   };
   const bool of_places = request_.targets > 1;
   const auto label_at = [&](std::int64_t place) {
+    // Squares are drawn instead of places, so that neighbours agree as they do in real maps.
     const std::int64_t row = place / image.width / kSquare, column = place % image.width / kSquare;
     const std::int64_t square = of_places ? row * image.width + column : 0;
     const auto drawn = static_cast<std::int64_t>(block(square, index, step).word[1]);
@@ -220,6 +233,8 @@ void Batches::draw_image(std::uint32_t step, std::uint32_t index, std::int32_t* 
     for (std::int64_t c = 0; c < image.channels; ++c) {
       const std::int64_t number = place * image.channels + c;
       const float pattern = uniform(block(of_places ? c : number, label, kPatterns));
+      // Pattern and noise have the same range: the class can be learnt, but not read off a single
+      // number.
       words[number] = std::bit_cast<std::int32_t>(pattern + uniform(block(number, index, step)));
     }
     if (of_places)

@@ -41,6 +41,8 @@ void each_weight(const ResolvedPlan& loaded, ParameterPart part,
 void gather_weights(
     const ResolvedPlan& loaded, ParameterPart part, const FetchParameter& fetch,
     const std::function<void(ParameterId, const ParameterTensor&, std::span<const float>)>& visit) {
+  // Only gradients have copies: each use of a tied weight has its own, and the weight's is their
+  // sum.
   const GradientCopies copies =
       part == ParameterPart::gradient ? gradient_copies(loaded) : GradientCopies{};
   std::vector<float> values, other;
@@ -52,6 +54,7 @@ void gather_weights(
       const auto& uses = copies[stage.position()][index];
       other.resize(values.size());
       for (const GradientUse& use : uses) {
+        // Added in the order of uses, as the optimizer adds them: the same bits.
         const bool first = &use == &uses.front();
         fetch(use.stage, static_cast<std::size_t>(use.parameter), part, first ? values : other);
         for (std::size_t i = 0; !first && i < values.size(); ++i) values[i] += other[i];

@@ -34,6 +34,8 @@ GradientCopies gradient_copies(const ResolvedPlan& loaded) {
     }
   }
   for (auto& [weight, all] : uses) {
+    // In layer order, whatever the stages: so all copies of a tied weight are updated with the same
+    // sum.
     std::sort(all.begin(), all.end(), [](const GradientUse& a, const GradientUse& b) {
       return std::tie(a.layer, a.stage.value, a.parameter) <
              std::tie(b.layer, b.stage.value, b.parameter);
@@ -42,6 +44,7 @@ GradientCopies gradient_copies(const ResolvedPlan& loaded) {
   GradientCopies copies(stages.size());
   for (std::size_t s = 0; s < stages.size(); ++s) {
     for (auto parameter = stages[s].begin(); parameter != stages[s].end(); ++parameter) {
+      // The first use on a stage updates the weight; a later one would update it twice.
       const bool used_before = std::any_of(
           stages[s].begin(), parameter,
           [&](const StageParameter& earlier) { return earlier.weight == parameter->weight; });

@@ -11,9 +11,12 @@ GradientPeers gradient_peers(const Program& program, const GradientCopies& copie
     const bool here = shape.rank_of(Stage{stage}) == rank;
     for (std::size_t p = 0; p < copies[stage].size(); ++p) {
       for (const GradientUse& use : copies[stage][p]) {
+        // Named by the use, which both ends know.
         const GradientKey key{use.stage.value, use.parameter};
         const bool there = shape.rank_of(use.stage) == rank;
         if (here && !there) {
+          // Another rank's use is needed here: it comes in beside the parameter that it is added
+          // to.
           peers.incoming[key] = {shape.rank_of(use.stage).value, {stage, static_cast<int>(p)}};
         }
         if (!here && there) peers.outgoing.insert({key, shape.rank_of(Stage{stage}).value});

@@ -70,20 +70,25 @@ std::vector<float> initial_values(const Model& model, const ParameterTensor& par
   if (parameter.init == ParameterTensor::Init::zeros) return std::vector<float>(count, 0.0F);
   if (parameter.init == ParameterTensor::Init::ones) return std::vector<float>(count, 1.0F);
   if (parameter.init == ParameterTensor::Init::moments) {
+    // A running mean of 0 and a variance of 1: as if no batch had been seen.
     std::vector<float> moments(count, 0.0F);
     std::fill(moments.begin() + static_cast<std::ptrdiff_t>(count / 2), moments.end(), 1.0F);
     return moments;
   }
   double deviation = model.initializer_range;
   if (parameter.init == ParameterTensor::Init::residual_normal) {
+    // GPT-2: a projection into the residual stream is scaled by the number of sums in it, two a
+    // block.
     deviation /= std::sqrt(2.0 * static_cast<double>(std::max<std::int64_t>(blocks_of(model), 1)));
   }
   if (parameter.init == ParameterTensor::Init::he_normal) {
     // Products that one input number is part of: weights over input channels.
     const auto inputs = static_cast<double>(parameter.shape[1]);
+    // He et al. 2015: deviation sqrt(2 / fan-in), which keeps variance through rectifiers.
     deviation = std::sqrt(2.0 * inputs / static_cast<double>(count));
   }
   std::vector<float> values(count);
+  // Drawn by layer, tensor and element: the partition does not matter.
   fill_together(values, {deviation, layer * 64 + tensor, seed});
   return values;
 }

@@ -39,6 +39,7 @@ void fill_table(const RotaryAngles& angles, std::int64_t d, std::int64_t s, floa
 
 void rotary_frequencies(const RotaryAngles& angles, std::int64_t d, std::span<float> frequencies) {
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    // In double to the end of the power: positions multiply an error in the frequency.
     const double exponent = 2 * static_cast<double>(i) / static_cast<double>(d);
     const float frequency = 1.0F / static_cast<float>(std::pow(angles.theta, exponent));
     switch (angles.scaling) {

@@ -249,10 +249,12 @@ void require_whole_images(const ResolvedPlan& loaded) {
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend) {
   Reasons why;
   list_what_runs(loaded.plan, replicas, backend, why);
+  // Whether stages may be empty is asked only of plans that could be run otherwise.
   if (why.empty()) require_stages(loaded, Stack{});
   list_kernels(loaded.model, backend, why);
   list_optimizer(loaded.plan.optimizer, backend, why);
   list_what_cuda_trains(loaded, backend, why);
+  // All reasons at once: whoever mends one should not find the next by another run.
   refuse_for(why);
   require_whole_images(loaded);
   for (const Layer& layer : loaded.model.layers) {

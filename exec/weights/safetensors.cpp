@@ -70,6 +70,7 @@ std::span<const std::byte> map_file(const std::filesystem::path& file) {
   const bool known = ::fstat(descriptor, &status) == 0;
   const auto bytes = static_cast<std::size_t>(status.st_size);
   void* mapped = MAP_FAILED;
+  // Mapped, not read: weights of many gigabytes are paged in as they are used.
   if (known && S_ISREG(status.st_mode) && bytes > kLengthBytes)
     mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
   const int reason = errno;
@@ -110,6 +111,7 @@ class HeaderReader {
   Header parse() {
     std::uint64_t length = 0;
     std::memcpy(&length, bytes_.data(), kLengthBytes);
+    // The length is the file's own word: held against the file before anything is read by it.
     if (length > kLongestHeader || length > bytes_.size() - kLengthBytes) {
       fail("", fmt::format("a header of {} bytes in a file of {}: no safetensors file", length,
                            bytes_.size()));
@@ -148,6 +150,7 @@ class HeaderReader {
 
   [[nodiscard]] StoredTensor tensor(const std::string& name, const Header& value) const {
     for (const char* key : {"dtype", "shape", "data_offsets"}) {
+      // Exactly these three: an unknown key might change what the bytes mean.
       if (!value.is_object() || value.size() != 3 || !value.contains(key))
         fail(name, "expected dtype, shape and data_offsets");
     }
@@ -160,6 +163,7 @@ class HeaderReader {
     std::int64_t elements = 1;
     for (const Header& size : value["shape"]) {
       made.shape.push_back(whole(name, size));
+      // A product that wraps could pass for a small one.
       if (__builtin_mul_overflow(elements, made.shape.back(), &elements) ||
           elements > kMostElements) {
         fail(name, "shape: more than 2^48 numbers");
@@ -188,6 +192,7 @@ class HeaderReader {
     for (const auto& named : tensors) {
       if (!named.second.bytes.empty()) places.emplace_back(named.second.bytes.data(), &named);
     }
+    // By place in the file: each must begin where the one before ends.
     std::ranges::sort(places);
     const std::byte* next = data_.data();
     for (const auto& [begin, named] : places) {

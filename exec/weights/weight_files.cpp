@@ -76,6 +76,7 @@ void WeightFiles::open_index() {
   }
   if (names.size() > kMostFiles)
     index.fail("weight_map", fmt::format("more than {} files", kMostFiles));
+  // In the order of names, so that files are read alike on every system.
   std::map<std::string, std::size_t> place;
   for (const std::string& name : names) {
     place[name] = files_.size();

@@ -55,6 +55,7 @@ std::vector<NamedRows> gpt2_rows(const Place& place) {
                                                  {"weight", "lm_head.weight"}}};
   if (place.block == nullptr) return {whole(translated(place.tensor, kOthers), place)};
   const std::string name = translated(place.tensor, kBlock);
+  // Only products are transposed: a norm's gain and a bias have one dimension.
   const bool product = !name.starts_with("ln_") && name.ends_with(".weight");
   NamedRows all = whole("transformer.h." + place.index + "." + name, place);
   all.transposed = product;
@@ -94,6 +95,7 @@ std::vector<NamedRows> opt_rows(const Place& place) {
   constexpr std::int64_t kPadding = 2;
   if (place.tensor == "position") {
     const std::string name = "model.decoder.embed_positions.weight";
+    // What padding reads comes behind the rows of ours that tokens read.
     const std::int64_t read = place.rows - kPadding;
     return {{name, 0, read, kPadding}, {name, read, kPadding, 0}};
   }
@@ -122,6 +124,7 @@ std::vector<NamedRows> llama_rows(const Place& place) {
   if (place.tensor.starts_with(kQkv)) return qkv_rows(before + "self_attn.", place);
   if (place.tensor.starts_with(kUp)) {
     const std::string behind(place.tensor.substr(kUp.size()));
+    // Gate and up are one product here and two tensors in the file.
     const std::int64_t half = place.rows / 2;
     return {{before + "mlp.gate_proj" + behind, 0, half},
             {before + "mlp.up_proj" + behind, half, half}};

@@ -147,10 +147,12 @@ struct Convolutions::Kernels {
         input_order(to_input),
         plain_order(to_plain) {
     if (size.bias) bias = memory(forward_description.bias_desc(), engine, nullptr);
+    // One room for weights in the library's order: the three passes never need it at once.
     ordered_bytes = aligned_bytes(
         std::max({size_of(forward_weights.get_desc()), size_of(input_weights.get_desc()),
                   size_of(weight_gradient.get_desc())}));
     plain_bytes = aligned_bytes(size_of(plain_weights.get_desc()));
+    // Likewise one scratch, as large as the largest.
     std::int64_t own = 0;
     for (const memory::desc& scratch :
          {forward_description.scratchpad_desc(), input_description.scratchpad_desc(),
@@ -217,6 +219,7 @@ void order(const dnnl::stream& stream, const dnnl::reorder& reorder,
 void Convolutions::forward(const ConvolutionSize& size, const float* x, const float* w,
                            const float* bias, float* y) {
   Kernels& k = kernels(size);
+  // Scratch: ordered weights, then plain ones, then the library's own.
   std::byte* own = scratch_ + k.ordered_bytes + k.plain_bytes;
   order(library_->stream, k.forward_order, k.to_forward, k.plain_weights, k.forward_weights, w,
         scratch_, own, library_->engine);
@@ -265,6 +268,7 @@ void Convolutions::weight_gradient(const ConvolutionSize& size, const float* x, 
                                        {DNNL_ARG_SCRATCHPAD, k.weight_scratch}});
   const auto* made = reinterpret_cast<const float*>(scratch_);
   if (!plain) {
+    // Where it must be added, the gradient in our order is an intermediate.
     std::byte* to =
         beta == Beta::zero ? reinterpret_cast<std::byte*>(dw) : scratch_ + k.ordered_bytes;
     put(k.plain_weights, to);

@@ -35,8 +35,10 @@ double divided_cross_entropy(const DividedLoss& loss, std::span<const std::int32
   const std::int64_t n = loss.classes;
   const auto row = [&](std::size_t i) { return logits + static_cast<std::int64_t>(i) * part.rows; };
   std::vector<float> largest(targets.size()), sums(targets.size()), at_target(targets.size(), 0.0F);
+  // Round 1: the row's largest logit over all devices.
   for (std::size_t i = 0; i < targets.size(); ++i) largest[i] = largest_of(row(i), n);
   group.maximum(largest);
+  // Round 2: the sum of exponentials, and the target's logit from the device that has it.
   for (std::size_t i = 0; i < targets.size(); ++i) {
     float* x = row(i);
     // Read before the logits are overwritten; the others have zeros to add to it.
@@ -45,12 +47,14 @@ double divided_cross_entropy(const DividedLoss& loss, std::span<const std::int32
   }
   group.sum(sums);
   group.sum(at_target);
+  // Round 3: each device turns its part of the row into gradients.
   double total = 0;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     float* x = row(i);
     // log(sum exp(x - largest)) - (x_target - largest): the largest cancels.
     total += std::log(static_cast<double>(sums[i])) - static_cast<double>(at_target[i]);
     scale_row(x, n, loss.scale / sums[i]);
+    // Rows that only pad the vocabulary have no gradient.
     std::fill(x + n, x + part.rows, 0.0F);
     if (part.has(targets[i])) x[targets[i] - part.first] -= loss.scale;
   }

@@ -34,11 +34,13 @@ WEIR_MULTIVERSION void norm_heads_gradient(const HeadRows& z, const float* gain,
       float* d = dx + row * z.stride + head * z.d;
       const float* raw = kept.raw + row * kept.raw_stride + head * z.d;
       const float inverse = kept.statistics[row * kept.statistics_stride + head];
+      // mean(g z), before d is overwritten.
       const float dot =
           lane_sum(z.d, [=](std::int64_t i) { return d[i] * gain[i] * raw[i] * inverse; }) /
           static_cast<float>(z.d);
       for (std::int64_t i = 0; i < z.d; ++i) {
         const float normed = raw[i] * inverse;
+        // The gain's gradient takes dy, which the next line replaces by dx.
         gain_gradient[i] += d[i] * normed;
         d[i] = (d[i] * gain[i] - normed * dot) * inverse;
       }

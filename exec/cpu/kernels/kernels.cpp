@@ -93,6 +93,7 @@ WEIR_MULTIVERSION void layer_norm(const float* x, const float* weight, const flo
     float* out = y + row * width;
     const float mean =
         lane_sum(width, [in](std::int64_t i) { return in[i]; }) / static_cast<float>(width);
+    // About the mean: E[x^2] - mean^2 would cancel in fp32.
     const float variance =
         lane_sum(width, [in, mean](std::int64_t i) { return (in[i] - mean) * (in[i] - mean); }) /
         static_cast<float>(width);
@@ -156,6 +157,7 @@ WEIR_MULTIVERSION void rms_norm_gradient(const float* x, const float* statistics
     const float* up = dy + row * width;
     float* out = dx + row * width;
     const float inverse = statistics[2 * row + 1];
+    // mean(g z) of the row, before anything of dx is written.
     const float gz =
         lane_sum(width, [=](std::int64_t i) { return up[i] * weight[i] * in[i] * inverse; }) /
         static_cast<float>(width);
@@ -228,8 +230,10 @@ void gate_gradient(Activation activation, const float* x, std::int64_t rows, std
     const float* u = g + width;
     float* dg = dx + row * 2 * width;
     float* du = dg + width;
+    // The curve's values are needed only for u's gradient.
     activate(activation, g, width, activated.data());
     for (std::int64_t i = 0; i < width; ++i) {
+      // g's first: it reads du, which the next line overwrites.
       dg[i] = du[i] * u[i];
       du[i] *= activated[static_cast<std::size_t>(i)];
     }
@@ -285,6 +289,7 @@ WEIR_MULTIVERSION double cross_entropy(float* logits, const std::int32_t* target
   double loss = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     float* x = logits + row * vocabulary;
+    // Without a label a place has no loss, and no gradient.
     if (targets[row] < 0) {
       std::fill(x, x + vocabulary, 0.0F);
       continue;
@@ -297,6 +302,7 @@ WEIR_MULTIVERSION double cross_entropy(float* logits, const std::int32_t* target
     const float sum = lane_sum(vocabulary, [x](std::int64_t i) { return x[i]; });
     // log(sum exp(x - largest)) - (x_target - largest): the largest cancels.
     loss += std::log(static_cast<double>(sum)) - static_cast<double>(at_target - largest);
+    // One factor both divides by the sum and scales.
     const float factor = scale / sum;
     for (std::int64_t i = 0; i < vocabulary; ++i) x[i] *= factor;
     // softmax - one-hot, times the scale.

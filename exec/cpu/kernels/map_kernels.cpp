@@ -49,6 +49,7 @@ void each_window(const Pooling& p, Begin begin, Visit visit, End end) {
     for (std::int64_t oy = 0; oy < p.output.height; ++oy) {
       for (std::int64_t ox = 0; ox < p.output.width; ++ox, output += channels) {
         begin(output);
+        // Averages divide by the places on the map: padding does not count.
         std::int64_t on_map = 0;
         for (std::int64_t ky = 0; ky < p.kernel_y; ++ky) {
           const std::int64_t y = oy * p.stride_y + ky - p.pad_y;
@@ -145,6 +146,7 @@ void batch_norm_gradient(const float* x, const Rows& size, const float* moments,
     gradients[c] = static_cast<float>(sums[static_cast<std::size_t>(c)]);
   const auto rows = static_cast<double>(size.rows);
   std::vector<float> by(static_cast<std::size_t>(n)), along(by), mean(by);
+  // What is the same along a channel is computed once.
   for (std::int64_t c = 0; c < n; ++c) {
     const auto at = static_cast<std::size_t>(c);
     by[at] = gain[c] * r[c];
@@ -175,6 +177,7 @@ void add_moments(const float* moments, const float* running, std::int64_t channe
 
 void move_statistics(const RunningStatistics& how, std::int64_t samples,
                      std::span<const float* const> sums, std::int64_t channels, float* running) {
+  // The running variance is the unbiased one, as frameworks keep it: n / (n - 1).
   const double count = static_cast<double>(samples) * static_cast<double>(how.places);
   const double unbiased = count / std::max(count - 1, 1.0);
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -183,6 +186,8 @@ void move_statistics(const RunningStatistics& how, std::int64_t samples,
       first += part[c];
       second += part[channels + c];
     }
+    // Moments are about the running mean (add_moments), so `first` is how far it is to move.
+    // Rounding may leave less than no variance.
     const double variance = std::max(second - first * first, 0.0) * unbiased;
     float& mean = running[c];
     float& spread = running[channels + c];
@@ -217,6 +222,7 @@ void max_pool(const Pooling& p, const float* x, float* y, std::uint8_t* places) 
         std::uint8_t* at = places + output;
         const auto here = static_cast<std::uint8_t>(place);
         for (std::int64_t c = 0; c < channels; ++c) {
+          // Of equal values the first place wins: the gradient must go to one.
           const bool above = first || from[c] > to[c];
           to[c] = above ? from[c] : to[c];
           at[c] = above ? here : at[c];

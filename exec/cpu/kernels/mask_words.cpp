@@ -46,6 +46,7 @@ __attribute__((target("avx512f"))) void sixteen_lanes(const DropoutMask& mask,
   const __m512i m1 = _mm512_set1_epi32(static_cast<int>(0xCD9E8D57U));
   auto key0 = static_cast<std::uint32_t>(mask.seed);
   auto key1 = static_cast<std::uint32_t>(mask.seed >> 32);
+  // Ten rounds of Philox4x32 (Salmon et al. 2011), sixteen blocks abreast.
   for (int round = 0; round < 10; ++round) {
     __m512i high0, low0, high1, low1;
     multiply(c0, m0, high0, low0);
@@ -54,9 +55,11 @@ __attribute__((target("avx512f"))) void sixteen_lanes(const DropoutMask& mask,
     c2 = _mm512_xor_si512(_mm512_xor_si512(high0, c3), _mm512_set1_epi32(static_cast<int>(key1)));
     c1 = low1;
     c3 = low0;
+    // Weyl sequences: the keys of the next round.
     key0 += 0x9E3779B9U;
     key1 += 0xBB67AE85U;
   }
+  // From word by word to block by block: a transpose of 4 by 4 within each quarter.
   const __m512i t0 = _mm512_unpacklo_epi32(c0, c1), t1 = _mm512_unpackhi_epi32(c0, c1);
   const __m512i t2 = _mm512_unpacklo_epi32(c2, c3), t3 = _mm512_unpackhi_epi32(c2, c3);
   _mm512_storeu_si512(words, _mm512_unpacklo_epi64(t0, t2));

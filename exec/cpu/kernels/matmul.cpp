@@ -24,8 +24,10 @@ memory::desc matrix(std::int64_t rows, std::int64_t columns, std::int64_t row_st
 
 dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const Gemm& p) {
   dnnl::primitive_attr attributes;
+  // Scratch is ours to give, so that the arena counts it.
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (p.accumulate) {
+    // Beta one, as a sum behind the product.
     dnnl::post_ops sum;
     sum.append_sum(1.0F);
     attributes.set_post_ops(sum);

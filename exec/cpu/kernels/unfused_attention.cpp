@@ -82,14 +82,17 @@ void unfused_backward(const UnfusedAttention& a, const float* d_context, float* 
     const HeadGemms gemms(z, head.first_of_group);
     const float* p = a.probabilities + head.matrix * square;
     const float* dc = d_context + head.context;
+    // Masks are numbered by head, so the backward draws what the forward drew.
     const auto first = static_cast<std::uint64_t>(head.drawn * square);
     const float* mixed = p;
     if (a.mask.active()) {
       dropout(a.mask, first, p, square, masked);
       mixed = masked;
     }
+    // dv takes the masked probabilities, ds below the unmasked.
     matmul.run(gemms.d_value, mixed, dc, nullptr, d_qkv + head.value);
     matmul.run(gemms.d_probabilities, dc, a.qkv + head.value, nullptr, ds);
+    // dp goes back through the mask before the softmax sees it.
     if (a.mask.active()) dropout(a.mask, first, ds, square, ds);
     softmax_gradient(p, z.mask, z.s, ds);
     for (std::int64_t i = 0; i < square; ++i) ds[i] *= scale;

@@ -103,6 +103,7 @@ class Rule {
     const auto epsilon = static_cast<float>(o.epsilon);
     const auto momentum = static_cast<float>(o.momentum);
     const auto step = static_cast<double>(u.step);
+    // What does not change within an update is rounded to fp32 once, from double.
     adam_ = {rate,
              1.0F - rate * decay,
              decay,

@@ -41,8 +41,10 @@ Merged merge(const Block& first, const Block& second, const Block& without) {
   bool any = false;
   for (std::size_t d = first.dimensions.size(); d-- > 0;) {  // from the fastest
     const int dimension = first.dimensions[d];
+    // A dimension of size one moves no address.
     if (!second.has(dimension) || without.has(dimension) || first.sizes[d] == 1) continue;
     const std::size_t other = second.at(dimension);
+    // Dimensions become one only where the outer steps over the whole of the inner.
     if (any && (first.strides[d] != merged.first_stride * merged.size ||
                 second.strides[other] != merged.second_stride * merged.size)) {
       throw std::invalid_argument("its dimensions do not lie side by side");
@@ -85,12 +87,14 @@ LocalEinsum products_of(const layout::Program& program, const layout::Layout& la
   Block a(program, layout, local.a);
   Block b(program, layout, local.b);
   Merged rows = merge(a, c, b);
+  // Rows are what only a and the output have, columns what only b and the output have.
   Merged columns = merge(b, c, a);
   if (columns.size > 1 && columns.second_stride != 1) {  // the output has them the other way round
     std::swap(a, b);
     std::swap(local.a, local.b);
     std::swap(rows, columns);
   }
+  // The product writes rows without gaps: one of the two must have the fastest dimension alone.
   if (columns.size > 1 && columns.second_stride != 1) {
     throw std::invalid_argument("its output's fastest dimension is in both inputs");
   }

@@ -40,6 +40,7 @@ void for_each_element(const layout::Program& program, const layout::Layout& layo
   const auto local = local_shape(program, layout, named);
   const auto position = coordinates(layout, processor);
   std::vector<std::int64_t> stride(local.size(), 1), index(local.size(), 0);
+  // Strides of the whole tensor; the block's own elements are counted by i.
   for (std::size_t d = local.size(); d-- > 1;) {
     stride[d - 1] = stride[d] * program.dimensions[named.dimensions[d]].size;
   }
@@ -52,6 +53,7 @@ void for_each_element(const layout::Program& program, const layout::Layout& layo
   }
   for (std::int64_t i = 0; i < elements; ++i) {
     visit(i, whole);
+    // An odometer: the fastest dimension steps, and a full one turns back and carries.
     for (std::size_t d = local.size(); d-- > 0;) {
       whole += stride[d];
       if (++index[d] < local[d]) break;
@@ -97,6 +99,7 @@ MeshRun::MeshRun(const layout::Program& program, const layout::Layout& layout, W
   std::int64_t partial_elements = 0;
   for (const layout::Einsum& einsum : program.einsums) {
     steps_.push_back(prepare(einsum));
+    // A tensor that is written twice is a sum: the second product is made apart and then added.
     steps_.back().accumulates = written[einsum.output];
     if (written[einsum.output])
       partial_elements = std::max(partial_elements, block_elements(einsum.output));
@@ -109,11 +112,13 @@ MeshRun::MeshRun(const layout::Program& program, const layout::Layout& layout, W
     for (int t = 0; t < static_cast<int>(program.tensors.size()); ++t) {
       processor.blocks.push_back(processor.arena.allocate(4 * block_elements(t)));
       float* values = processor.blocks.back().floats();
+      // Only tensors that nobody computes are given values.
       if (written[t]) continue;
       for_each_element(program, layout_, t, worker, [&](std::int64_t i, std::int64_t whole) {
         values[i] = given_value(seed, t, whole);
       });
     }
+    // Counted before scratch: it is the blocks that the layout is priced by.
     counts_[worker].memory = processor.arena.live();
     processor.partial = processor.arena.allocate(4 * partial_elements);
     for (const Step& step : steps_) processor.matmul.prepare(step.local.gemm);
@@ -150,6 +155,7 @@ MeshRun::Step MeshRun::prepare(const layout::Einsum& einsum) const {
   std::vector<std::size_t> members;
   for (int worker = 0; worker < workers_.count(); ++worker) {
     auto key = coordinates(layout_, worker);
+    // Along the reduced dimensions all are of one group: their coordinates there do not count.
     for (const int m : reduced) key[m] = 0;
     const auto [group, fresh] = groups.emplace(key, groups.size());
     if (fresh) {
@@ -199,6 +205,7 @@ void MeshRun::run(int worker) {
     const layout::Einsum& einsum = program_.einsums[e];
     float* output = processor.blocks[einsum.output].floats();
     float* sums = step.accumulates ? processor.partial.floats() : output;
+    // Products repeat over dimensions that all three tensors have.
     const float* a = processor.blocks[step.local.a].floats();
     const float* b = processor.blocks[step.local.b].floats();
     for (const LocalEinsum::Offsets& offset : step.local.products) {

@@ -55,6 +55,7 @@ MeshProbe::Sample MeshProbe::measure() {
   workers_.run([&](int worker) {
     Bench& bench = *benches_[static_cast<std::size_t>(worker)];
     const auto timed = [&](Seconds& to, auto&& work) {
+      // All begin together: an all-reduce's time must not hold another's delay.
       workers_.meet();
       const Seconds start = core_time();
       work();

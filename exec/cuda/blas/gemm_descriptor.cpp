@@ -83,12 +83,16 @@ CublasHandle<cublasLtMatmulPreference_t> make_preference(const Gemm& p,
   CublasHandle<cublasLtMatmulPreference_t> owned(made);
   set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
       static_cast<std::uint64_t>(kGemmScratchBytes));
+  // Parts of a sum that is cut are kept apart in scratch, in fp32, and added in a step of their
+  // own: the order is fixed.
   const std::uint32_t reductions = sum == SumOverK::cut ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
                                                         : CUBLASLT_REDUCTION_SCHEME_NONE;
   set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);  // none is always allowed
   const auto align = [made](cublasLtMatmulPreferenceAttributes_t attribute, int bytes) {
     set(made, attribute, static_cast<std::uint32_t>(bytes));
   };
+  // Every matrix of a batch must keep the alignment, so the steps between them count as much as the
+  // row's.
   align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
         alignment_bytes(columns.first, p.b_step | p.begins, element));
   align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,

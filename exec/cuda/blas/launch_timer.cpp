@@ -33,6 +33,7 @@ void* LaunchTimer::memory(Place place, std::int64_t bytes) {
 
 Seconds LaunchTimer::time(const std::function<void()>& launch) {
   constexpr int kRuns = 3;
+  // The first launch may load a module: it is not timed.
   launch();
   float shortest = 0;
   for (int run = 0; run < kRuns; ++run) {
@@ -42,6 +43,7 @@ Seconds LaunchTimer::time(const std::function<void()>& launch) {
     CUDA_CHECK(cudaStreamSynchronize(stream_));
     float milliseconds = 0;
     CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()));
+    // The shortest: whatever disturbs a launch makes it longer.
     shortest = run == 0 ? milliseconds : std::min(shortest, milliseconds);
   }
   return Seconds(static_cast<double>(shortest) * 1e-3);

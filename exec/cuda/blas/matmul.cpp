@@ -60,6 +60,7 @@ struct Matmul::Kernel {
         handle, descriptor.operation.get(), descriptor.first.get(), descriptor.second.get(),
         descriptor.result.get(), descriptor.result.get(), descriptor.preference.get(),
         static_cast<int>(found.size()), found.data(), &count);
+    // No algorithm for this product is an answer: the caller may have another way.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
     CUBLAS_CHECK(status);
     std::vector<Candidate> all;
@@ -83,6 +84,8 @@ struct Matmul::Kernel {
           there.workspaceSize > static_cast<std::size_t>(kScratchBytes)) {
         continue;
       }
+      // The check says what the algorithm needs with these multiprocessors; the algorithm itself
+      // stays.
       there.algo = one.algo;
       all.push_back(there);
     }
@@ -99,6 +102,8 @@ struct Matmul::Kernel {
     if (share != chosen_for) {
       descriptor.target(share);
       const cublasLtMatmulAlgo_t first = asked.front().algo;
+      // First what was found for the whole device: the same algorithm on every share gives the same
+      // bits.
       std::vector<Candidate> there = accepted(handle, asked);
       if (there.empty()) there = ask(handle, sum);
       if (there.empty()) {
@@ -162,8 +167,10 @@ void Matmul::run(const Gemm& gemm, const Operands& operands, void* scratch, cuda
   if (found == kernels_.end()) throw std::logic_error("a matrix product was not prepared");
   const Kernel& kernel = *found->second;
   const GemmDescriptor& d = kernel.descriptor;
+  // Bias and aux are pointers within the descriptor, so they are set before each launch.
   d.point(operands.bias, operands.aux);
   const float one = 1;
+  // Beta: what is there already is kept, or not read at all.
   const float kept = gemm.accumulate ? 1.0F : 0.0F;
   const void* added = operands.added != nullptr ? operands.added : operands.c;
   CUBLAS_CHECK(cublasLtMatmul(library_->handle.get(), d.operation.get(), &one, operands.b,
@@ -197,6 +204,7 @@ Operands operands_of(const Gemm& p, std::int64_t element, LaunchTimer& timer) {
 void Matmul::keep_fastest(LaunchTimer& timer, FixedChoices& fixed) {
   void* scratch = timer.memory(LaunchTimer::Place::scratch, kScratchBytes);
   for (auto& [gemm, kernel] : kernels_) {
+    // A rank of an equal share has timed this product before: taking its choice keeps ranks alike.
     auto known = fixed.products.find(key(gemm));
     if (known == fixed.products.end()) {
       const Operands operands = operands_of(gemm, bytes_of(element()), timer);
@@ -209,6 +217,7 @@ void Matmul::keep_fastest(LaunchTimer& timer, FixedChoices& fixed) {
           choice.time =
               timer.time([&, &timed = gemm] { run(timed, operands, scratch, timer.stream()); });
         } catch (const RunFailed&) {
+          // One candidate that runs is enough. With none the last one's error says why.
           if (&one == &kernel->candidates.back() && !fastest) throw;
           continue;
         }

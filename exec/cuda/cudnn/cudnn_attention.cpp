@@ -108,15 +108,19 @@ AttentionForwardTensors build_forward(const AttentionShape& shape, CudnnGraph& g
   t.statistics = g.in_memory(views.rows, packed(views.rows), CUDNN_DATA_FLOAT);
   const auto scores = [&] { return g.intermediate(views.scores); };
   const auto rows = [&] { return g.intermediate(views.rows); };
+  // S: what a query does not see is set to minus infinity.
   const CudnnTensor products = g.matmul(t.q, t.k, scores());
   const CudnnTensor scaled = g.pointwise(CUDNN_POINTWISE_MUL, products, t.scale, scores());
   const CudnnTensor seen = seen_scores(shape, g, scaled, t.minus_infinity, t.window);
+  // m and exp(S - m), which never overflows.
   const CudnnTensor largest = g.reduce(CUDNN_REDUCE_TENSOR_MAX, seen, rows());
   const CudnnTensor below = g.pointwise(CUDNN_POINTWISE_SUB, seen, largest, scores());
   const CudnnTensor powers = g.pointwise(CUDNN_POINTWISE_EXP, below, scores());
   const CudnnTensor sum = g.reduce(CUDNN_REDUCE_TENSOR_ADD, powers, rows());
   const CudnnTensor log = g.pointwise(CUDNN_POINTWISE_LOG, sum, rows());
+  // L is all that the backward needs of m and l.
   g.pointwise(CUDNN_POINTWISE_ADD, largest, log, t.statistics);
+  // P is rounded to the elements of v, with which it is multiplied.
   const CudnnTensor p =
       g.pointwise(CUDNN_POINTWISE_DIV, powers, sum, g.intermediate(views.scores, kElement));
   g.matmul(p, t.v, t.context);
@@ -145,16 +149,20 @@ AttentionBackwardTensors build_backward(const AttentionShape& shape, CudnnGraph&
   // x y, of all heads of queries, into one of keys or values.
   const auto multiply_shared = [&](const CudnnTensor& x, const CudnnTensor& y,
                                    const CudnnTensor& to) {
+    // Each head of queries gives a product of its own; reducing to fewer heads adds those of a
+    // group.
     if (shape.group() == 1) return g.matmul(x, y, to);
     return g.reduce(CUDNN_REDUCE_TENSOR_ADD, g.matmul(x, y, g.intermediate(views.heads)), to);
   };
 
+  // D, one number a row.
   const CudnnTensor both =
       g.pointwise(CUDNN_POINTWISE_MUL, t.d_context, t.context, g.intermediate(views.heads));
   const CudnnTensor sums = g.reduce(CUDNN_REDUCE_TENSOR_ADD, both, g.intermediate(views.rows));
   g.pointwise(CUDNN_POINTWISE_MUL, sums, t.one,
               t.row_sums);  // where a graph with dropout has its scale
 
+  // P once more, from q, k and L: nothing of s by s was kept.
   const CudnnTensor products = g.matmul(t.q, t.k, scores());
   const CudnnTensor scaled = g.pointwise(CUDNN_POINTWISE_MUL, products, t.scale, scores());
   const CudnnTensor below = g.pointwise(CUDNN_POINTWISE_SUB, scaled, t.statistics, scores());
@@ -162,11 +170,13 @@ AttentionBackwardTensors build_backward(const AttentionShape& shape, CudnnGraph&
       CUDNN_POINTWISE_EXP, seen_scores(shape, g, below, t.minus_infinity, t.window), scores());
   multiply_shared(transpose(p), t.d_context, t.dv);
 
+  // dS, and with it dk and dq.
   const CudnnTensor dp = g.matmul(t.d_context, t.v, scores());
   const CudnnTensor centred = g.pointwise(CUDNN_POINTWISE_SUB, dp, t.row_sums, scores());
   const CudnnTensor weighed = g.pointwise(CUDNN_POINTWISE_MUL, centred, p, scores());
   const CudnnTensor ds = g.pointwise(CUDNN_POINTWISE_MUL, weighed, t.scale, scores());
   multiply_shared(transpose(ds), t.q, t.dk);
+  // For the scores k was described transposed; dq takes it as it lies in memory.
   const CudnnTensor k = g.reshape(t.k, g.intermediate(views.keys, views.qkv_strides, kElement));
   g.matmul(ds, k, t.dq);
   return t;

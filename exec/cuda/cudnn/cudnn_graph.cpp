@@ -121,6 +121,7 @@ CudnnTensor CudnnGraph::reduce(cudnnReduceTensorOp_t reduction, const CudnnTenso
   operation.set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, tensor(x));
   operation.set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, tensor(y));
   operation.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, kind);
+  // The operation refers to its kind, which must live until the graph is finalized.
   kinds_.push_back(std::move(kind));
   add_operation(std::move(operation));
   return y;

@@ -39,6 +39,7 @@ std::string load(const std::vector<std::string>& libraries, Cudnn& cudnn) {
       Entry{"cudnnBackendFinalize", cudnn.finalize}, Entry{"cudnnBackendExecute", cudnn.execute});
   if (!why.empty()) return why;
   const std::size_t version = cudnn.get_version();
+  // Attributes and their meaning may change with the major version: another one is as good as none.
   if (version / 10000 != CUDNN_MAJOR) {
     return fmt::format("cuDNN {}.{}.{} is here, expected {}.x", version / 10000,
                        version / 100 % 100, version % 100, CUDNN_MAJOR);

@@ -21,6 +21,7 @@ std::vector<CudnnDescriptor> proposals(const CudnnDescriptor& graph, const Cudnn
   std::int64_t count = 0;
   CUDNN_CHECK(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
+  // The library fills descriptors that the caller has made.
   std::vector<CudnnDescriptor> configurations;
   std::vector<cudnnBackendDescriptor_t> handles;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -31,6 +32,7 @@ std::vector<CudnnDescriptor> proposals(const CudnnDescriptor& graph, const Cudnn
   CUDNN_CHECK(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &found,
                                        handles.data()));
+  // It may fill fewer than it announced.
   configurations.erase(configurations.begin() + std::min(found, count), configurations.end());
   return configurations;
 }
@@ -92,6 +94,7 @@ void CudnnPlan::execute(cudnnHandle_t handle, std::span<const CudnnBinding> bind
     ids.push_back(binding.id);
     pointers.push_back(binding.data);
   }
+  // Made for each call: the pointers are those of one micro-batch.
   CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set_all(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>(ids));
   pack.set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(pointers));

@@ -47,6 +47,7 @@ void CuptiRecords::add(const CUpti_Activity& record) {
   switch (record.kind) {
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {
       const auto& call = reinterpret_cast<const CUpti_ActivityExternalCorrelation&>(record);
+      // CUSTOM0 is the kind that we push; other tools in the process may push theirs.
       if (call.externalKind == CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0) {
         action_of_call_[call.correlationId] = call.externalId;
       }
@@ -94,6 +95,7 @@ KernelRecords CuptiRecords::resolve(const std::vector<LaunchingAction>& actions)
   std::map<std::string, std::string> short_names;
   for (const Work& work : work_) {
     const std::uint64_t id = action_of(work);
+    // Launched outside every action, such as by a library on its own account.
     if (id == 0 || id > actions.size()) {
       ++resolved.outside;
       continue;

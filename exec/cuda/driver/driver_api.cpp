@@ -36,6 +36,7 @@ bool look_up(const char* name, Function& found, std::string& why) {
 DriverLookup find_driver_api() {
   DriverApi api;
   std::string why;
+  // The first that is missing ends the search, and `why` names it.
   const bool complete = look_up("cuGetErrorString", api.get_error_string, why) &&
                         look_up("cuDeviceGet", api.device_get, why) &&
                         look_up("cuDeviceGetDevResource", api.device_get_resource, why) &&

@@ -14,9 +14,13 @@ MemoryPool::MemoryPool(int device, int devices) {
   cudaMemPool_t pool = nullptr;
   CUDA_CHECK(cudaMemPoolCreate(&pool, &properties));
   pool_ = UniqueHandle<cudaMemPool_t, release_memory_pool>(pool);
+  // Blocks stay with the pool from step to step: giving them back would synchronise with the
+  // driver.
   std::uint64_t keep_everything = UINT64_MAX;
   CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_everything));
   int on = 1, off = 0;
+  // A block is used again only where an event orders it: other reuse depends on how fast the device
+  // happens to be, and so would the peak.
   CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseFollowEventDependencies, &on));
   CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowOpportunistic, &off));
   CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &off));

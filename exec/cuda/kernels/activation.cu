@@ -26,8 +26,11 @@ __device__ float curve_value(Curve curve, float x) {
 __device__ float curve_slope(Curve curve, float x) {
   switch (curve) {
     case Curve::gelu:
+      // Phi(x) + x phi(x): the normal distribution's function and, 0.3989... being 1 / sqrt(2 pi),
+      // its density.
       return 0.5F * (1.0F + erff(x * 0.70710678F)) + x * 0.39894228F * expf(-0.5F * x * x);
     case Curve::gelu_tanh: {
+      // tanh's own slope is 1 - t^2; the last factor is the slope of its argument.
       const float t = tanhf(kRootTwoOverPi * (x + kCube * x * x * x));
       return 0.5F * (1.0F + t) +
              0.5F * x * (1.0F - t * t) * kRootTwoOverPi * (1.0F + 3.0F * kCube * x * x);
@@ -46,6 +49,7 @@ template <class E, int L, bool kGradient>
 __device__ void activate_some(Curve curve, const E* x, std::int64_t i, E* y) {
   float value[L];
   load<L>(x + i, value);
+  // In place: y holds the gradient of the curve's value until it is overwritten by that of x.
   if constexpr (kGradient) {
     float gradient[L];
     load<L>(y + i, gradient);
@@ -68,6 +72,7 @@ __global__ void activate_kernel(Curve curve, const E* x, std::int64_t n, E* y) {
 
 template <class E, int L>
 __global__ void gate_kernel(Curve curve, const E* x, std::int64_t width, E* y) {
+  // A row is the gate's `width` numbers, then the `width` that it multiplies.
   const E* row = x + std::int64_t{blockIdx.x} * 2 * width;
   E* to = y + std::int64_t{blockIdx.x} * width;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
@@ -88,8 +93,10 @@ __global__ void gate_gradient_kernel(Curve curve, const E* x, std::int64_t width
     float g[L], u[L], dy[L];
     load<L>(x + j, g);
     load<L>(x + width + j, u);
+    // dx's second half comes in as the gradient of the gated product: both halves are made of it.
     load<L>(dx + width + j, dy);
     for (int i = 0; i < L; ++i) {
+      // g's gradient reads dy before the next line overwrites it with that of u.
       u[i] *= dy[i] * curve_slope(curve, g[i]);
       dy[i] *= curve_value(curve, g[i]);
     }

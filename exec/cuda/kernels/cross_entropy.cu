@@ -45,14 +45,18 @@ struct Softened {
 // ascending order.
 __device__ Softened block_soften(Softened own) {
   __shared__ Softened warps[kWarp];
+  // Phase 1: within a warp. Each halving takes in the lane that lies `apart` further up.
   for (int apart = kWarp / 2; apart > 0; apart /= 2) {
     Softened other;
     other.largest = __shfl_down_sync(kWholeWarp, own.largest, apart);
     other.sum = __shfl_down_sync(kWholeWarp, own.sum, apart);
     own.take(other);
   }
+  // Phase 2: over warps, through shared memory.
   if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = own;
   __syncthreads();
+  // Every thread adds them all itself: the order is then the same for each, and no second barrier
+  // is needed.
   Softened total = warps[0];
   for (unsigned warp = 1; warp < blockDim.x / kWarp; ++warp) total.take(warps[warp]);
   return total;
@@ -85,6 +89,7 @@ __global__ void __launch_bounds__(kHoldingThreads, kRowsAtOnce)
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   E* x = logits.values + row * logits.row;
   Softened own;
+  // Phase 1: read the row, keep it in shared memory, and soften on the way.
   for (int first = thread; first < vectors; first += kInFlight * threads) {
     uint4 read[kInFlight];
 #pragma unroll
@@ -100,17 +105,22 @@ __global__ void __launch_bounds__(kHoldingThreads, kRowsAtOnce)
       float value[L];
       unpack(read[n], value);
       if ((v + 1) * L > vocabulary) {
+        // exp(-FLT_MAX - largest) is 0: what fills the last vector adds nothing to the sum.
         for (int i = 0; i < L; ++i) value[i] = v * L + i < vocabulary ? value[i] : -FLT_MAX;
       }
       own.take(value);
     }
   }
+  // Phase 2: the block's maximum and sum, and from them this row's loss, log(sum) + largest -
+  // x[target].
   const Softened all = block_soften(own);
   if (thread == 0) {
+    // In double: losses of all rows are summed, and near zero the three terms cancel.
     row_losses[row] =
         log(static_cast<double>(all.sum)) + all.largest - static_cast<float>(x[target]);
   }
   __syncthreads();  // the target's logit is read before it is overwritten
+  // Phase 3: the gradient, (softmax - one-hot) scale, in place of the logits.
   const float factor = scale / all.sum;
   for (int v = thread; v < vectors; v += threads) {
     float value[L];
@@ -121,6 +131,7 @@ __global__ void __launch_bounds__(kHoldingThreads, kRowsAtOnce)
     if ((v + 1) * L <= vocabulary) {
       store<L>(x + v * L, value);
     } else {
+      // The logits behind the vocabulary belong to nobody: they are left as they are.
       for (int i = 0; i < L && v * L + i < vocabulary; ++i) x[v * L + i] = static_cast<E>(value[i]);
     }
   }
@@ -134,6 +145,7 @@ __global__ void __launch_bounds__(kMostThreads)
   E* x = logits.values + row * logits.row;
   const std::int64_t whole = logits.vocabulary / L * L;  // taken L at a time, the rest one by one
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
+  // Phase 1: the row's maximum and sum in one walk.
   Softened own;
   for (std::int64_t j = start; j < whole; j += stride) {
     float value[L];
@@ -145,12 +157,14 @@ __global__ void __launch_bounds__(kMostThreads)
     load<1>(x + j, value);
     own.take(value);
   }
+  // Phase 2: the same bits in every thread, so that the whole row is scaled by one factor.
   const Softened all = block_soften(own);
   if (threadIdx.x == 0) {
     row_losses[row] =
         log(static_cast<double>(all.sum)) + all.largest - static_cast<float>(x[target]);
   }
   __syncthreads();  // the target's logit is read before it is overwritten
+  // Phase 3: walk again, now writing gradients. Each thread meets the elements that it read itself.
   const float factor = scale / all.sum;
   for (std::int64_t j = start; j < whole; j += stride)
     gradient_of<E, L>(x, j, target, all.largest, factor, scale);
@@ -196,6 +210,8 @@ void cross_entropy(const Logits<E>& logits, Tokens tokens, float scale, double* 
   const std::int64_t held =
       (logits.vocabulary + kLanes<E> - 1) / kLanes<E> * std::int64_t{sizeof(uint4)};
   const auto* holding = reinterpret_cast<const void*>(held_cross_entropy_kernel<E>);
+  // A row that fits shared memory takes the kernel that reads it once. The driver must grant that
+  // much.
   if (vectors && held <= kMostHeld && gives_shared(holding, kMostHeld)) {
     const unsigned threads = threads_for_row(logits.vocabulary, kLanes<E>, kHoldingThreads);
     held_cross_entropy_kernel<E>

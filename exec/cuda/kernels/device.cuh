@@ -85,6 +85,7 @@ __device__ void load(const Bf16* from, float (&to)[L]) {
 template <int L>
 __device__ void store(Bf16* to, const float (&from)[L]) {
   static_assert(L == 1 || L == 4 || L == 8, "one element, 8 bytes or 16");
+  // Two bf16 a word: one store of 16 bytes instead of eight of 2.
   if constexpr (L == 8) {
     *reinterpret_cast<uint4*>(to) = make_uint4(pack(from[0], from[1]), pack(from[2], from[3]),
                                                pack(from[4], from[5]), pack(from[6], from[7]));
@@ -143,11 +144,13 @@ __device__ inline DropoutMask at_this_step(const StepMask& given) {
 // multiple of four.
 template <int L>
 __device__ void factors(const DropoutMask& mask, std::uint64_t first, float (&factor)[L]) {
+  // A step without dropout draws no random numbers at all.
   if (!mask.active()) {
     for (int i = 0; i < L; ++i) factor[i] = 1.0F;
     return;
   }
   if constexpr (L % 4 == 0) {
+    // Aligned: every Philox block is drawn once for its four elements.
     if (first % 4 == 0) {
       for (int b = 0; b < L / 4; ++b) {
         const PhiloxBlock block = mask.block(first / 4 + static_cast<std::uint64_t>(b));

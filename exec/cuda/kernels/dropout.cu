@@ -11,6 +11,7 @@ template <class E, int L, bool kAdd>
 __device__ void drop_some(const DropoutMask& mask, std::uint64_t first, const E* x, std::int64_t i,
                           E* y) {
   float value[L], factor[L];
+  // Drawn again by element number instead of kept: forward and backward see the same mask.
   factors<L>(mask, first + static_cast<std::uint64_t>(i), factor);
   load<L>(x + i, value);
   if constexpr (kAdd) {

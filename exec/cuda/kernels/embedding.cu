@@ -20,12 +20,14 @@ __global__ void embed_kernel(Tokens tokens, const E* token, const E* position, s
   if (i >= tokens.batch * tokens.seq_length * width) return;
   const std::int64_t row = i / width, j = i % width;
   float value[L], factor[L];
+  // A sample has one token more than rows, the last target: token_index leaves it out.
   load<L>(token + tokens.ids[token_index(tokens, row)] * width + j, value);
   if (position != nullptr) {
     float place[L];
     load<L>(position + row % tokens.seq_length * width + j, place);
     for (int k = 0; k < L; ++k) value[k] += place[k];
   }
+  // Dropout comes after the sum, as one mask over both embeddings.
   factors<L>(at_this_step(given), static_cast<std::uint64_t>(i), factor);
   for (int k = 0; k < L; ++k) value[k] *= factor[k];
   store<L>(y + i, value);
@@ -43,6 +45,7 @@ __device__ unsigned places_of(const Tokens& tokens, std::int32_t id, std::int64_
   unsigned places = 0;
   for (int k = 0; k < kPlacesAThread; ++k) {
     const std::int64_t place = begin + k * kThreads + threadIdx.x;
+    // The last token of a sample is a target only: it was never embedded and has no row of dy.
     if (place < end && tokens.ids[place] == id &&
         static_cast<unsigned>(place) % static_cast<unsigned>(tokens.seq_length + 1) !=
             static_cast<unsigned>(tokens.seq_length)) {
@@ -60,17 +63,21 @@ __device__ int rows_of(const Tokens& tokens, unsigned places, std::int64_t begin
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
   __syncthreads();  // ballots and rows may still be read from the call before
+  // Phase 1: who of each warp has a place, one word a warp.
   for (int k = 0; k < kPlacesAThread; ++k) {
     const unsigned lanes = __ballot_sync(kWholeWarp, (places >> k & 1U) != 0);
     if (lane == 0) ballots[k * kWarps + warp] = lanes;
   }
   __syncthreads();
+  // Phase 2: every thread counts the words before its own. So rows come out in ascending order
+  // without an atomic, and the sum has the same bits in every run.
   int before = 0;
 #pragma unroll 4
   for (int i = 0; i < kPlacesAThread * kWarps; ++i) {
     const unsigned lanes = ballots[i];
     if (i % kWarps == warp && (lanes >> lane & 1U) != 0) {
       const std::int64_t place = begin + i * kWarp + lane;
+      // Rows leave out one place a sample, so a place is its row plus the samples before it.
       const unsigned sample =
           static_cast<unsigned>(place) / static_cast<unsigned>(tokens.seq_length + 1);
       rows[before + __popc(lanes & ((1U << lane) - 1U))] = place - sample;
@@ -91,6 +98,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksATime)
   const std::int64_t own = token_index(tokens, blockIdx.x),
                      end = tokens.batch * (tokens.seq_length + 1);
   const std::int32_t id = tokens.ids[own];
+  // Is this the token's first row? If an earlier place holds the token, that row's block does the
+  // sum.
   for (std::int64_t begin = 0; begin < own; begin += kPlaces) {
     if (__syncthreads_or(static_cast<int>(places_of(tokens, id, begin, own))) != 0) return;
   }
@@ -98,12 +107,17 @@ __global__ void __launch_bounds__(kThreads, kBlocksATime)
   gradient += id * width;
   for (std::int64_t columns = 0; columns < width; columns += std::int64_t{kThreads} * L) {
     const std::int64_t j = columns + std::int64_t{threadIdx.x} * L;
+    // Begins with what earlier micro-batches left: gradients accumulate in their order.
     float sum[L] = {};
     if (j < width) load<L>(gradient + j, sum);
+    // Phase 2: look through all places from the first row on, kPlaces at a time.
     for (std::int64_t begin = own; begin < end; begin += kPlaces) {
       const unsigned places = places_of(tokens, id, begin, end);
+      // The vote is uniform: either the whole block goes into rows_of and its barriers, or no
+      // thread does.
       if (__syncthreads_or(static_cast<int>(places)) == 0) continue;
       const int count = rows_of(tokens, places, begin, rows);
+      // Threads beyond the width still take part in the barriers, but add nothing.
       const int added = j < width ? count : 0;
 #pragma unroll 4  // loads of several rows on their way at once: some tokens have hundreds
       for (int n = 0; n < added; ++n) {
@@ -125,6 +139,7 @@ __global__ void embed_position_gradient_kernel(Tokens tokens, const E* dy, std::
   const DropoutMask mask = at_this_step(given);
   float sum[L];
   load<L>(gradient + i, sum);
+  // Samples in ascending order: one thread adds them all, so no atomic changes the order.
   for (std::int64_t b = 0; b < tokens.batch; ++b) {
     const std::int64_t at = b * tokens.seq_length * width + i;
     float value[L], factor[L];
@@ -158,6 +173,7 @@ void embed_gradient(Tokens tokens, const E* dy, std::int64_t width, const StepMa
                     float* token_gradient, float* position_gradient, cudaStream_t stream) {
   assert(tokens.batch * (tokens.seq_length + 1) < (std::int64_t{1} << 31) && "places in 32 bits");
   const auto rows = static_cast<unsigned>(tokens.batch * tokens.seq_length);
+  // Both kernels add to fp32 sums, so those too must begin on 16 bytes for vectors.
   with_lanes<E>(takes_vectors<E>(width, dy, token_gradient, position_gradient), [&](auto lanes) {
     constexpr int L = lanes;
     embed_token_gradient_kernel<E, L>

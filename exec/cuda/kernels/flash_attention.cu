@@ -42,6 +42,7 @@ __global__ void forward_kernel(Sizes z, const T* qkv, T* context, float* statist
   const DropoutMask mask = mask_of(z);
   const Query own(z);
   const int row = own.row, lane = own.lane, first = own.first, i = own.i;
+  // Phase 1: the block's queries stay in shared memory for all tiles of keys.
   load_tile(qkv + head.query, head.qkv_step, first, z, q);
   float sums[kParts] = {};
   float largest = -INFINITY, total = 0.0F;
@@ -50,6 +51,7 @@ __global__ void forward_kernel(Sizes z, const T* qkv, T* context, float* statist
     load_tile(qkv + head.key, head.qkv_step, keys, z, k);
     load_tile(qkv + head.value, head.qkv_step, keys, z, v);
     __syncthreads();
+    // Phase 2: scores of this tile, and the maximum with those before.
     float score[kTile / kLanes];
     float new_largest = largest;
 #pragma unroll
@@ -61,12 +63,15 @@ __global__ void forward_kernel(Sizes z, const T* qkv, T* context, float* statist
     }
     new_largest = row_max(new_largest);
     const float base = new_largest == -INFINITY ? 0.0F : new_largest;  // no key was seen yet
+    // Phase 3: sums so far were taken relative to the old maximum; `shrink` brings them to the new
+    // one.
     const float shrink = expf(largest - base);  // 0 up to the first tile with a key
     float tile_total = 0.0F;
 #pragma unroll
     for (int n = 0; n < kTile / kLanes; ++n) {
       const int j = lane + kLanes * n;
       const float power = expf(score[n] - base);  // 0 where the key is not seen
+      // The total takes powers before dropout, which acts on probabilities, after the division.
       tile_total += power;
       p[row * kPairStride + j] =
           power > 0.0F ? power * drop_factor(mask, z, head.matrix, i, keys + j) : 0.0F;
@@ -79,6 +84,7 @@ __global__ void forward_kernel(Sizes z, const T* qkv, T* context, float* statist
     accumulate(p + row * kPairStride, v, z.d, lane, sums);
     __syncwarp();  // and read
   }
+  // Phase 4: divide once at the end instead of after each tile, and keep L for the backward.
   if (first + row >= z.s) return;
   store_row(sums, 1.0F / total, z.d, lane, context + head.context + i * head.context_step);
   if (lane == 0) statistics[head.rows + i] = largest + logf(total);
@@ -93,6 +99,7 @@ __global__ void row_sums_kernel(Sizes z, std::int64_t rows, const T* context, co
   if (row >= rows) return;  // whole warps
   const std::int64_t i = row % z.s, head = row / z.s % z.heads, sample = row / z.s / z.heads;
   const std::int64_t at = ((sample * z.s + i) * z.heads + head) * z.d;
+  // The lanes read neighbouring elements, so that a warp's loads coalesce.
   const int lane = static_cast<int>(threadIdx.x) % 32;
   float sum = 0.0F;
   for (int e = lane; e < z.d; e += 32)
@@ -117,17 +124,21 @@ __global__ void query_kernel(Sizes z, const T* qkv, const T* d_context, const fl
   const int row = own.row, lane = own.lane, first = own.first, i = own.i;
   load_tile(qkv + head.query, head.qkv_step, first, z, q);
   load_tile(d_context + head.context, head.context_step, first, z, dc);
+  // L and D are the two sums over a row, so that one walk over the keys is enough.
   const float l = statistics[head.rows + i], sum = row_sums[head.rows + i];
   float sums[kParts] = {};
+  // Keys in ascending order, whatever the block: dq's sum has the same bits in every run.
   for (int keys = first_keys(z, first); keys < first + kTile && keys < z.s; keys += kTile) {
     __syncthreads();
     load_tile(qkv + head.key, head.qkv_step, keys, z, k);
     load_tile(qkv + head.value, head.qkv_step, keys, z, v);
     __syncthreads();
 #pragma unroll
+    // Phase 1: p and dp again from q, k, dc and v, and of them ds. Nothing of size s x s was kept.
     for (int n = 0; n < kTile / kLanes; ++n) {
       const int j = lane + kLanes * n;
       float gradient = 0.0F;
+      // Rows past s repeat a real row's numbers; their ds must not count.
       if (first + row < z.s && sees(z, i, keys + j)) {
         const float p = expf(dot(q + row * (z.d + 1), k + j * (z.d + 1), z.d) * z.scale - l);
         const float dp = dot(dc + row * (z.d + 1), v + j * (z.d + 1), z.d) *
@@ -136,6 +147,7 @@ __global__ void query_kernel(Sizes z, const T* qkv, const T* d_context, const fl
       }
       ds[row * kPairStride + j] = gradient;
     }
+    // Phase 2: dq += ds k. The row's eight threads are one warp's, so a warp barrier is enough.
     __syncwarp();
     accumulate(ds + row * kPairStride, k, z.d, lane, sums);
     __syncwarp();
@@ -165,13 +177,17 @@ __global__ void key_value_kernel(Sizes z, const T* qkv, const T* d_context, cons
   const int j = first + row, last = min(z.s, first + kTile - 1 + z.window);  // below it they see
   const int group = z.heads / z.kv_heads;
   const int first_head = static_cast<int>(blockIdx.y) * group;
+  // A block owns its keys and walks over queries: dk and dv need no atomic.
   const Head shared_head(z, first_head);
   load_tile(qkv + shared_head.key, shared_head.qkv_step, first, z, k);
   load_tile(qkv + shared_head.value, shared_head.qkv_step, first, z, v);
   float dk[kParts] = {}, dv[kParts] = {};
+  // Heads of the group one after the other: their gradients are sums in ascending order.
   for (int of_group = 0; of_group < group; ++of_group) {
     const Head head(z, first_head + of_group);
+    // Earlier queries see none of these keys, and from `last` on the window hides them.
     for (int queries = first; queries < last; queries += kTile) {
+      // The tiles before have been read by all warps.
       __syncthreads();
       load_tile(qkv + head.query, head.qkv_step, queries, z, q);
       load_tile(d_context + head.context, head.context_step, queries, z, dc);
@@ -179,6 +195,7 @@ __global__ void key_value_kernel(Sizes z, const T* qkv, const T* d_context, cons
       load_row_numbers(row_sums + head.rows, queries, z.s, d_sums);
       __syncthreads();
 #pragma unroll
+      // Phase 1: transposed, so that a row is a key and the loop runs over queries.
       for (int n = 0; n < kTile / kLanes; ++n) {
         const int other = lane + kLanes * n, i = queries + other;
         float probability = 0.0F, gradient = 0.0F;
@@ -187,12 +204,14 @@ __global__ void key_value_kernel(Sizes z, const T* qkv, const T* d_context, cons
           const float power =
               expf(dot(q + other * (z.d + 1), k + row * (z.d + 1), z.d) * z.scale - l[other]);
           const float dp = dot(dc + other * (z.d + 1), v + row * (z.d + 1), z.d) * factor;
+          // dv takes the dropped probability; ds the undropped, as dp already carries the mask.
           probability = power * factor;
           gradient = power * (dp - d_sums[other]) * z.scale;
         }
         p[row * kPairStride + other] = probability;
         ds[row * kPairStride + other] = gradient;
       }
+      // Phase 2: dv += p dc and dk += ds q.
       __syncwarp();
       accumulate(p + row * kPairStride, dc, z.d, lane, dv);
       accumulate(ds + row * kPairStride, q, z.d, lane, dk);
@@ -245,14 +264,18 @@ void run_backward(const AttentionShape& shape, const AttentionBackward& call, cu
   const auto* qkv = static_cast<const T*>(call.qkv);
   const auto* d_context = static_cast<const T*>(call.d_context);
   auto* d_qkv = static_cast<T*>(call.d_qkv);
+  // Phase 1: D, which both kernels after it read. One stream puts them in order.
   constexpr std::int64_t kRowsOfBlock = kThreads / 32;
   row_sums_kernel<T>
       <<<static_cast<unsigned>((shape.rows() + kRowsOfBlock - 1) / kRowsOfBlock), kThreads, 0,
          stream>>>(z, shape.rows(), static_cast<const T*>(call.context), d_context, call.row_sums);
   CUDA_CHECK(cudaGetLastError());
+  // Phase 2: dq, a block for each tile of queries.
   query_kernel<T><<<grid_of(shape, shape.heads), kThreads, shared_bytes(shape, 4, 1, 0), stream>>>(
       z, qkv, d_context, call.statistics, call.row_sums, d_qkv);
   CUDA_CHECK(cudaGetLastError());
+  // Phase 3: dk and dv, a block for each tile of keys, over heads of keys: fewer with grouped
+  // queries.
   key_value_kernel<T>
       <<<grid_of(shape, shape.kv_heads), kThreads, shared_bytes(shape, 4, 2, 2), stream>>>(
           z, qkv, d_context, call.statistics, call.row_sums, d_qkv);

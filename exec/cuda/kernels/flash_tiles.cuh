@@ -49,12 +49,14 @@ struct Head {
   __device__ Head(const Sizes& z, int of_queries) {
     const int of_keys = of_queries / (z.heads / z.kv_heads);
     const std::int64_t sample = blockIdx.z, head = of_queries;
+    // A row of qkv: all heads of queries, then those of keys, then those of values.
     qkv_step = static_cast<std::int64_t>(z.heads + 2 * z.kv_heads) * z.d;
     context_step = static_cast<std::int64_t>(z.heads) * z.d;
     query = sample * z.s * qkv_step + head * z.d;
     key = sample * z.s * qkv_step + (z.heads + of_keys) * static_cast<std::int64_t>(z.d);
     value = key + static_cast<std::int64_t>(z.kv_heads) * z.d;
     context = sample * z.s * context_step + head * z.d;
+    // Statistics lie head by head, so that a tile's rows are neighbours.
     rows = (sample * z.heads + head) * z.s;
     matrix = static_cast<std::uint64_t>(sample * z.heads + head);
   }

@@ -28,6 +28,7 @@ __device__ void turn_pair(const float* cosines, std::int64_t half, std::int64_t 
   load<L>(cosines + i, cosine);
   load<L>(cosines + half + i, sine);
   for (int k = 0; k < L; ++k) {
+    // The backward turns by the negative angle: a rotation's transpose is its inverse.
     const float first = a[k], second = b[k], turn = sign * sine[k];
     a[k] = first * cosine[k] - second * turn;
     b[k] = second * cosine[k] + first * turn;
@@ -44,6 +45,7 @@ template <class E, int L>
 __global__ void turn_heads_kernel(Heads z, float sign, E* qkv) {
   E* row = qkv + std::int64_t{blockIdx.x} * stride_of(z);
   const float* cosines = cosines_of(z, blockIdx.x);
+  // All heads of a row turn by the angles of its position.
   const int half = static_cast<int>(z.d) / 2, vectors = half / L;
   const int pairs = static_cast<int>(z.turned()) * vectors;
   for (int pair = static_cast<int>(threadIdx.x); pair < pairs;
@@ -74,9 +76,11 @@ __global__ void norm_heads_kernel(Heads z, HeadNorms<E> norms, int group, E* qkv
             groups = static_cast<int>(blockDim.x) / group;
   const int heads = static_cast<int>(z.turned());
   const std::int64_t half = z.d / 2, row = blockIdx.x;
+  // The loop's bound is the same for all threads: whole warps reach the shuffles of group_sum.
   for (int begin = 0; begin < heads; begin += groups) {
     const int head = begin + own;
     E* x = qkv + row * stride_of(z) + head * z.d;
+    // Phase 1: the squares of the head, over its group of lanes.
     float squares = 0;
     for (int p = 0; p < kPairs<L>; ++p) {
       const std::int64_t i = (lane + p * group) * L;
@@ -88,9 +92,11 @@ __global__ void norm_heads_kernel(Heads z, HeadNorms<E> norms, int group, E* qkv
     }
     const float inverse =
         rsqrtf(group_sum(squares, group) / static_cast<float>(z.d) + norms.epsilon);
+    // Only now may a group without a head leave: the sum above took all lanes.
     if (head >= heads) continue;
     E* raw = norms.raw + (row * heads + head) * z.d;
     const E* gains = head < z.queries ? norms.query_gain : norms.key_gain;
+    // Phase 2: keep the raw numbers for the backward, then norm, gain and turn in place.
     for (int p = 0; p < kPairs<L>; ++p) {
       const std::int64_t i = (lane + p * group) * L;
       if (i >= half) continue;
@@ -105,6 +111,7 @@ __global__ void norm_heads_kernel(Heads z, HeadNorms<E> norms, int group, E* qkv
         a[k] *= inverse * gain[k];
         b[k] *= inverse * later[k];
       }
+      // The turn comes last: positions act on normed heads, and the backward undoes it first.
       if (z.table != nullptr) turn_pair<L>(cosines_of(z, row), half, i, 1.0F, a, b);
       store<L>(x + i, a);
       store<L>(x + half + i, b);
@@ -121,6 +128,7 @@ __device__ void norm_head_gradient(const Heads& z, const E* raw, const E* gains,
                                    float (&sums)[2][kPairs<L> * L]) {
   const std::int64_t half = z.d / 2;
   float n[2][kPairs<L> * L], weighed[2][kPairs<L> * L];
+  // Phase 1: undo the turn of dy, and sum dy gain n over the head. What is not there counts zero.
   float product = 0;
 #pragma unroll
   for (int p = 0; p < kPairs<L>; ++p) {
@@ -145,8 +153,10 @@ __device__ void norm_head_gradient(const Heads& z, const E* raw, const E* gains,
       }
     }
   }
+  // All lanes of the warp come here, with a head or without: the shuffles need them.
   product = group_sum(product, group) / static_cast<float>(z.d);
 #pragma unroll
+  // Phase 2: dx, of what the first walk left in registers.
   for (int p = 0; p < kPairs<L>; ++p) {
     const std::int64_t i = (lane + p * group) * L;
     if (!there || i >= half) continue;
@@ -173,10 +183,13 @@ __global__ void norm_heads_gradient_kernel(Heads z, HeadNormGradients<E> g, int 
   const std::int64_t first = std::int64_t{blockIdx.x} * kRowsPerPartial;
   const int count = static_cast<int>(min(kRowsPerPartial, z.rows - first)) * heads;
   const E* gains = keys ? g.norms.key_gain : g.norms.query_gain;
+  // Phase 1: every group walks its heads of the block's rows and keeps the gain's sums in
+  // registers.
   float sums[2][kPairs<L> * L] = {};
   for (int begin = 0; begin < count; begin += groups) {
     const int item = begin + own;
     const bool there = item < count;
+    // An item that is not there reads row `first`, which exists, and contributes nothing.
     const std::int64_t row = first + (there ? item / heads : 0);
     const int head = before + (there ? item % heads : 0);
     const std::int64_t kept = row * z.turned() + head;
@@ -184,6 +197,7 @@ __global__ void norm_heads_gradient_kernel(Heads z, HeadNormGradients<E> g, int 
     norm_head_gradient<E, L>(z, g.norms.raw + kept * z.d, gains, g.norms.statistics[kept], cosines,
                              there, lane, group, d_qkv + row * stride_of(z) + head * z.d, sums);
   }
+  // Phase 2: the groups take turns, so that the order of additions does not depend on the run.
   const int half = static_cast<int>(z.d) / 2;
   for (int turn = 0; turn < groups; ++turn) {
 #pragma unroll
@@ -195,6 +209,7 @@ __global__ void norm_heads_gradient_kernel(Heads z, HeadNormGradients<E> g, int 
     }
     __syncthreads();
   }
+  // Phase 3: the block's partial sums; queries' first, then keys'.
   float* to = g.partials + (std::int64_t{blockIdx.y} * gridDim.x + blockIdx.x) * z.d;
   for (int i = static_cast<int>(threadIdx.x); i < 2 * half; i += static_cast<int>(blockDim.x))
     to[i] = gain_sums[i];
@@ -259,6 +274,7 @@ void norm_heads_gradient(const Heads& heads, const HeadNormGradients<E>& gradien
             heads, gradients, group_of<L>(heads.d), d_qkv);
   });
   check_launch("norm_heads_gradient");
+  // One launch adds both gains' partial sums: they lie one behind the other.
   sum_partials(gradients.partials, {parts, heads.d}, Beta::zero,
                {{gradients.query_gain, gradients.key_gain}, 2}, stream);
 }

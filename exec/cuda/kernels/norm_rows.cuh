@@ -23,6 +23,8 @@ __device__ void load_row(const E* residual, const StepMask& given, E* x, std::in
       factors<L>(at_this_step(given), static_cast<std::uint64_t>(i), factor);
       for (int k = 0; k < L; ++k) value[k] *= factor[k];
     }
+    // Rounded before it is used: the norm sees the numbers that the residual stream keeps, and so
+    // does the backward.
     for (int k = 0; k < L; ++k) value[k] = rounded<E>(added[k] + value[k]);
     store<L>(x + i, value);
   }

@@ -25,6 +25,7 @@ __global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<
                                   std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
+  // Phase 1: the mean; a residual is added, and stored, on the way.
   float sum = 0;
   for (std::int64_t j = start; j < width; j += stride) {
     float value[L];
@@ -32,6 +33,7 @@ __global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<
     for (int i = 0; i < L; ++i) sum += value[i];
   }
   const float mean = block_reduce(sum, Sum{}) / static_cast<float>(width);
+  // Phase 2: the variance about that mean. Two walks: E[x^2] - mean^2 would cancel in fp32.
   float squares = 0;
   for (std::int64_t j = start; j < width; j += stride) {
     float value[L];
@@ -40,6 +42,7 @@ __global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<
   }
   const float rstd =
       rsqrtf(block_reduce(squares, Sum{}) / static_cast<float>(width) + norm.epsilon);
+  // Phase 3: the normed row.
   for (std::int64_t j = start; j < width; j += stride) {
     float value[L], weight[L], bias[L];
     load<L>(x + begin + j, value);
@@ -48,6 +51,7 @@ __global__ void layer_norm_kernel(const E* residual, StepMask given, E* x, Norm<
     for (int i = 0; i < L; ++i) value[i] = (value[i] - mean) * rstd * weight[i] + bias[i];
     store<L>(norm.y + begin + j, value);
   }
+  // For the backward, which so needs no sums of x.
   if (threadIdx.x == 0) {
     norm.statistics[2 * row] = mean;
     norm.statistics[2 * row + 1] = rstd;
@@ -61,6 +65,7 @@ __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
   const float mean = g.statistics[2 * row], rstd = g.statistics[2 * row + 1];
+  // Phase 1: the two sums of the row that every dx needs.
   float sum = 0, product = 0;
   for (std::int64_t j = start; j < width; j += stride) {
     float x[L], weight[L], dy[L];
@@ -75,6 +80,7 @@ __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
   }
   sum = block_reduce(sum, Sum{}) / static_cast<float>(width);
   product = block_reduce(product, Sum{}) / static_cast<float>(width);
+  // Phase 2: dx, and the residual's gradient added to it while it is at hand.
   for (std::int64_t j = start; j < width; j += stride) {
     float x[L], weight[L], dx[L];
     load<L>(g.x + begin + j, x);
@@ -98,6 +104,7 @@ __global__ void layer_norm_input_kernel(NormGradient<E> g, std::int64_t width) {
 template <class E, int L>
 __global__ void layer_norm_weight_kernel(NormGradient<E> g, Rows size) {
   const std::int64_t j = thread_index() * L;
+  // Whole threads may leave: this kernel has no barrier.
   if (j >= size.width) return;
   const std::int64_t first = std::int64_t{blockIdx.y} * kRowsPerPartial;
   const std::int64_t last = min(first + kRowsPerPartial, size.rows);
@@ -131,6 +138,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N, kDrops>)
   const std::int64_t first = std::int64_t{blockIdx.x} * kRowsPerPartial;
   const std::int64_t last = min(first + kRowsPerPartial, size.rows);
   const auto width = static_cast<int>(size.width);
+  // Phase 1: a row a warp. What the next walks need of it is read once, into registers.
   float weight_sum[N] = {}, bias_sum[N] = {};
   for (std::int64_t row = first + warp; row < last; row += kWarps) {
     const std::int64_t begin = row * width;
@@ -139,6 +147,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N, kDrops>)
 #pragma unroll
     for (int v = 0; v < N / L; ++v) {
       const int j = v * kApart + lane * L;
+      // Beyond the width all is zero, and so adds nothing to any sum.
       xs[v] = dys[v] = residuals[v] = uint4{};
       if (j >= width) continue;
       xs[v] = *reinterpret_cast<const uint4*>(g.x + begin + j);
@@ -146,6 +155,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N, kDrops>)
       if (g.residual != nullptr)
         residuals[v] = *reinterpret_cast<const uint4*>(g.residual + begin + j);
     }
+    // Phase 2: the row's two sums, and this row's part of the weight's and bias's gradients.
     float sum = 0, product = 0;
 #pragma unroll
     for (int v = 0; v < N / L; ++v) {
@@ -162,9 +172,11 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N, kDrops>)
         product += d * n;
       }
     }
+    // A warp holds the whole row: no barrier of the block, so warps go on at their own pace.
     sum = warp_reduce(sum, Sum{}) / static_cast<float>(width);
     product = warp_reduce(product, Sum{}) / static_cast<float>(width);
 #pragma unroll
+    // Phase 3: dx from the same registers.
     for (int v = 0; v < N / L; ++v) {
       const int j = v * kApart + lane * L;
       if (j >= width) continue;
@@ -181,6 +193,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N, kDrops>)
       if constexpr (kDrops) store_dropped<E, L>(g.mask, begin + j, dx, g.dropped);
     }
   }
+  // Phase 4: the warps' sums one after the other, so that their order never changes.
   for (int w = 0; w < kWarps; ++w) {
     if (w == warp) {
 #pragma unroll
@@ -192,6 +205,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N, kDrops>)
     }
     __syncthreads();
   }
+  // Phase 5: one partial sum a block; sum_partials adds those of all blocks in order.
   for (int j = static_cast<int>(threadIdx.x); j < width; j += kThreads) {
     g.partials[std::int64_t{blockIdx.x} * width + j] = weight_sums[j];
     g.partials[(std::int64_t{gridDim.x} + blockIdx.x) * width + j] = shift_sums[j];
@@ -201,6 +215,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N, kDrops>)
 // launch(N) with N a constant: the elements of a row that each lane of a warp holds.
 template <int kMost, class Launch>
 void with_elements_held(std::int64_t width, Launch launch) {
+  // As few registers as hold the row: each size of N is a kernel of its own.
   switch ((width + kStep * kWarp - 1) / (kStep * kWarp)) {
     case 1:
       return launch(std::integral_constant<int, kStep>{});
@@ -232,6 +247,7 @@ void run_layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t s
   const bool vectors =
       takes_vectors<E>(size.width, g.x, g.weight, g.dy, g.dx, g.residual, g.dropped, g.partials);
   constexpr int kMost = kMostHeld<E, kDrops>;
+  // The kernel of one walk needs whole vectors and a row that a warp's registers hold.
   if (vectors && size.width <= kMost * kWarp) {
     with_elements_held<kMost>(size.width, [&](auto held) {
       constexpr int N = held;
@@ -239,6 +255,7 @@ void run_layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t s
           <<<static_cast<unsigned>(parts), kThreads, 0, stream>>>(g, size);
     });
   } else {
+    // Two kernels: sums over rows want a thread a column, those over columns a block a row.
     with_lanes<E>(vectors, [&](auto lanes) {
       constexpr int L = lanes;
       const dim3 columns(blocks_for(size.width, kColumnThreads * L), static_cast<unsigned>(parts));

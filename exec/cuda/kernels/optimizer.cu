@@ -39,6 +39,8 @@ static_assert(sizeof(Table) + sizeof(Adam) + sizeof(GradientFactor) + sizeof(voi
 
 // The last tensor whose first piece is not behind the block's: the same for all its threads.
 __device__ const Table::One& tensor_of(const Table& table, unsigned piece) {
+  // A binary search: the table lies in constant memory, and all threads take the same way through
+  // it.
   int first = 0, last = table.count;
   while (last - first > 1) {
     const int middle = (first + last) / 2;
@@ -61,6 +63,7 @@ __device__ void walk_piece(const Table::One& one, unsigned piece, Update update)
     if (i + kFour <= end) {
       update(i, std::integral_constant<int, kFour>{});
     } else {
+      // The tensor's last elements: fewer than four, so the piece's last thread has them.
       for (std::int64_t j = i; j < end; ++j) update(j, std::integral_constant<int, 1>{});
     }
   }
@@ -115,6 +118,7 @@ __device__ void store_weight(const Table::One& one, std::int64_t i, const float 
 template <int L>
 __device__ void adamw_some(const Adam& a, const Unbias& unbias, float factor, const Table& table,
                            const Table::One& one, std::int64_t i) {
+  // Phase 1: the copies' sum, scaled by the clip factor.
   float g[L], w[L], m[L], v[L];
   load_gradient<L>(table, one, i, g);
   for (int k = 0; k < L; ++k) g[k] *= factor;
@@ -125,12 +129,15 @@ __device__ void adamw_some(const Adam& a, const Unbias& unbias, float factor, co
   // by that share of its distance, so that beta itself is never rounded.
   const auto share1 = static_cast<float>(1 - a.beta1), share2 = static_cast<float>(1 - a.beta2);
   const float decay = one.decays ? a.decay : 1.0F;
+  // Phase 2: moments, then the weight. Decay is decoupled from the gradient (AdamW), so it scales
+  // the old weight.
   for (int k = 0; k < L; ++k) {
     m[k] += share1 * (g[k] - m[k]);
     v[k] += share2 * (g[k] * g[k] - v[k]);
     w[k] =
         w[k] * decay - a.rate * (m[k] * unbias.first) / (sqrtf(v[k] * unbias.second) + a.epsilon);
   }
+  // Phase 3: everything back, the working copy rounded from the new master.
   store<L>(one.first + i, m);
   store<L>(one.second + i, v);
   store_weight<L>(one, i, w);
@@ -153,11 +160,13 @@ __device__ void sgd_some(const Sgd& s, float factor, const Table& table, const T
   load_gradient<L>(table, one, i, step);
   for (int k = 0; k < L; ++k) step[k] *= factor;
   load<L>(one.master + i, w);
+  // Decay enters through the gradient, as in torch.optim.SGD: momentum therefore carries it too.
   const float decay = one.decays ? s.decay : 0.0F;
   for (int k = 0; k < L; ++k) step[k] += decay * w[k];
   if (one.first != nullptr) {
     float speed[L];
     load<L>(one.first + i, speed);
+    // The buffer is the running step, without dampening.
     for (int k = 0; k < L; ++k) step[k] = s.momentum * speed[k] + step[k];
     store<L>(one.first + i, step);
   }
@@ -183,6 +192,7 @@ __global__ void square_partials_kernel(const __grid_constant__ Table table, doub
     load_gradient<L>(table, one, i, g);
     for (int k = 0; k < L; ++k) sum += static_cast<double>(g[k]) * static_cast<double>(g[k]);
   });
+  // A tree of fixed shape: the bits depend on the pieces alone.
   sum = block_reduce(sum, Sum{});
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
@@ -204,18 +214,23 @@ __global__ void sum_of_squares_kernel(const __grid_constant__ Table table, const
 __global__ void clip_factor_kernel(Squares squares, double most, float* factor) {
   __shared__ double brought[kThreads];
   double sum = 0;
+  // Phase 1: rounds of as many weights as threads.
   for (std::int64_t first = 0; first < squares.weights; first += kThreads) {
     const std::int64_t weight = first + threadIdx.x;
+    // A weight's pieces are added in ascending order by the thread that has it.
     double own = 0;
     for (int part = 0; part < squares.parts && weight < squares.weights; ++part)
       own += squares.of[part * squares.weights + weight];
     brought[threadIdx.x] = own;
     __syncthreads();
+    // Phase 2: thread 0 adds in the order of weights, in double.
     const std::int64_t count = min(std::int64_t{kThreads}, squares.weights - first);
     for (int i = 0; threadIdx.x == 0 && i < count; ++i) sum += brought[i];
     __syncthreads();  // read before the next are brought
   }
   if (threadIdx.x != 0) return;
+  // The small number keeps a gradient of zero from dividing by zero, as
+  // torch.nn.utils.clip_grad_norm_ does.
   const double wanted = most / (sqrt(sum) + 1e-6);
   *factor = static_cast<float>(wanted > 1 ? 1 : wanted);  // of a norm that is no number: none
 }
@@ -243,6 +258,7 @@ void in_tables(const std::vector<Updated>& parameters, Launch launch) {
   for (const Updated& one : parameters) {
     assert(begin_right(one) && "tensors begin on 64 bytes");
     const int more = one.gradients.count - 1;
+    // Either limit of the table ends it: its size is that of a kernel's arguments.
     if (table.count == kMostUpdated || others + more > kMostSharedCopies) finish();
     table.of[table.count++] = {one.gradients.of[0],
                                one.weights.master,
@@ -254,6 +270,7 @@ void in_tables(const std::vector<Updated>& parameters, Launch launch) {
                                static_cast<std::uint16_t>(others),
                                static_cast<std::uint8_t>(more),
                                one.decays};
+    // The first copy is in the tensor's own row; more are rare, and share a list.
     for (int copy = 1; copy <= more; ++copy) table.others[others++] = one.gradients.of[copy];
     pieces += static_cast<std::uint32_t>((one.n + kPiece - 1) / kPiece);
   }

@@ -36,9 +36,12 @@ __global__ void ordered_sums_kernel(const __grid_constant__ Arrays arrays, SumOr
   const OrderedSum& one = arrays.of[array];
   const std::int64_t begin = std::int64_t{blockIdx.x - arrays.first_piece[array]} * kPiece;
   const std::int64_t end = min(begin + kPiece, one.n);
+  // Threads of different elements need not agree on anything: no barrier here.
   for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
     const float* other = one.others + i;
     float sum = 0;
+    // Terms in ascending order, own one in its place: every rank gets the same bits from its own
+    // point of view.
     for (int term = 0; term < order.terms; ++term) {
       float value = 0;
       if (term == order.own) {
@@ -47,6 +50,7 @@ __global__ void ordered_sums_kernel(const __grid_constant__ Arrays arrays, SumOr
         value = *other;
         other += order.stride;
       }
+      // From the first term, not from zero: 0 + -0 would lose a sign.
       sum = term == 0 ? value : sum + value;
     }
     one.own[i] = sum;
@@ -56,10 +60,12 @@ __global__ void ordered_sums_kernel(const __grid_constant__ Arrays arrays, SumOr
 }  // namespace
 
 void ordered_sums(const std::vector<OrderedSum>& sums, const SumOrder& order, cudaStream_t stream) {
+  // A kernel's arguments are limited, so many arrays take several launches.
   for (std::size_t first = 0; first < sums.size(); first += kMost) {
     Arrays arrays{};
     arrays.count = static_cast<int>(std::min<std::size_t>(kMost, sums.size() - first));
     std::uint32_t pieces = 0;
+    // Where each array's pieces begin: what the kernel searches.
     for (int i = 0; i < arrays.count; ++i) {
       arrays.of[i] = sums[first + static_cast<std::size_t>(i)];
       arrays.first_piece[i] = pieces;

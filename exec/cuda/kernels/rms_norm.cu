@@ -20,6 +20,7 @@ __global__ void rms_norm_kernel(const E* residual, StepMask given, E* x, Norm<E>
                                 std::int64_t width) {
   const std::int64_t row = blockIdx.x, begin = row * width;
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
+  // Phase 1: the squares; a residual is added, and stored, on the way.
   float squares = 0;
   for (std::int64_t j = start; j < width; j += stride) {
     float value[L];
@@ -28,6 +29,7 @@ __global__ void rms_norm_kernel(const E* residual, StepMask given, E* x, Norm<E>
   }
   const float rstd =
       rsqrtf(block_reduce(squares, Sum{}) / static_cast<float>(width) + norm.epsilon);
+  // Phase 2: the normed row.
   for (std::int64_t j = start; j < width; j += stride) {
     float value[L], weight[L];
     load<L>(x + begin + j, value);
@@ -36,6 +38,7 @@ __global__ void rms_norm_kernel(const E* residual, StepMask given, E* x, Norm<E>
     store<L>(norm.y + begin + j, value);
   }
   if (threadIdx.x == 0) {
+    // In layer norm's place of a mean, so that both norms share one layout of statistics.
     norm.statistics[2 * row] = 0;
     norm.statistics[2 * row + 1] = rstd;
   }
@@ -54,6 +57,7 @@ struct HeldRow {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       const int j = column(v);
+      // Beyond the width all is zero, and so adds nothing to any sum.
       x[v] = dy[v] = residual[v] = uint4{};
       if (j >= width) continue;
       x[v] = *reinterpret_cast<const uint4*>(g.x + begin + j);
@@ -90,6 +94,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const std::int64_t first = std::int64_t{blockIdx.x} * kRowsPerPartial;
   const std::int64_t last = min(first + kRowsPerPartial, size.rows);
   const auto width = static_cast<int>(size.width);
+  // Phase 1: the gain is the same for all rows, so it is read once a block.
   uint4 weights[Row::kVectors];
   float sums[N] = {};
 #pragma unroll
@@ -97,6 +102,7 @@ __global__ void __launch_bounds__(kMostThreads)
     const int j = Row::column(v);
     weights[v] = j < width ? *reinterpret_cast<const uint4*>(g.weight + j) : uint4{};
   }
+  // Phase 2: rows one after the other. The thread keeps its columns' sums over all of them.
   for (std::int64_t row = first; row < last; ++row) {
     const std::int64_t begin = row * width;
     const float rstd = g.statistics[2 * row + 1];
@@ -105,6 +111,7 @@ __global__ void __launch_bounds__(kMostThreads)
     const float product =
         block_reduce(held.product(rstd, weights, sums), Sum{}) / static_cast<float>(width);
 #pragma unroll
+    // Phase 3: dx from the same registers.
     for (int v = 0; v < Row::kVectors; ++v) {
       const int j = Row::column(v);
       if (j >= width) continue;
@@ -120,6 +127,7 @@ __global__ void __launch_bounds__(kMostThreads)
     }
   }
 #pragma unroll
+  // Phase 4: one partial sum a block, which sum_partials adds in order.
   for (int v = 0; v < Row::kVectors; ++v) {
     const int j = Row::column(v);
     if (j >= width) continue;
@@ -140,6 +148,7 @@ __global__ void wide_rms_norm_gradient_kernel(NormGradient<E> g, Rows size) {
   for (std::int64_t row = first; row < last; ++row) {
     const std::int64_t begin = row * size.width;
     const float rstd = g.statistics[2 * row + 1];
+    // Phase 1: the row's sum of d n.
     float product = 0;
     for (std::int64_t j = start; j < size.width; j += stride) {
       float x[L], weight[L], dy[L];
@@ -149,11 +158,14 @@ __global__ void wide_rms_norm_gradient_kernel(NormGradient<E> g, Rows size) {
       for (int i = 0; i < L; ++i) product += dy[i] * weight[i] * (x[i] * rstd);
     }
     product = block_reduce(product, Sum{}) / static_cast<float>(size.width);
+    // Phase 2: dx, and this row's part of the gain's sums, which lie in global memory for want of
+    // registers.
     for (std::int64_t j = start; j < size.width; j += stride) {
       float x[L], weight[L], dx[L], sum[L] = {};
       load<L>(g.x + begin + j, x);
       load<L>(g.weight + j, weight);
       load<L>(g.dy + begin + j, dx);
+      // The first row begins the sums: the buffer holds whatever was there before.
       if (row > first) load<L>(partials + j, sum);
       for (int i = 0; i < L; ++i) {
         sum[i] += dx[i] * (x[i] * rstd);
@@ -188,6 +200,7 @@ void run_rms_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t str
   const auto parts = static_cast<unsigned>(partials_of(size.rows));
   const bool vectors =
       takes_vectors<E>(size.width, g.x, g.weight, g.dy, g.dx, g.residual, g.dropped, g.partials);
+  // Too wide for a block's registers, or not on 16 bytes: two walks.
   if (!vectors || size.width > kMostHeldWidth) {
     with_lanes<E>(vectors, [&](auto lanes) {
       constexpr int L = lanes;
@@ -195,6 +208,7 @@ void run_rms_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t str
           <<<parts, threads_for_row(size.width, L), 0, stream>>>(g, size);
     });
   } else if (size.width <= kFewElements * kFewThreads) {
+    // Small rows: fewer registers a thread, so that more blocks fit a multiprocessor.
     const unsigned threads = threads_for_row(size.width, kFewElements, kFewThreads);
     rms_norm_gradient_kernel<E, kFewElements, kDrops><<<parts, threads, 0, stream>>>(g, size);
   } else {

@@ -36,6 +36,7 @@ __global__ void causal_softmax_kernel(float scale, const float* scores, Matrices
   const Seen seen(size);
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
   const DropoutMask mask = at_this_step(given);
+  // Phase 1: the largest score that the row sees. Subtracted below, it keeps exp from overflowing.
   float largest = -INFINITY;
   for (std::int64_t j = start; j < seen.last; j += stride) {
     float value[L];
@@ -43,6 +44,7 @@ __global__ void causal_softmax_kernel(float scale, const float* scores, Matrices
     for (int i = 0; i < L; ++i) largest = fmaxf(largest, scale * value[i]);
   }
   largest = block_reduce(largest, Max{});
+  // Phase 2: the sum of powers.
   float sum = 0;
   for (std::int64_t j = start; j < seen.last; j += stride) {
     float value[L];
@@ -50,9 +52,12 @@ __global__ void causal_softmax_kernel(float scale, const float* scores, Matrices
     for (int i = 0; i < L; ++i) sum += expf(scale * value[i] - largest);
   }
   sum = block_reduce(sum, Sum{});
+  // Phase 3: probabilities. To the row's end: what it does not see becomes 0, since the product
+  // with the values reads whole rows.
   for (std::int64_t j = start; j < size.s; j += stride) {
     float value[L];
     load_columns<L>(scores + begin, j, seen, -INFINITY, value);
+    // Rounded before the mask, so that the backward, which reads p, sees what the forward used.
     for (int i = 0; i < L; ++i) value[i] = rounded<E>(expf(scale * value[i] - largest) / sum);
     store<L>(p + begin + j, value);
     if (masked != nullptr) {
@@ -75,9 +80,11 @@ __global__ void softmax_gradient_kernel(float scale, const E* p, const float* dp
     float factor[L];
     load_columns<L>(p + begin, j, seen, 0.0F, value);
     load_columns<L>(dp + begin, j, seen, 0.0F, g);
+    // Numbered over all matrices: a call on a part of them draws the same mask.
     factors<L>(mask, static_cast<std::uint64_t>(size.first + begin + j), factor);
     for (int i = 0; i < L; ++i) g[i] *= factor[i];
   };
+  // Phase 1: the sum of dp p over the row, the softmax's own term.
   float sum = 0;
   for (std::int64_t j = start; j < seen.last; j += stride) {
     float value[L], g[L];
@@ -85,6 +92,7 @@ __global__ void softmax_gradient_kernel(float scale, const E* p, const float* dp
     for (int i = 0; i < L; ++i) sum += g[i] * value[i];
   }
   sum = block_reduce(sum, Sum{});
+  // Phase 2: ds, with zeros where the row does not see.
   for (std::int64_t j = start; j < size.s; j += stride) {
     float value[L], g[L];
     gradient(j, value, g);

@@ -15,6 +15,7 @@ template <class E, int L>
 __global__ void column_partials_kernel(const E* x, Rows size, float* partials) {
   const std::int64_t j = thread_index() * L;
   if (j >= size.width) return;
+  // Parts are of fixed size, whatever the device: so are the order of additions and the bits.
   const std::int64_t first = std::int64_t{blockIdx.y} * kRowsPerPartial;
   const std::int64_t last = min(first + kRowsPerPartial, size.rows);
   float sum[L] = {};
@@ -33,15 +34,18 @@ __global__ void sum_partials_kernel(const float* partials, Rows size, Beta beta,
   const std::int64_t j = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   const std::int64_t each = (size.rows + kSlices - 1) / kSlices;
   const std::int64_t first = threadIdx.y * each, last = min(first + each, size.rows);
+  // Phase 1: each slice's partial sums.
   float sum = 0;
   if (j < size.width) {
     const float* own = partials + blockIdx.y * size.rows * size.width + j;
     for (std::int64_t row = first; row < last; ++row) sum += own[row * size.width];
   }
+  // Phase 2: the slices of a column, in ascending order, by the column's first thread.
   slices[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y != 0 || j >= size.width) return;
   for (int slice = 1; slice < kSlices; ++slice) sum += slices[slice][threadIdx.x];
+  // Beta one adds to what earlier micro-batches left.
   float* to = y.of[blockIdx.y] + j;
   *to = beta == Beta::one ? *to + sum : sum;
 }

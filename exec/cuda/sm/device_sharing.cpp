@@ -77,12 +77,14 @@ Seat DeviceSharing::seat(int rank, int ranks, RanksAre are) {
   seat.devices = std::min(ranks, devices_that_reach_each_other());
   seat.place = place_rank(rank, ranks, seat.devices);
   std::optional<SmSplit> split;
+  // Green contexts divide a device within one process. Processes that share one run in turn.
   const bool in_turn = are == RanksAre::processes && ranks > seat.devices;
   if (seat.place.groups > 1 && !in_turn) {
     divide(seat.place.groups, seat.devices);
     if (!groups_.empty()) {
       seat.groups = groups_[static_cast<std::size_t>(seat.place.device)];
       split = groups_.front()->split();
+      // Devices may differ: what is said of a group holds for the smallest.
       for (const auto& groups : groups_) split->size = std::min(split->size, groups->split().size);
     }
   }

@@ -31,6 +31,8 @@ std::vector<CUdevResource> equal_parts(const DriverApi& api, const CUdevResource
                                        SmGranularity granularity) {
   const auto wanted = equal_split(static_cast<int>(all.sm.smCount), groups, granularity);
   if (!wanted) return {};
+  // Clusters of unequal size can make the driver refuse what arithmetic allows: smaller groups may
+  // still fit.
   for (int size = wanted->size; size >= granularity.least; size -= granularity.multiple) {
     std::vector<CUdevResource> parts(static_cast<std::size_t>(groups));
     auto got = static_cast<unsigned>(groups);
@@ -104,6 +106,7 @@ SmGroupsResult SmGroups::divide(int device, int groups) {
         api, api.green_context_create(&context, description, handle, CU_GREEN_CTX_DEFAULT_STREAM));
     made->contexts_.push_back(context);
   }
+  // Told to the user: what the same device would give if its clusters were even.
   const auto even = equal_split(made->split_.total, groups, granularity);
   if (even && even->size > made->split_.size) made->split_.even = even->size;
   return {std::move(made), ""};

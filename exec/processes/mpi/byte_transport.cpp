@@ -19,6 +19,7 @@ constexpr std::size_t kBlock = std::size_t{1}
 class MessageType {
  public:
   explicit MessageType(std::size_t bytes) {
+    // MPI counts in int. What is longer is one element of a type that is made of blocks.
     if (bytes <= kBlock) {
       count_ = static_cast<int>(bytes);
       return;

@@ -110,6 +110,7 @@ ProcessLocations find_locations(ByteTransport& bytes, std::chrono::nanoseconds p
   for (std::size_t p = 0; p < cards.size(); ++p) {
     ProcessLocation location{cards[p].host, cards[p].boot, 0, 0, 0};
     for (std::size_t other = 0; other < cards.size(); ++other) {
+      // Hosts are told apart by their boot, which no two share; names can be equal.
       if (cards[other].boot != cards[p].boot) continue;
       ++location.host_processes;
       if (other >= p) continue;

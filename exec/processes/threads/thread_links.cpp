@@ -46,6 +46,7 @@ ThreadTransport& ThreadPipeline::begin_step(Rank rank, std::int64_t step, Transp
   const std::scoped_lock lock(mutex_);
   if (stopped_) throw Transport::Stopped{};
   if (!transport_) {
+    // Timed waits have no arenas: their messages are empty.
     const bool computes = std::ranges::find(arenas_, nullptr) == arenas_.end();
     transport_ = std::make_unique<ThreadTransport>(
         program_, computes ? arenas_ : std::vector<Arena*>{}, now, spin_);
