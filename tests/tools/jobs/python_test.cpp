@@ -104,6 +104,25 @@ TEST(Python, FollowsFunctionsThroughOtherFiles) {
   EXPECT_EQ(returned("from top.nowhere import base", "base"), "base()");
 }
 
+// As a table of layouts by K and v is written.
+TEST(Python, DictionariesOfTuples) {
+  EXPECT_EQ(value("{(4, 1): 'a', (4, 2): ['b'] * 3}[(4, 2)]"), "[\"b\", \"b\", \"b\"]");
+  EXPECT_EQ(value("(4, 3) in {(4, 1): 1}"), "False");
+  EXPECT_EQ(value("[['e'] + ['t'] * 2] + [['t']] * 2"),
+            "[[\"e\", \"t\", \"t\"], [\"t\"], [\"t\"]]");
+  EXPECT_EQ(value("[1] * 100000000"), "[1] * 100000000") << "too long to be written out";
+}
+
+TEST(Python, ListsOfLists) {
+  EXPECT_EQ(value("[list(x) for x in [[1, 1], [3]]]"), "[[1, 1], [3]]");
+  EXPECT_EQ(value("[2 * n for n in (1, 2)]"), "[2, 4]");
+  const std::string body = "    n = 7\n    a = [n for n in [1, 2]]\n    return C(n=n, a=a)\n";
+  EXPECT_EQ(to_string(result(body).value), "C(a=[1, 2], n=7)");
+  for (const char* unknown :
+       {"[n for n in range(3)]", "[n for n in [1, 2] if n]", "[k for k, v in [[1, 2]]]"})
+    EXPECT_EQ(value(unknown), unknown);
+}
+
 TEST(Python, PlacesOfAModule) {
   EXPECT_EQ(python_places_of("..a", "x/y/").front(), "x/y/../a.py");
   const auto places = python_places_of("a.b", "");

@@ -291,10 +291,25 @@ class PythonEvaluator {
         return taken ? evaluate(e.parts[*taken ? 0 : 2], names)
                      : PythonValue{PythonUnknown{e.source}};
       }
+      case Expression::Kind::comprehension:
+        return comprehension(e, names);
       case Expression::Kind::other:
         break;
     }
     return {PythonUnknown{e.source}};
+  }
+
+  // Its name is its own: what was called so before is again so behind it.
+  PythonValue comprehension(const Expression& e, Names& names) {
+    const PythonValue over = evaluate(e.parts[1], names);
+    if (over.list() == nullptr) return {PythonUnknown{e.source}};
+    Names inner = names;
+    PythonList list;
+    for (const PythonValue& value : over.list()->values) {
+      inner.insert_or_assign(e.word, value);
+      list.values.push_back(evaluate(e.parts[0], inner));
+    }
+    return {std::move(list)};
   }
 
   PythonValue named(const Expression& e, const Names& names) {
@@ -313,8 +328,8 @@ class PythonEvaluator {
 
   PythonValue element(const Expression& e, Names& names) {
     const PythonValue base = evaluate(e.parts[0], names), key = evaluate(e.parts[1], names);
-    if (base.dict() != nullptr && key.text() != nullptr) {
-      if (const PythonValue* value = base.field(*key.text())) return *value;
+    if (const auto name = python_key(key); base.dict() != nullptr && name) {
+      if (const PythonValue* value = base.field(*name)) return *value;
     }
     if (base.list() != nullptr && key.integer()) {
       const auto& values = base.list()->values;
@@ -336,7 +351,7 @@ class PythonEvaluator {
         continue;
       }
       const PythonValue name = evaluate(key, names);
-      dict.values[name.text() != nullptr ? *name.text() : to_string(name)] = value;
+      dict.values[python_key(name).value_or(to_string(name))] = value;
     }
     return {std::move(dict)};
   }

@@ -313,7 +313,11 @@ PythonExpression PythonCursor::bracketed(Kind kind, std::string_view close) {
   bool comma = false;
   while (!take_sign(close)) {
     made.parts.push_back(expression());
-    if (at_word("for") || at_word("async")) return opaque_until(close);
+    if (at_word("for") || at_word("async")) {
+      if (kind == Kind::list && made.parts.size() == 1)
+        return comprehension(std::move(made.parts.front()));
+      return opaque_until(close);
+    }
     if (at_sign(close)) continue;
     expect_sign(",");
     comma = true;
@@ -323,6 +327,16 @@ PythonExpression PythonCursor::bracketed(Kind kind, std::string_view close) {
     return inner;
   }
   return made;
+}
+
+// Of one name over one list, all of it: `[EACH for NAME in LIST]`.
+PythonExpression PythonCursor::comprehension(PythonExpression each) {
+  if (!take_word("for") || peek().kind != PythonToken::Kind::name) return opaque_until("]");
+  PythonExpression made = of_kind(Kind::comprehension, expect_name());
+  if (!take_word("in")) return opaque_until("]");
+  made.parts.push_back(std::move(each));
+  made.parts.push_back(operation(0));
+  return take_sign("]") ? std::move(made) : opaque_until("]");
 }
 
 PythonExpression PythonCursor::dictionary() {

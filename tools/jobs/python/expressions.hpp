@@ -44,6 +44,7 @@ class PythonCursor {
   PythonExpression call(PythonExpression callee);
   PythonExpression subscript(PythonExpression base);
   PythonExpression bracketed(PythonExpression::Kind kind, std::string_view close);
+  PythonExpression comprehension(PythonExpression each);
   PythonExpression dictionary();
   PythonExpression opaque_until(std::string_view close);  // and past it
   [[nodiscard]] std::string source_from(std::size_t begin) const;

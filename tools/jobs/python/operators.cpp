@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/jobs/python/operators.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -56,7 +57,10 @@ std::optional<bool> same(const PythonValue& a, const PythonValue& b) {
 }
 
 std::optional<bool> holds(const PythonValue& all, const PythonValue& one) {
-  if (all.dict() != nullptr && one.text() != nullptr) return all.field(*one.text()) != nullptr;
+  if (all.dict() != nullptr) {
+    const auto key = python_key(one);
+    return key ? std::optional(all.field(*key) != nullptr) : std::nullopt;
+  }
   if (all.text() != nullptr && one.text() != nullptr)
     return all.text()->find(*one.text()) != std::string::npos;
   if (all.list() == nullptr) return std::nullopt;
@@ -154,6 +158,16 @@ PythonValue python_unary(const std::string& sign, const PythonValue& value,
   return {PythonUnknown{source}};
 }
 
+std::optional<std::string> python_key(const PythonValue& key) {
+  if (key.text() != nullptr) return *key.text();
+  if (key.number()) return to_string(key);
+  if (key.list() == nullptr) return std::nullopt;
+  for (const PythonValue& part : key.list()->values) {
+    if (part.text() == nullptr && !part.number()) return std::nullopt;
+  }
+  return to_string(key);
+}
+
 PythonValue python_binary(const std::string& sign, const PythonValue& left,
                           const PythonValue& right) {
   if (const auto truth = compared(sign, left, right)) return {*truth};
@@ -171,6 +185,16 @@ PythonValue python_binary(const std::string& sign, const PythonValue& left,
     PythonList both = *left.list();
     both.values.insert(both.values.end(), right.list()->values.begin(), right.list()->values.end());
     return {std::move(both)};
+  }
+  // [value] * count
+  constexpr std::size_t kMostRepeated = 1 << 16;
+  if (sign == "*" && left.list() != nullptr && right.integer()) {
+    const auto count = static_cast<std::size_t>(std::max<Whole>(*right.integer(), 0));
+    if (count > kMostRepeated || count * weight(left) > kMostRepeated) return not_known();
+    PythonList all;
+    for (std::size_t i = 0; i < count; ++i)
+      all.values.insert(all.values.end(), left.list()->values.begin(), left.list()->values.end());
+    return {std::move(all)};
   }
   return not_known();
 }

@@ -17,6 +17,10 @@ namespace weir {
 [[nodiscard]] PythonValue python_unary(const std::string& sign, const PythonValue& value,
                                        const std::string& source);
 // Unknown where either side is, or where Python would raise an error.
+// What a dictionary's value is found by: a text itself, a number or a tuple of them as Python
+// writes it; nullopt where it is not known.
+[[nodiscard]] std::optional<std::string> python_key(const PythonValue& key);
+
 [[nodiscard]] PythonValue python_binary(const std::string& sign, const PythonValue& left,
                                         const PythonValue& right);
 // nullopt for a function that is not known here. What it makes is the heap's.

@@ -13,20 +13,21 @@ namespace weir {
 struct PythonExpression {
   enum class Kind : std::uint8_t {
     none,
-    truth,        // True or False, in `word`
-    number,       // `word`
-    text,         // `word`
-    name,         // `word`
-    attribute,    // parts[0], `word` behind the dot
-    call,         // parts[0] of the others; keywords stand in `words`, "" where there is none
-    subscript,    // parts[0] [parts[1]]
-    list,         // parts
-    tuple,        // parts
-    dict,         // keys and values in turn; a key of kind `other` and no text is **
-    unary,        // `word` parts[0]: - + not
-    binary,       // parts[0] `word` parts[1]: arithmetic, comparisons, and, or
-    conditional,  // parts[0] if parts[1] else parts[2]
-    other         // not understood
+    truth,          // True or False, in `word`
+    number,         // `word`
+    text,           // `word`
+    name,           // `word`
+    attribute,      // parts[0], `word` behind the dot
+    call,           // parts[0] of the others; keywords stand in `words`, "" where there is none
+    subscript,      // parts[0] [parts[1]]
+    list,           // parts
+    tuple,          // parts
+    dict,           // keys and values in turn; a key of kind `other` and no text is **
+    unary,          // `word` parts[0]: - + not
+    binary,         // parts[0] `word` parts[1]: arithmetic, comparisons, and, or
+    conditional,    // parts[0] if parts[1] else parts[2]
+    comprehension,  // [parts[0] for `word` in parts[1]]
+    other           // not understood
   };
   Kind kind = Kind::other;
   std::string word;
