@@ -11,7 +11,7 @@
 #include "plan/job/stack_part.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
-namespace weir {
+namespace weir::adapters_test {
 namespace {
 
 using testing::HasSubstr;
@@ -238,4 +238,4 @@ TEST(Adapters, ReplicasExchangeWhatIsTrained) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::adapters_test

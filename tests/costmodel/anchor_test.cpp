@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-namespace weir {
+namespace weir::anchor_test {
 namespace {
 
 using testing::DoubleNear;
@@ -130,4 +130,4 @@ TEST(Anchor, NeverWorseInTheMedianThanBuiltIn) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::anchor_test

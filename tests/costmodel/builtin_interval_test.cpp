@@ -6,7 +6,7 @@
 
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::builtin_interval_test {
 namespace {
 
 GroupErrors group(const std::string& cluster, const std::string& stack, std::vector<double> errors,
@@ -132,4 +132,4 @@ TEST(BuiltinInterval, TheTableReadsBackAndBrokenOnesAreRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::builtin_interval_test

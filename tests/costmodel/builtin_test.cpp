@@ -9,7 +9,7 @@
 #include "costmodel/table/costs.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::builtin_test {
 namespace {
 
 // A block of products only: its time is FLOPs over the peak. A V100 does 125 TFLOP/s in fp16, 15.7
@@ -48,4 +48,4 @@ TEST(BuiltinCosts, ADeviceWithoutARateIsRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::builtin_test

@@ -11,7 +11,7 @@
 #include "costmodel/table/stage_costs.hpp"
 #include "tests/costmodel/two_blocks.hpp"
 
-namespace weir {
+namespace weir::calibrate_test {
 namespace {
 
 // Three steps as a running machine might give them: every span of a kind `scales` times its cost,
@@ -152,4 +152,4 @@ TEST(Calibrate, ATinyStageSaysNothingOfALargeOne) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::calibrate_test

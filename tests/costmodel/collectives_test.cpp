@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weir {
+namespace weir::collectives_test {
 namespace {
 
 const Link kLink{Seconds(10e-6), BytesPerSecond(100e6)};
@@ -89,4 +89,4 @@ TEST(Collectives, OneMemberIsFreeAndOddNumbersRoundUp) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::collectives_test

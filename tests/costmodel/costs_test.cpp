@@ -20,7 +20,7 @@
 #include "plan/words/error.hpp"
 #include "tests/costmodel/two_blocks.hpp"
 
-namespace weir {
+namespace weir::costs_test {
 namespace {
 
 using testing::HasSubstr;
@@ -227,4 +227,4 @@ TEST(CalibratedRange, SaysWhatWasNeverRun) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::costs_test

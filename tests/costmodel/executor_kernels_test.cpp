@@ -13,7 +13,7 @@
 #include "plan/model/decoder.hpp"
 #include "plan/model/model.hpp"
 
-namespace weir {
+namespace weir::executor_kernels_test {
 namespace {
 
 constexpr std::int64_t kRows = 8192, kHidden = 768, kVocabulary = 50257;
@@ -158,4 +158,4 @@ TEST(ExecutorKernels, TheLongerOfTheTwoIsTheLeastTime) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::executor_kernels_test

@@ -8,7 +8,7 @@
 #include "costmodel/links/parallel.hpp"
 #include "plan/model/model_part.hpp"
 
-namespace weir {
+namespace weir::experts_test {
 namespace {
 
 // Four experts of 2 x 8 x 16 numbers, of which a token visits two.
@@ -276,4 +276,4 @@ TEST(Experts, FewerDevicesThatDivideThemAreADivisorAndHaveTheirOwnTokens) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::experts_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weir {
+namespace weir::fits_test {
 namespace {
 
 constexpr Bytes gib(std::int64_t count) { return Bytes(count << 30); }
@@ -39,4 +39,4 @@ TEST(Fits, WithoutABandItIsCertain) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::fits_test

@@ -6,7 +6,7 @@
 
 #include "costmodel/table/correction.hpp"
 
-namespace weir {
+namespace weir::fixed_part_test {
 namespace {
 
 LayerCost of_times(const std::map<int, double>& f, const std::map<int, double>& b) {
@@ -47,4 +47,4 @@ TEST(FactorAt, InterpolatesBetweenSizes) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::fixed_part_test

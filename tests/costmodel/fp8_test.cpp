@@ -10,7 +10,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::fp8_test {
 namespace {
 
 Layer block() {
@@ -129,4 +129,4 @@ TEST(Fp8, NeedsADeviceThatHasIt) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::fp8_test

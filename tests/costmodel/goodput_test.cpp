@@ -8,7 +8,7 @@
 #include <cmath>
 #include <random>
 
-namespace weir {
+namespace weir::goodput_test {
 namespace {
 
 const Reliability kExample{Seconds(180), Seconds(5), Seconds(12), Seconds(0)};
@@ -105,4 +105,4 @@ TEST(Goodput, MonteCarloAgrees) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::goodput_test

@@ -8,7 +8,7 @@
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::gpu_topology_test {
 namespace {
 
 using testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(GpuTopology, RefusesInOneLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::gpu_topology_test

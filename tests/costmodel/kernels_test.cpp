@@ -9,7 +9,7 @@
 
 #include "costmodel/links/parallel.hpp"
 
-namespace weir {
+namespace weir::kernels_test {
 namespace {
 
 // 1 TFLOP/s at half efficiency, 1 GB/s at half, floor 100 ns, launch 300 ns.
@@ -365,4 +365,4 @@ TEST(Kernels, ALayerOfKorthikantis) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels_test

@@ -11,7 +11,7 @@
 #include "plan/model/layer_tensors.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
-namespace weir {
+namespace weir::korthikanti_test {
 namespace {
 
 // s = 4, b = 2, h = 8, a = 2, t = 2: s b h = 64, 5 a s^2 b = 320.
@@ -91,4 +91,4 @@ TEST(Korthikanti, TheExecutorsTensorsAreThePapersLessMasks) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::korthikanti_test

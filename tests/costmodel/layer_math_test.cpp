@@ -7,7 +7,7 @@
 
 #include "plan/model/layer_tensors.hpp"
 
-namespace weir {
+namespace weir::layer_math_test {
 namespace {
 
 // A block of width 8 with 4 heads of 2 values, no biases, feed-forward 16.
@@ -192,4 +192,4 @@ TEST(LayerMath, PositionBiasCrossesWithinItsStack) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::layer_math_test

@@ -12,7 +12,7 @@
 #include "plan/layout/read.hpp"
 #include "tests/costmodel/layout_simulation.hpp"
 
-namespace weir {
+namespace weir::layout_math_test {
 namespace {
 
 using layout::Layout;
@@ -207,4 +207,4 @@ TEST(LayoutRule, HoldsForEveryLegalLayoutOfOtherPrograms) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::layout_math_test

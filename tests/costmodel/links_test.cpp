@@ -15,7 +15,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::links_test {
 namespace {
 
 using testing::AllOf;
@@ -450,4 +450,4 @@ TEST(NcclTests, WithoutTheLinesThatNameDevices) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::links_test

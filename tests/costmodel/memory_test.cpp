@@ -10,7 +10,7 @@
 #include "plan/job/stack_part.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
-namespace weir {
+namespace weir::memory_test {
 namespace {
 
 // One block, s = 8, h = 32, 4 heads of 8, f = 128, bf16, b = 2. 12 h^2 + 13 h = 12704 parameters.
@@ -361,4 +361,4 @@ TEST(Memory, ShardsStayGatheredThroughAPipeline) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::memory_test

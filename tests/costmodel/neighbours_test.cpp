@@ -9,7 +9,7 @@
 #include "costmodel/table/stage_costs.hpp"
 #include "tests/costmodel/two_blocks.hpp"
 
-namespace weir {
+namespace weir::neighbours_test {
 namespace {
 
 Plan plan_of(int pp, int microbatches, int dp = 1) {
@@ -70,4 +70,4 @@ TEST(Neighbours, PricesTakeTheirShare) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::neighbours_test

@@ -21,7 +21,7 @@
 #include "plan/model/layer_tensors.hpp"
 #include "plan/model/readers/model_import.hpp"
 
-namespace weir {
+namespace weir::network_test {
 namespace {
 
 using layout::Collective;
@@ -399,4 +399,4 @@ TEST(DerivedExchanges, SplitAlongTheResidualStream) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::network_test

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weir {
+namespace weir::parallel_test {
 namespace {
 
 const Link kIntra{Seconds(0), BytesPerSecond(1e9)}, kInter{Seconds(2e-6), BytesPerSecond(1e8)};
@@ -226,4 +226,4 @@ TEST(ParallelCosts, TheFirstLayersReductionCannotHide) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::parallel_test

@@ -9,7 +9,7 @@
 #include "plan/job/stack_part.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
-namespace weir {
+namespace weir::prediction_test {
 namespace {
 
 // A table of 1024 rows, two blocks, a norm and a head of its own, h = 128, f = 512, bf16. A block
@@ -166,4 +166,4 @@ TEST(Prediction, SendsWhatIsInFrontOfIt) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::prediction_test

@@ -6,7 +6,7 @@
 
 #include "costmodel/layers/layer_math.hpp"
 
-namespace weir {
+namespace weir::rebuilt_modules_test {
 namespace {
 
 ModuleSet both(BlockModule a, BlockModule b) {
@@ -59,4 +59,4 @@ TEST(RebuiltModules, NormsAndActivationsMoveNumbers) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::rebuilt_modules_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weir {
+namespace weir::robust_fit_test {
 namespace {
 
 // y = 2 u + 3 v on ten rows, one of them ten times too large: the fit does not follow it; a bound
@@ -21,4 +21,4 @@ TEST(RobustFit, ShrugsOffAnOutlierAndKeepsItsBounds) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::robust_fit_test

@@ -9,7 +9,7 @@
 #include "costmodel/memory/stage_memory.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
-namespace weir {
+namespace weir::sharing_test {
 namespace {
 
 using testing::HasSubstr;
@@ -178,4 +178,4 @@ TEST(Muon, KeepsOneMomentOfAMatrix) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sharing_test

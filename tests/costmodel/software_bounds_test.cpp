@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weir {
+namespace weir::software_bounds_test {
 namespace {
 
 Plan plan_of(Dtype dtype, int tp) {
@@ -59,4 +59,4 @@ TEST(SoftwareBounds, TheAmplestFusesNothingAndHoldsAllLogits) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::software_bounds_test

@@ -17,7 +17,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::stage_costs_test {
 namespace {
 
 // Two blocks of s = 4, h = 8, one a stage; F 8, I 12, W 4, B 16 us, update 2 us; links of 1 byte a
@@ -367,4 +367,4 @@ TEST(StageCosts, MatchedOnceEqualsLookedUpEachTime) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::stage_costs_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weir {
+namespace weir::training_state_test {
 namespace {
 
 std::int64_t bytes_a_parameter(const Optimizer& optimizer, Dtype dtype) {
@@ -41,4 +41,4 @@ TEST(TrainingState, TheFirstFigureOfZero) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::training_state_test

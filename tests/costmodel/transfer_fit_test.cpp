@@ -6,7 +6,7 @@
 
 #include "plan/schedule/generators/generators.hpp"
 
-namespace weir {
+namespace weir::transfer_fit_test {
 namespace {
 
 // Three stages of one layer; the first sends on 1000 bytes a micro-batch, the second `second`.
@@ -79,4 +79,4 @@ TEST(TransferFit, NothingSeenNothingChanged) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::transfer_fit_test

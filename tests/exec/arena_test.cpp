@@ -6,7 +6,7 @@
 
 #include "tests/exec/streams/async_stream.hpp"
 
-namespace weir {
+namespace weir::arena_test {
 namespace {
 
 class CountingSource : public BlockSource {
@@ -92,4 +92,4 @@ TEST_F(AsyncArena, AnotherStreamWaitsForTheAction) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::arena_test

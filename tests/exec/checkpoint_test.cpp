@@ -16,7 +16,7 @@
 #include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::checkpoint_test {
 namespace {
 
 using testing::HasSubstr;
@@ -282,4 +282,4 @@ TEST_F(Checkpoints, StepsAreReportedAsTheyEnd) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::checkpoint_test

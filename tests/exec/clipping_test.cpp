@@ -12,7 +12,7 @@
 #include "tests/exec/thread_processes.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::clipping_test {
 namespace {
 
 constexpr double kNorm = 0.05;  // below the tiny model's, of about 1
@@ -164,4 +164,4 @@ TEST(Clipping, TimedWaitsMeetToo) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::clipping_test

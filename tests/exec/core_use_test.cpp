@@ -10,7 +10,7 @@
 
 #include "exec/device/cores.hpp"
 
-namespace weir {
+namespace weir::core_use_test {
 namespace {
 
 // A tick is 10 ms here. cpu1: 100 + 20 + 30 + 4 + 6 = 160 ticks of work, 50 stolen; idle and iowait
@@ -88,4 +88,4 @@ TEST(CoreUse, EndedChildrenCount) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::core_use_test

@@ -10,7 +10,7 @@
 #include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::faults_test {
 namespace {
 
 using testing::AllOf;
@@ -239,4 +239,4 @@ TEST(Faults, AnActionThatDoesNotEndIsToldOf) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::faults_test

@@ -9,7 +9,7 @@
 
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::gradient_barrier_test {
 namespace {
 
 std::int64_t no_time() { return 0; }
@@ -47,4 +47,4 @@ TEST(GradientBarrier, StepsCountedAnewWaitForEachOther) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::gradient_barrier_test

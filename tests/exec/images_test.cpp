@@ -12,7 +12,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::images_test {
 namespace {
 
 // Records as CIFAR-10's binary version has them: here of 3 classes, two channels of 1 x 2.
@@ -40,4 +40,4 @@ TEST(Batches, ImagesOfRecords) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::images_test

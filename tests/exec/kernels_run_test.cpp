@@ -12,7 +12,7 @@
 #include "tests/exec/streams/async_backend.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::kernels_run_test {
 namespace {
 
 // Notes the passes that the streams run, by a clock that is a day ahead.
@@ -144,4 +144,4 @@ TEST(RunWithKernels, WithoutBeingAskedThereAreNone) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels_run_test

@@ -15,7 +15,7 @@
 #include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::masked_tokens_test {
 namespace {
 
 using testing::ElementsAre;
@@ -173,4 +173,4 @@ TEST_F(LabelledFile, TrainsWhateverMicrobatchHasTheLabels) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::masked_tokens_test

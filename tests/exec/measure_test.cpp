@@ -13,7 +13,7 @@
 #include "tests/exec/streams/async_backend.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::measure_test {
 namespace {
 
 // The first block of a model on three devices, twelve repetitions.
@@ -107,4 +107,4 @@ TEST(Measure, AFailureOfOneDeviceEndsAll) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::measure_test

@@ -15,7 +15,7 @@
 #include "plan/layout/read.hpp"
 #include "tests/costmodel/layout_simulation.hpp"
 
-namespace weir::cpu {
+namespace weir::cpu::mesh_run_test {
 namespace {
 
 using layout::Layout;
@@ -200,4 +200,4 @@ TEST(MeshProbe, MeasuresAllThree) {
 }
 
 }  // namespace
-}  // namespace weir::cpu
+}  // namespace weir::cpu::mesh_run_test

@@ -10,7 +10,7 @@
 #include "exec/training/stored.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::mixed_precision_test {
 namespace {
 
 struct Noted {
@@ -138,4 +138,4 @@ TEST(MixedPrecision, EveryStepIsAnnounced) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::mixed_precision_test

@@ -9,7 +9,7 @@
 
 #include "exec/training/philox.hpp"
 
-namespace weir {
+namespace weir::parameters_test {
 namespace {
 
 // 3 * 2^20 + 5 numbers are enough for several threads, and odd. Element i is half of what counter i
@@ -40,4 +40,4 @@ TEST(InitialValues, AreNumbersOfTheirPlace) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::parameters_test

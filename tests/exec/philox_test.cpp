@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weir {
+namespace weir::philox_test {
 namespace {
 
 void expect_words(const PhiloxBlock& got, std::uint32_t a, std::uint32_t b, std::uint32_t c,
@@ -62,4 +62,4 @@ TEST(DropoutMask, ProbabilityZeroDropsNothing) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::philox_test

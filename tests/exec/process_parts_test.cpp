@@ -16,7 +16,7 @@
 #include "exec/training/gradient_copies.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::process_parts_test {
 namespace {
 
 // The other clock is 1000 ahead. A trip of 10 out and 30 back looks like 20 and 20: 10 off, within
@@ -241,4 +241,4 @@ TEST(StartedBy, OneWithoutMpiIsNamed) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::process_parts_test

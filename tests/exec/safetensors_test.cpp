@@ -17,7 +17,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::safetensors_test {
 namespace {
 
 using testing::ElementsAre;
@@ -190,4 +190,4 @@ TEST_F(Safetensors, AnIndexNamesFilesBesideIt) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::safetensors_test

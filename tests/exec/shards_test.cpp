@@ -14,7 +14,7 @@
 #include "tests/exec/spans.hpp"
 #include "tests/exec/tiny_cnn.hpp"
 
-namespace weir {
+namespace weir::shards_test {
 namespace {
 
 // Six micro-batches, dealt to `dp` replicas.
@@ -312,4 +312,4 @@ TEST(Shards, EvaluateAsWholeWeightsDo) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::shards_test

@@ -14,7 +14,7 @@
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
-namespace weir {
+namespace weir::shared_gradients_test {
 namespace {
 
 // Stages 0, 1 and 2 on three ranks, a weight on each, the second also used twice on the last: in
@@ -59,4 +59,4 @@ TEST(SharedGradients, EachRankFindsTheSameSum) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::shared_gradients_test

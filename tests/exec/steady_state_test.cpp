@@ -6,7 +6,7 @@
 #include "exec/run/run.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::steady_state_test {
 namespace {
 
 // Every block of a step is on a free list when it ends; the next step asks for the same sizes in
@@ -40,4 +40,4 @@ TEST(OutsideThePools, IsWhatNoPoolHolds) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::steady_state_test

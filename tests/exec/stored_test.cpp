@@ -10,7 +10,7 @@
 #include <limits>
 #include <span>
 
-namespace weir {
+namespace weir::stored_test {
 namespace {
 
 // Between 1 and 2 numbers are 2^-7 apart. 1 + 2^-8 lies half-way: to the even neighbour, 1; 1 + 3 *
@@ -47,4 +47,4 @@ TEST(Stored, BytesOfEachDtype) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::stored_test

@@ -20,7 +20,7 @@
 #include "tests/exec/mesh_training.hpp"
 #include "tests/exec/spans.hpp"
 
-namespace weir {
+namespace weir::tensor_parallel_test {
 namespace {
 
 using testing::ElementsAre;
@@ -412,4 +412,4 @@ TEST(TensorParallel, ADumpIsRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::tensor_parallel_test

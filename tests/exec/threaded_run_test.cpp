@@ -18,7 +18,7 @@
 #include "plan/words/error.hpp"
 #include "tests/exec/mesh_training.hpp"
 
-namespace weir {
+namespace weir::threaded_run_test {
 namespace {
 
 using testing::HasSubstr;
@@ -222,4 +222,4 @@ TEST(ThreadGroup, DeliversInOrder) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::threaded_run_test

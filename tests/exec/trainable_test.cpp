@@ -12,7 +12,7 @@
 #include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::trainable_test {
 namespace {
 
 using testing::HasSubstr;
@@ -207,4 +207,4 @@ TEST(Trainable, ABertLearnsToGuess) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::trainable_test

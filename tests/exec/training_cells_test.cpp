@@ -10,7 +10,7 @@
 #include "plan/text/strict_json.hpp"
 #include "tests/exec/tiny_cnn.hpp"
 
-namespace weir {
+namespace weir::training_cells_test {
 namespace {
 
 // The running statistics are hashed with the weights: nothing is counted twice when a layer is
@@ -145,4 +145,4 @@ TEST(TrainingCells, LearnsPatterns) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::training_cells_test

@@ -19,7 +19,7 @@
 #include "plan/words/error.hpp"
 #include "tests/exec/tiny_cnn.hpp"
 
-namespace weir {
+namespace weir::training_direct_skips_test {
 namespace {
 
 using testing::HasSubstr;
@@ -228,4 +228,4 @@ TEST(TrainingDirectSkips, AreRefusedOnAGpu) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::training_direct_skips_test

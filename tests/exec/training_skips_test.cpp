@@ -5,7 +5,7 @@
 
 #include "tests/exec/tiny_cnn.hpp"
 
-namespace weir {
+namespace weir::training_skips_test {
 namespace {
 
 TEST(TrainingUNet, SkipsAcrossStagesAreBitwiseThoseOfOneDevice) {
@@ -76,4 +76,4 @@ TEST(TrainingUNet, LearnsColours) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::training_skips_test

@@ -15,7 +15,7 @@
 #include "tests/exec/replay.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::training_test {
 namespace {
 
 std::string hash_after(const TinyModel& model, const Plan& plan, int steps = 3) {
@@ -453,4 +453,4 @@ TEST(Run, OneFailingRankStopsAll) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::training_test

@@ -11,7 +11,7 @@
 #include "tests/exec/thread_processes.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::unequal_test {
 namespace {
 
 using testing::ElementsAre;
@@ -155,4 +155,4 @@ TEST(UnequalMicrobatches, GoOnFromACheckpoint) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::unequal_test

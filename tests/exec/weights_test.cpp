@@ -12,7 +12,7 @@
 #include "plan/words/error.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::weights_test {
 namespace {
 
 using testing::ElementsAre;
@@ -299,4 +299,4 @@ TEST(Batches, WindowsOfSeveralFiles) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::weights_test

@@ -13,7 +13,7 @@
 #include "tests/exec/mesh_training.hpp"
 #include "tests/exec/spans.hpp"
 
-namespace weir {
+namespace weir::zero_test {
 namespace {
 
 using testing::HasSubstr;
@@ -159,4 +159,4 @@ TEST(Zero, WhatIsNotSharedIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::zero_test

@@ -5,7 +5,7 @@
 
 #include "plan/words/units.hpp"
 
-namespace weir {
+namespace weir::action_test {
 namespace {
 
 TEST(Action, PrintsAndParsesInPyTorchsWords) {
@@ -53,4 +53,4 @@ TEST(Units, OneRoundingFunction) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::action_test

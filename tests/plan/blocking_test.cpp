@@ -14,7 +14,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/schedule/schedule_csv.hpp"
 
-namespace weir {
+namespace weir::blocking_test {
 namespace {
 
 using testing::HasSubstr;
@@ -138,4 +138,4 @@ TEST(Deadlock, TheShortestCycleIsOne) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::blocking_test

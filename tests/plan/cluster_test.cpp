@@ -13,7 +13,7 @@
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::cluster_test {
 namespace {
 
 using testing::HasSubstr;
@@ -159,4 +159,4 @@ TEST(Clusters, RegimesOfSmallMessages) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::cluster_test

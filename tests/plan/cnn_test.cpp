@@ -14,7 +14,7 @@
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::cnn_test {
 namespace {
 
 using testing::HasSubstr;
@@ -265,4 +265,4 @@ TEST(CnnFiles, RefusalsNameTheKey) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::cnn_test

@@ -19,7 +19,7 @@
 #include "plan/schedule/schedule_csv.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::direct_skips_test {
 namespace {
 
 using testing::ElementsAre;
@@ -260,4 +260,4 @@ TEST(DirectSkips, FollowMovedBoundaries) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::direct_skips_test

@@ -7,7 +7,7 @@
 #include "plan/job/cluster.hpp"
 #include "plan/model/readers/model_import.hpp"
 
-namespace weir {
+namespace weir::examples_test {
 namespace {
 
 const std::filesystem::path kExamples = std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples";
@@ -38,4 +38,4 @@ TEST(Examples, EveryClusterLoadsWithItsOrigin) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::examples_test

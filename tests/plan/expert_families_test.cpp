@@ -21,7 +21,7 @@
 #include "tests/plan/complaint.hpp"
 #include "tests/plan/samples.hpp"
 
-namespace weir {
+namespace weir::expert_families_test {
 namespace {
 
 using testing::HasSubstr;
@@ -318,4 +318,4 @@ TEST(ExpertFamilies, RealConfigsHaveTheirParameters) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::expert_families_test

@@ -16,7 +16,7 @@
 #include "tests/plan/complaint.hpp"
 #include "tests/plan/samples.hpp"
 
-namespace weir {
+namespace weir::families_test {
 namespace {
 
 using testing::HasSubstr;
@@ -255,4 +255,4 @@ TEST(Families, RealConfigsAreReadOrRefusedByName) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::families_test

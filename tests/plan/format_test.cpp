@@ -6,7 +6,7 @@
 #include "plan/format/keys.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::format_test {
 namespace {
 
 struct Book {
@@ -104,4 +104,4 @@ TEST(Format, DescribesItself) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::format_test

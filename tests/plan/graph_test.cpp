@@ -13,7 +13,7 @@
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
-namespace weir {
+namespace weir::graph_test {
 namespace {
 
 using Path = std::vector<OperationId>;
@@ -151,4 +151,4 @@ TEST(Program, NeighboursAgreeWithTheDependencies) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::graph_test

@@ -10,7 +10,7 @@
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::hugging_face_test {
 namespace {
 
 using testing::HasSubstr;
@@ -101,4 +101,4 @@ TEST(HuggingFace, RefusalsNameTheKey) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::hugging_face_test

@@ -8,7 +8,7 @@
 #include "plan/text/strict_json.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::json_test {
 namespace {
 
 std::string said_of(const std::string& text) {
@@ -51,4 +51,4 @@ TEST(PythonJson, NumbersThatAreNoneBecomeNull) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::json_test

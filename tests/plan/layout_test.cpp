@@ -12,7 +12,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir::layout {
+namespace weir::layout::layout_test {
 namespace {
 
 using testing::ElementsAre;
@@ -213,4 +213,4 @@ TEST(LayoutFiles, ProductsOfSizesAreBounded) {
 }
 
 }  // namespace
-}  // namespace weir::layout
+}  // namespace weir::layout::layout_test

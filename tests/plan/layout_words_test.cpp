@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weir {
+namespace weir::layout_words_test {
 namespace {
 
 // 8 devices as TP 2 x PP 2 x DP 2, 4 micro-batches of 2 samples a replica: a mini-batch of 16.
@@ -60,4 +60,4 @@ TEST(LayoutWords, AnotherModelOrBatchIsAnotherJob) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::layout_words_test

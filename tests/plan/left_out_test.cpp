@@ -8,7 +8,7 @@
 #include "plan/job/stack.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::left_out_test {
 namespace {
 
 // The stack's hidden share was chosen seeing runs of "a" and of "b", the host's time seeing those
@@ -45,4 +45,4 @@ TEST(LeftOut, GoesWithWhatWasSeen) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::left_out_test

@@ -15,7 +15,7 @@
 
 #include "plan/schedule/generators/orders.hpp"
 
-namespace weir {
+namespace weir::list_schedule_test {
 namespace {
 
 // Looks at every stage for every action, and knows what has ended by a map.
@@ -158,4 +158,4 @@ TEST(ListSchedule, FollowsItsRuleToTheLastMicrobatch) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::list_schedule_test

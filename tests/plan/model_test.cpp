@@ -17,7 +17,7 @@
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::model_test {
 namespace {
 
 using testing::HasSubstr;
@@ -371,4 +371,4 @@ TEST(HuggingFaceSamples, LoadOrAreRefusedClearly) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::model_test

@@ -14,7 +14,7 @@
 #include "plan/model/readers/model_import.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::network_test {
 namespace {
 
 using layout::LayoutFile;
@@ -107,4 +107,4 @@ TEST(NetworkFiles, ADimensionThatIsNeededWhole) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::network_test

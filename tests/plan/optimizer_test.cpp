@@ -8,7 +8,7 @@
 #include "plan/job/plan.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::optimizer_test {
 namespace {
 
 using testing::HasSubstr;
@@ -104,4 +104,4 @@ TEST(OptimizerKeys, ThatContradictAreRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::optimizer_test

@@ -20,7 +20,7 @@
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::other_names_test {
 namespace {
 
 using testing::ElementsAre;
@@ -269,4 +269,4 @@ TEST(UnknownBlocks, AreNamedInOneLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::other_names_test

@@ -8,7 +8,7 @@
 #include "plan/model/layer_tensors.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::parallel_test {
 namespace {
 
 using testing::HasSubstr;
@@ -185,4 +185,4 @@ TEST(Parallel, ActivationsOfOneDevice) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::parallel_test

@@ -14,7 +14,7 @@
 #include "tests/plan/complaint.hpp"
 #include "tests/plan/samples.hpp"
 
-namespace weir {
+namespace weir::pipedream_test {
 namespace {
 
 using testing::HasSubstr;
@@ -172,4 +172,4 @@ TEST(Pipedream, ItsOwnProfilesAreRead) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::pipedream_test

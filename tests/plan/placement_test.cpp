@@ -11,7 +11,7 @@
 #include "plan/job/plan.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::placement_test {
 namespace {
 
 using testing::ElementsAre;
@@ -154,4 +154,4 @@ TEST(Placement, PlansReadBack) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::placement_test

@@ -7,7 +7,7 @@
 
 #include "plan/schedule/generators/generators.hpp"
 
-namespace weir {
+namespace weir::resolve_test {
 namespace {
 
 using testing::ElementsAre;
@@ -121,4 +121,4 @@ TEST(Resolve, ReplicasAreCopies) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::resolve_test

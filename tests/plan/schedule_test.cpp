@@ -17,7 +17,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::schedule_test {
 namespace {
 
 using testing::HasSubstr;
@@ -284,4 +284,4 @@ TEST(ScheduleCsv, ReadsPyTorchsOwnFiles) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::schedule_test

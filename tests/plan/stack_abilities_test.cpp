@@ -6,7 +6,7 @@
 
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::stack_abilities_test {
 namespace {
 
 // As Megatron-Core's file has it.
@@ -99,4 +99,4 @@ TEST(StackAbilities, AWordThatIsNoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::stack_abilities_test

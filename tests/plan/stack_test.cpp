@@ -8,7 +8,7 @@
 #include "plan/model/decoder.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::stack_test {
 namespace {
 
 Model llama(int blocks, std::int64_t hidden, std::int64_t ffn, std::int64_t vocabulary) {
@@ -164,4 +164,4 @@ TEST(StackFile, UnknownKeysAndWordsAreNamed) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::stack_test

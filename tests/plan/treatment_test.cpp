@@ -8,7 +8,7 @@
 #include "plan/job/plan.hpp"
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::treatment_test {
 namespace {
 
 using testing::HasSubstr;
@@ -184,4 +184,4 @@ TEST(Treated, LayersSayWhatIsTrainedOfThem) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::treatment_test

@@ -9,7 +9,7 @@
 #include "plan/words/names.hpp"
 #include "plan/words/units.hpp"
 
-namespace weir {
+namespace weir::words_test {
 namespace {
 
 template <class Container, class Id>
@@ -84,4 +84,4 @@ TEST(Names, AreFoundByEitherSide) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::words_test

@@ -19,7 +19,7 @@
 #include "sim/search/space/open_choices.hpp"
 #include "sim/search/sweep.hpp"
 
-namespace weir {
+namespace weir::answers_test {
 namespace {
 
 class Answers : public testing::Test {
@@ -194,4 +194,4 @@ TEST_F(Answers, CountsAreOfAllThatWasLookedAt) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::answers_test

@@ -26,7 +26,7 @@
 #include "sim/search/sweep.hpp"
 #include "sim/search/sweep_json.hpp"
 
-namespace weir {
+namespace weir::best_first_test {
 namespace {
 
 class BestFirst : public testing::Test {
@@ -318,4 +318,4 @@ TEST(OpenChoices, AreWhatTheDevicesAndTheModelAllow) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::best_first_test

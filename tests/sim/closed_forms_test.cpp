@@ -14,7 +14,7 @@
 #include "sim/engine/event_engine.hpp"
 #include "traces/metrics.hpp"
 
-namespace weir {
+namespace weir::closed_forms_test {
 namespace {
 
 struct Case {
@@ -331,4 +331,4 @@ TEST(Engine, StuckSaysWhoWaitsForWhat) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::closed_forms_test

@@ -14,7 +14,7 @@
 #include "plan/schedule/schedule_csv.hpp"
 #include "sim/engine/event_engine.hpp"
 
-namespace weir {
+namespace weir::compiled_engine_test {
 namespace {
 
 constexpr unsigned kSeed = 20261121;
@@ -189,4 +189,4 @@ TEST(CompiledEngine, IsSmall) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::compiled_engine_test

@@ -12,7 +12,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/engine/max_min.hpp"
 
-namespace weir {
+namespace weir::contention_test {
 namespace {
 
 // Two flows over a link of 10, one of them also over a link of 3: 3 for that one, 7 for the other.
@@ -205,4 +205,4 @@ TEST(Contention, NodesShareTheirCards) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::contention_test

@@ -21,7 +21,7 @@
 #include "sim/forecast.hpp"
 #include "sim/search/sweep.hpp"
 
-namespace weir {
+namespace weir::direct_skips_test {
 namespace {
 
 using testing::Contains;
@@ -166,4 +166,4 @@ TEST(ForecastDirectSkips, AreRefusedInASearch) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::direct_skips_test

@@ -7,7 +7,7 @@
 #include "sim/search/space/open_choices.hpp"
 #include "sim/search/space/space.hpp"
 
-namespace weir {
+namespace weir::expert_search_test {
 namespace {
 
 using testing::ElementsAre;
@@ -74,4 +74,4 @@ TEST(ExpertSearch, SharesThemAmongReplicasAlone) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::expert_search_test

@@ -26,7 +26,7 @@
 #include "sim/explain/what_if.hpp"
 #include "sim/search/partitions/balance.hpp"
 
-namespace weir {
+namespace weir::explain_test {
 namespace {
 
 constexpr const char* kGpt2 = R"({"model_type": "gpt2", "vocab_size": 512, "n_positions": 64,
@@ -341,4 +341,4 @@ TEST_F(Explain, ACauseOffByItsFactorIsTheMeasuredStep) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::explain_test

@@ -16,7 +16,7 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/torchtitan/words.hpp"
 
-namespace weir {
+namespace weir::forecast_test {
 namespace {
 
 using testing::Contains;
@@ -316,4 +316,4 @@ TEST(Forecast, LayoutsThatNvidiaAndMetaTrainedWithFit) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::forecast_test

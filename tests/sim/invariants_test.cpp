@@ -14,7 +14,7 @@
 #include "plan/schedule/validate.hpp"
 #include "sim/engine/event_engine.hpp"
 
-namespace weir {
+namespace weir::invariants_test {
 namespace {
 
 struct Stages {
@@ -204,4 +204,4 @@ TEST(DualPipe, IsTwoMirroredDualPipeVs) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::invariants_test

@@ -10,7 +10,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/engine/event_engine.hpp"
 
-namespace weir {
+namespace weir::jitter_test {
 namespace {
 
 Program lowered(const char* name, int k, int m, bool optimizer = false, std::int32_t slots = 0) {
@@ -112,4 +112,4 @@ TEST(Repeat, SlotsBindAcrossSteps) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::jitter_test

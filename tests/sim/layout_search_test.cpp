@@ -11,7 +11,7 @@
 #include "plan/layout/network_text.hpp"
 #include "plan/model/readers/model_import.hpp"
 
-namespace weir {
+namespace weir::layout_search_test {
 namespace {
 
 using layout::Axes;
@@ -160,4 +160,4 @@ TEST(LayoutSearch, NoCutOfMegatronsIsFasterAndSmaller) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::layout_search_test

@@ -13,7 +13,7 @@
 #include "sim/partition/balanced.hpp"
 #include "sim/partition/chain_search.hpp"
 
-namespace weir {
+namespace weir::minimax_test {
 namespace {
 
 // Every way to cut, by recursion.
@@ -250,4 +250,4 @@ TEST(Minimax, EvenPartitionIsNoWorseThanAnyOtherOfTheLeastLimit) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::minimax_test

@@ -13,7 +13,7 @@
 #include "sim/partition/balanced.hpp"
 #include "sim/search/partitions/balance.hpp"
 
-namespace weir {
+namespace weir::partition_test {
 namespace {
 
 std::pair<std::int64_t, double> value(const std::vector<std::int64_t>& times,
@@ -223,4 +223,4 @@ TEST(Partition, EveryTensorThatCrossesIsWeighed) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::partition_test

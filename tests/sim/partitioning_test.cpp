@@ -13,7 +13,7 @@
 #include "sim/engine/compiled_engine.hpp"
 #include "sim/partition/shipped.hpp"
 
-namespace weir {
+namespace weir::partitioning_test {
 namespace {
 
 Model timed_model(std::mt19937_64& random, int layers) {
@@ -136,4 +136,4 @@ TEST(Partitioning, BlockPartitionTakesShortLayersForFree) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::partitioning_test

@@ -18,7 +18,7 @@
 #include "sim/search/space/placements.hpp"
 #include "sim/search/sweep.hpp"
 
-namespace weir {
+namespace weir::pools_test {
 namespace {
 
 using testing::UnorderedElementsAre;
@@ -310,4 +310,4 @@ TEST_F(PooledCluster, BestFirstFindsWhatAllForecastsDo) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::pools_test

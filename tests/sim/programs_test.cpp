@@ -11,7 +11,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/parallel.hpp"
 
-namespace weir {
+namespace weir::programs_test {
 namespace {
 
 Plan of_shape(const std::string& schedule, int k, int m) {
@@ -94,4 +94,4 @@ TEST(Programs, KeepToTheirBytes) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::programs_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weir {
+namespace weir::ranking_test {
 namespace {
 
 constexpr Bytes gib(std::int64_t count) { return Bytes(count << 30); }
@@ -46,4 +46,4 @@ TEST(Ranking, TheWorstRankDecides) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::ranking_test

@@ -12,7 +12,7 @@
 #include "sim/recompute/automatic.hpp"
 #include "sim/recompute/front.hpp"
 
-namespace weir {
+namespace weir::recompute_test {
 namespace {
 
 // The least time that saves at least so much, over all sets.
@@ -170,4 +170,4 @@ TEST_F(RecomputeAuto, NoneWhereAllFitsAndAllWhereNothingDoes) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::recompute_test

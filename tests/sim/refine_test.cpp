@@ -12,7 +12,7 @@
 #include "plan/model/decoder.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
-namespace weir {
+namespace weir::refine_test {
 namespace {
 
 constexpr std::int64_t kTokens = 512;
@@ -99,4 +99,4 @@ TEST_F(Refine, ADescentEndsWhereItsOperationsDo) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::refine_test

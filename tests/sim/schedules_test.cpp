@@ -15,7 +15,7 @@
 #include "sim/engine/event_engine.hpp"
 #include "traces/metrics.hpp"
 
-namespace weir {
+namespace weir::schedules_test {
 namespace {
 
 struct Times {
@@ -293,4 +293,4 @@ TEST(EveryGenerator, RefusesWithAReason) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::schedules_test

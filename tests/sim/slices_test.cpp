@@ -22,7 +22,7 @@
 #include "sim/forecast.hpp"
 #include "sim/search/sweep.hpp"
 
-namespace weir {
+namespace weir::slices_test {
 namespace {
 
 using testing::HasSubstr;
@@ -234,4 +234,4 @@ TEST(Slices, ASearchFindsTheBestNumber) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::slices_test

@@ -21,7 +21,7 @@
 #include "sim/search/space/baseline.hpp"
 #include "sim/search/sweep_json.hpp"
 
-namespace weir {
+namespace weir::sweep_test {
 namespace {
 
 // Six layers of unequal times (F, I, W of 1..3 ms) and activations, from a table: the costs are the
@@ -304,4 +304,4 @@ TEST_F(Sweep, OneThreadAndTwoFindTheSame) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sweep_test

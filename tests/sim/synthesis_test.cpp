@@ -15,7 +15,7 @@
 #include "sim/synthesis/pace.hpp"
 #include "sim/synthesis/synthesise.hpp"
 
-namespace weir {
+namespace weir::synthesis_test {
 namespace {
 
 SynthesisProblem equal_stages(ScheduleShape shape, SynthesisTimes times, std::int64_t room) {
@@ -293,4 +293,4 @@ TEST(Synthesis, APaceLeavesNobodyWaiting) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::synthesis_test

@@ -10,7 +10,7 @@
 #include "costmodel/fit/step_medians.hpp"
 #include "tests/traces/timeline_files.hpp"
 
-namespace weir {
+namespace weir::timeline_forecast_test {
 namespace {
 
 // Of rank 1's two forwards the first waits a message's 1 ms and the second for nothing that is not
@@ -48,4 +48,4 @@ TEST(InFlightMemory, IsALineThroughTheSecondAndTheLastButOneRank) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::timeline_forecast_test

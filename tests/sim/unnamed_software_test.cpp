@@ -6,7 +6,7 @@
 
 #include "plan/schedule/generators/generators.hpp"
 
-namespace weir {
+namespace weir::unnamed_software_test {
 namespace {
 
 // 1024 parameters in bf16, of which the leanest software holds 2 + 2 + 4 bytes each, 8192 in all. A
@@ -34,4 +34,4 @@ TEST(UnnamedSoftware, WhatIsRebuiltOrOffloadedMayFitWhereTheStateDoes) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::unnamed_software_test

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace weir {
+namespace weir::accuracy_test {
 namespace {
 
 Outcome outcome(double predicted, std::vector<double> times, std::int64_t predicted_peak = 100) {
@@ -100,4 +100,4 @@ TEST(Accuracy, CountsThePlansThatHadAnInterval) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::accuracy_test

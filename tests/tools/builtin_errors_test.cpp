@@ -7,7 +7,7 @@
 #include "costmodel/fit/builtin_interval.hpp"
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::builtin_errors_test {
 namespace {
 
 class BuiltinErrors : public InFolder {};
@@ -39,4 +39,4 @@ TEST_F(BuiltinErrors, AreThoseOfTheConstantsThatAreShipped) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::builtin_errors_test

@@ -11,7 +11,7 @@
 #include "plan/job/left_out.hpp"
 #include "tools/reproduce/measured/factor_effects.hpp"
 
-namespace weir {
+namespace weir::default_call_test {
 namespace {
 
 MeasuredRun run(int tp, int dp, int b, int microbatches, double seconds) {
@@ -127,4 +127,4 @@ TEST(DefaultCall, EveryCertificateOfASeenChoiceSaysWhatIsLeftWithout) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::default_call_test

@@ -11,7 +11,7 @@
 #include "tools/report/ticks.hpp"
 #include "tools/report/timeline.hpp"
 
-namespace weir {
+namespace weir::drawing_test {
 namespace {
 
 using testing::ElementsAre;
@@ -140,4 +140,4 @@ TEST(Pdf, IsTheSameTwice) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::drawing_test

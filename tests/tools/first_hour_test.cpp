@@ -8,7 +8,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::first_hour_test {
 namespace {
 
 using testing::AllOf;
@@ -151,4 +151,4 @@ TEST_F(FirstHour, AJobGoesOutWhole) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::first_hour_test

@@ -9,7 +9,7 @@
 #include "tests/tools/commands/command.hpp"
 #include "tools/weir/print/kernels_text.hpp"
 
-namespace weir {
+namespace weir::kernels_json_test {
 namespace {
 
 using testing::HasSubstr;
@@ -116,4 +116,4 @@ TEST_F(RunKernels, NeedsAGpuAndNoGraphs) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels_json_test

@@ -10,7 +10,7 @@
 #include "tests/plan/complaint.hpp"
 #include "tools/jobs/job/job.hpp"
 
-namespace weir::app {
+namespace weir::app::measured_figure_test {
 namespace {
 
 using testing::HasSubstr;
@@ -85,4 +85,4 @@ TEST(RequireSameJob, LayersAreCompared) {
 }
 
 }  // namespace
-}  // namespace weir::app
+}  // namespace weir::app::measured_figure_test

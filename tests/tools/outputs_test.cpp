@@ -7,7 +7,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::outputs_test {
 namespace {
 
 using testing::HasSubstr;
@@ -102,4 +102,4 @@ TEST_F(Outputs, APlanIsItselfFromFoldersOfAnyDepth) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::outputs_test

@@ -10,7 +10,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::parallel_test {
 namespace {
 
 using testing::HasSubstr;
@@ -195,4 +195,4 @@ TEST_F(ParallelCommand, AnEmptyFolderRanksALargeModel) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::parallel_test

@@ -10,7 +10,7 @@
 #include "tools/reproduce/rates/simplex.hpp"
 #include "tools/reproduce/reproduction.hpp"
 
-namespace weir {
+namespace weir::rates_test {
 namespace {
 
 Cluster built_in(const std::string& name) {
@@ -92,4 +92,4 @@ TEST(Rates, ASimplexFindsTheLeast) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::rates_test

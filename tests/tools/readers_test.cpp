@@ -10,7 +10,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::readers_test {
 namespace {
 
 using testing::HasSubstr;
@@ -165,4 +165,4 @@ TEST_F(Readers, MessagesHaveABound) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::readers_test

@@ -9,7 +9,7 @@
 
 #include "tests/costmodel/two_blocks.hpp"
 
-namespace weir::app {
+namespace weir::app::refit_test {
 namespace {
 
 using testing::HasSubstr;
@@ -83,4 +83,4 @@ TEST(Refit, IsNotJudgedByTwoPlans) {
 }
 
 }  // namespace
-}  // namespace weir::app
+}  // namespace weir::app::refit_test

@@ -18,7 +18,7 @@
 #include "tools/reproduce/reproduction.hpp"
 #include "traces/stats.hpp"
 
-namespace weir {
+namespace weir::reproduce_test {
 namespace {
 
 using testing::HasSubstr;
@@ -401,4 +401,4 @@ TEST(Published, BrokenTablesAreRefusedWithTheirPlace) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::reproduce_test

@@ -11,7 +11,7 @@
 #include "tests/tools/commands/command.hpp"
 #include "tools/weir/print/terminal_timeline.hpp"
 
-namespace weir {
+namespace weir::table_test {
 namespace {
 
 using testing::HasSubstr;
@@ -190,4 +190,4 @@ TEST_F(TableCommand, SimulateDrawsAndASyntheticRunSaysHowLong) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::table_test

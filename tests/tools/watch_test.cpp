@@ -15,7 +15,7 @@
 #include "tests/tools/commands/command.hpp"
 #include "tools/app/calibrate/fit_doubts.hpp"
 
-namespace weir {
+namespace weir::watch_test {
 namespace {
 
 using testing::ElementsAre;
@@ -145,4 +145,4 @@ TEST_F(InFolder, SecondsToWaitMayBeLeftOut) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::watch_test

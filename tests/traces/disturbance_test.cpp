@@ -10,7 +10,7 @@
 #include "traces/stats.hpp"
 #include "traces/trace.hpp"
 
-namespace weir {
+namespace weir::disturbance_test {
 namespace {
 
 // Steps of so many hundredths of a second, one behind the other.
@@ -73,4 +73,4 @@ TEST(Disturbance, GoesThroughATraceAndItsJson) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::disturbance_test

@@ -8,7 +8,7 @@
 
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::job_log_test {
 namespace {
 
 std::string megatron_line(int iteration, double ms, int batch = 16) {
@@ -233,4 +233,4 @@ TEST(JobLog, WhatIsNoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::job_log_test

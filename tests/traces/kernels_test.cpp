@@ -11,7 +11,7 @@
 #include "traces/kernel_name.hpp"
 #include "traces/kernel_table.hpp"
 
-namespace weir {
+namespace weir::kernels_test {
 namespace {
 
 using testing::ElementsAre;
@@ -233,4 +233,4 @@ TEST(KernelTrace, CopiesOfASendHaveARowOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kernels_test

@@ -10,7 +10,7 @@
 #include "plan/text/text_file.hpp"
 #include "tests/traces/kineto_fixture.hpp"
 
-namespace weir {
+namespace weir::kineto_host_test {
 namespace {
 
 using testing::AllOf;
@@ -162,4 +162,4 @@ TEST_F(Kineto, DoubtsAboutTracesOfCpusAreOneLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kineto_host_test

@@ -10,7 +10,7 @@
 #include "tests/traces/kineto_fixture.hpp"
 #include "traces/kineto/events_json.hpp"
 
-namespace weir {
+namespace weir::kineto_reading_test {
 namespace {
 
 using testing::HasSubstr;
@@ -148,4 +148,4 @@ using LongKineto = Kineto;
 TEST_F(LongKineto, StreamsTwoHundredMegabytesInTwo) { stream(folder_ / "large.json", 200'000'000); }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kineto_reading_test

@@ -9,7 +9,7 @@
 #include "tests/traces/kineto_fixture.hpp"
 #include "traces/metrics.hpp"
 
-namespace weir {
+namespace weir::kineto_test {
 namespace {
 
 using testing::AllOf;
@@ -224,4 +224,4 @@ TEST_F(Kineto, RanksMustHaveRecordedTheSameSteps) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kineto_test

@@ -13,7 +13,7 @@
 #include "traces/interruptions.hpp"
 #include "traces/starts.hpp"
 
-namespace weir {
+namespace weir::timeline_test {
 namespace {
 
 using testing::ElementsAre;
@@ -213,4 +213,4 @@ TEST(Interruptions, AreActionsAboveThriceTheirMedian) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::timeline_test

@@ -15,7 +15,7 @@
 #include "traces/metrics.hpp"
 #include "traces/perfetto.hpp"
 
-namespace weir {
+namespace weir::traces_test {
 namespace {
 
 using testing::HasSubstr;
@@ -234,4 +234,4 @@ TEST(Compare, TheWaterfallSums) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::traces_test

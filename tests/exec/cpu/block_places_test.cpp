@@ -13,7 +13,7 @@
 
 #include "plan/model/layer_tensors.hpp"
 
-namespace weir {
+namespace weir::block_places_test {
 namespace {
 
 using namespace block_places;  // NOLINT: their names are what is tested
@@ -98,4 +98,4 @@ TEST(BlockPlaces, OfABlocksWeightsAreThoseItHas) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::block_places_test

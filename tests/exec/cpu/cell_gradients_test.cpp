@@ -12,7 +12,7 @@
 #include "plan/model/cnn/network.hpp"
 #include "tests/exec/cpu/cell_stage.hpp"
 
-namespace weir {
+namespace weir::cell_gradients_test {
 namespace {
 
 // Every operation once or more, values with several readers among them.
@@ -143,4 +143,4 @@ TEST(CellGradients, OfAmoebaNetsCells) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::cell_gradients_test

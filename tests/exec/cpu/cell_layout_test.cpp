@@ -6,7 +6,7 @@
 #include "plan/model/layer_tensors.hpp"
 #include "tests/exec/tiny_cnn.hpp"
 
-namespace weir {
+namespace weir::cell_layout_test {
 namespace {
 
 // conv > norm > relu > conv on a 4 x 4 map of 2 channels. Saved: the norm's input, until I; the
@@ -55,4 +55,4 @@ TEST(CellLayout, UNetHandsItsStashedMapsOn) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::cell_layout_test

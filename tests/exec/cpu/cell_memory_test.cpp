@@ -8,7 +8,7 @@
 #include "costmodel/memory/memory.hpp"
 #include "tests/exec/tiny_cnn.hpp"
 
-namespace weir {
+namespace weir::cell_memory_test {
 namespace {
 
 // Within 1 %, and `messages`, which are large beside so small a model: whether one arrives a moment
@@ -55,4 +55,4 @@ TEST(CellMemory, OfAnAmoebaNetIsTheArenas) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::cell_memory_test

@@ -14,7 +14,7 @@
 
 #include "tests/exec/cpu/attention_reference.hpp"
 
-namespace weir {
+namespace weir::fused_attention_test {
 namespace {
 
 std::vector<float> random_values(std::size_t count, std::mt19937& engine) {
@@ -95,4 +95,4 @@ TEST(FusedAttention, TilesFitIntoASample) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::fused_attention_test

@@ -18,7 +18,7 @@
 #include "tests/exec/cpu/reference.hpp"
 #include "tests/exec/tiny.hpp"
 
-namespace weir {
+namespace weir::gradients_test {
 namespace {
 
 using reference::Batch;
@@ -273,4 +273,4 @@ TEST_P(Gradients, OfTheWholeModelWithFusedAttention) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::gradients_test

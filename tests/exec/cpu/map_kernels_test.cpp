@@ -11,7 +11,7 @@
 
 #include "exec/cpu/kernels/convolution.hpp"
 
-namespace weir {
+namespace weir::map_kernels_test {
 namespace {
 
 std::vector<float> ramp(std::int64_t n) {
@@ -225,4 +225,4 @@ TEST(Upsampling, ByHand) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::map_kernels_test

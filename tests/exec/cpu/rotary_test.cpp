@@ -10,7 +10,7 @@
 
 #include "exec/training/rotary_tables.hpp"
 
-namespace weir {
+namespace weir::rotary_test {
 namespace {
 
 std::vector<float> frequencies(const RotaryAngles& angles) {
@@ -63,4 +63,4 @@ TEST(Rotary, TurnsHalvesAgainstEachOtherAndBack) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::rotary_test

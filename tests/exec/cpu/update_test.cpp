@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace weir::cpu {
+namespace weir::cpu::update_test {
 namespace {
 
 // One element, as PyTorch 2.9 documents its rules: g is the gradient, t the step from 1 on.
@@ -115,4 +115,4 @@ TEST(Update, SquaresAreSummedInDouble) {
 }
 
 }  // namespace
-}  // namespace weir::cpu
+}  // namespace weir::cpu::update_test

@@ -11,7 +11,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 
-namespace weir {
+namespace weir::launch_order_test {
 namespace {
 
 std::string in_words(const Program& program, LaneKind kind) {
@@ -149,4 +149,4 @@ TEST(LaunchOrder, ADeadlockIsReported) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch_order_test

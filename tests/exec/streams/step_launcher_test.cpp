@@ -12,7 +12,7 @@
 #include "tests/exec/streams/async_backend.hpp"
 #include "tests/exec/streams/launch_cases.hpp"
 
-namespace weir {
+namespace weir::step_launcher_test {
 namespace {
 
 struct Case {
@@ -231,4 +231,4 @@ TEST(StepLauncher, OnlyLaunchesCanBeRepeated) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::step_launcher_test

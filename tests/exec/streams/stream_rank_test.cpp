@@ -18,7 +18,7 @@
 #include "tests/exec/streams/launch_cases.hpp"
 #include "tests/exec/thread_processes.hpp"
 
-namespace weir {
+namespace weir::stream_rank_test {
 namespace {
 
 struct ProcessesResult : ThreadsResult {
@@ -244,4 +244,4 @@ TEST(StreamRank, NeedsABackendThatLaunches) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::stream_rank_test

@@ -7,7 +7,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::anchor_command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -212,4 +212,4 @@ TEST_F(AnchorCommand, TheLogOfAnotherJobIsRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::anchor_command_test

@@ -10,7 +10,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::cases_command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST_F(CasesCommand, LogsAreOfTheirJob) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::cases_command_test

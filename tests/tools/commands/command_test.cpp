@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-namespace weir {
+namespace weir::command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -457,4 +457,4 @@ TEST_F(Command, SyntheticSweepDrawsTheBubble) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::command_test

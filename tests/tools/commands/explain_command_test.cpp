@@ -8,7 +8,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::explain_command_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -110,4 +110,4 @@ TEST_F(ExplainCommand, AMeasuredFigureIsATimeOrARate) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::explain_command_test

@@ -6,7 +6,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::fits_command_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -78,4 +78,4 @@ TEST_F(FitsCommand, WithoutMemoryThereIsNoAnswer) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::fits_command_test

@@ -7,7 +7,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::jobs_command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -378,4 +378,4 @@ TEST_F(JobsCommand, ExportedScriptsArePython) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::jobs_command_test

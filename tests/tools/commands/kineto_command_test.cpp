@@ -12,7 +12,7 @@
 #include "tests/tools/commands/command.hpp"
 #include "tests/traces/kineto_files.hpp"
 
-namespace weir {
+namespace weir::kineto_command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -143,4 +143,4 @@ TEST_F(KinetoCommand, RefusesWithOneLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kineto_command_test

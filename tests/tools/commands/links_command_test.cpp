@@ -7,7 +7,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::links_command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -97,4 +97,4 @@ TEST_F(LinksCommand, RefusesInOneLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::links_command_test

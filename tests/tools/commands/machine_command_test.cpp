@@ -6,7 +6,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::machine_command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -98,4 +98,4 @@ TEST_F(MachineCommand, PlansAreComparedOnACluster) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::machine_command_test

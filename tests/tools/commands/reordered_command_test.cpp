@@ -8,7 +8,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::reordered_command_test {
 namespace {
 
 using testing::DoubleNear;
@@ -95,4 +95,4 @@ TEST_F(ReorderedCommand, AJobsOrderIsTaken) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::reordered_command_test

@@ -12,7 +12,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::resume_command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -207,4 +207,4 @@ TEST_F(Resume, AnActionThatHangsEndsTheRun) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::resume_command_test

@@ -13,7 +13,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::search_command_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -257,4 +257,4 @@ TEST_F(SearchCommand, DevicesAreOfOneKindOfCount) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::search_command_test

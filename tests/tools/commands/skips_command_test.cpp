@@ -8,7 +8,7 @@
 
 #include "tests/tools/commands/command.hpp"
 
-namespace weir {
+namespace weir::skips_command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -96,4 +96,4 @@ TEST_F(SkipsCommand, AreRefusedInOneLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::skips_command_test

@@ -9,7 +9,7 @@
 #include "tests/tools/commands/command.hpp"
 #include "tests/traces/timeline_files.hpp"
 
-namespace weir {
+namespace weir::timeline_command_test {
 namespace {
 
 using testing::HasSubstr;
@@ -127,4 +127,4 @@ TEST_F(TimelineCommand, RefusesWithOneLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::timeline_command_test

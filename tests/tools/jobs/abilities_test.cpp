@@ -15,7 +15,7 @@
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/trainers/ask.hpp"
 
-namespace weir {
+namespace weir::abilities_test {
 namespace {
 
 struct Software {
@@ -122,4 +122,4 @@ TEST(Abilities, AreWhatTorchtitansExporterCarries) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::abilities_test

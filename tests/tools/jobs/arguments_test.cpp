@@ -8,7 +8,7 @@
 #include "tests/plan/complaint.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
-namespace weir {
+namespace weir::arguments_test {
 namespace {
 
 using testing::ElementsAre;
@@ -83,4 +83,4 @@ TEST(Arguments, AQuotedWordMayHoldOptionAndValue) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::arguments_test

@@ -13,7 +13,7 @@
 #include "tools/jobs/python/evaluate.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
-namespace weir {
+namespace weir::bounds_test {
 namespace {
 
 using testing::AnyOf;
@@ -197,4 +197,4 @@ TEST(PythonBounds, ExpressionsAndCallsAreAsDeepAsALimit) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::bounds_test

@@ -7,7 +7,7 @@
 #include "tests/tools/jobs/remark_names.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 
-namespace weir {
+namespace weir::bridge_recipe_test {
 namespace {
 
 using testing::ElementsAre;
@@ -222,4 +222,4 @@ TEST(BridgeRecipe, RefusesInOneLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::bridge_recipe_test

@@ -13,7 +13,7 @@
 #include "tests/tools/jobs/remark_names.hpp"
 #include "tools/jobs/job/config_table.hpp"
 
-namespace weir {
+namespace weir::config_jobs_test {
 namespace {
 
 using testing::ElementsAre;
@@ -422,4 +422,4 @@ TEST(ForeignTool, OthersAreKnownToo) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::config_jobs_test

@@ -9,7 +9,7 @@
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
-namespace weir {
+namespace weir::defaults_test {
 namespace {
 
 using testing::HasSubstr;
@@ -121,4 +121,4 @@ TEST(TorchtitanDefaults, AreItsOwn) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::defaults_test

@@ -8,7 +8,7 @@
 #include "tests/tools/jobs/started_job.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
-namespace weir {
+namespace weir::dump_test {
 namespace {
 
 using testing::HasSubstr;
@@ -104,4 +104,4 @@ TEST(MegatronDump, ScriptsAreNone) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::dump_test

@@ -11,7 +11,7 @@
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
-namespace weir {
+namespace weir::expert_export_test {
 namespace {
 
 using testing::Contains;
@@ -143,4 +143,4 @@ TEST(ExpertExport, DenseFirstBlocksAreRefused) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::expert_export_test

@@ -14,7 +14,7 @@
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/megatron/patch.hpp"
 
-namespace weir {
+namespace weir::export_test {
 namespace {
 
 using testing::Contains;
@@ -397,4 +397,4 @@ TEST(Export, LabelsDoNotRunAsCode) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::export_test

@@ -10,7 +10,7 @@
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
-namespace weir {
+namespace weir::given_test {
 namespace {
 
 using testing::HasSubstr;
@@ -146,4 +146,4 @@ TEST(GivenFields, FillANemoJob) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::given_test

@@ -9,7 +9,7 @@
 
 #include "tests/plan/complaint.hpp"
 
-namespace weir {
+namespace weir::glob_test {
 namespace {
 
 bool matches(const std::string& pattern, const std::string& text) {
@@ -67,4 +67,4 @@ TEST(Glob, SpendsItsBudget) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::glob_test

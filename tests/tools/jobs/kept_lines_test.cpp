@@ -10,7 +10,7 @@
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/megatron/patch.hpp"
 
-namespace weir {
+namespace weir::kept_lines_test {
 namespace {
 
 using testing::AllOf;
@@ -72,4 +72,4 @@ TEST(KeptLines, ASecretIsOneByItsLastWord) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::kept_lines_test

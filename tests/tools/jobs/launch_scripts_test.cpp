@@ -7,7 +7,7 @@
 #include "tests/plan/complaint.hpp"
 #include "tests/tools/jobs/started_job.hpp"
 
-namespace weir {
+namespace weir::launch_scripts_test {
 namespace {
 
 using testing::HasSubstr;
@@ -512,4 +512,4 @@ TEST(LaunchScript, OtherWorkIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch_scripts_test

@@ -6,7 +6,7 @@
 
 #include "tests/tools/jobs/started_job.hpp"
 
-namespace weir {
+namespace weir::launchers_test {
 namespace {
 
 // 2 nodes of 8 over 2 x 4: 2 replicas; 128 samples are 32 micro-batches of 2.
@@ -61,4 +61,4 @@ TEST(Launchers, SlurmSetsItsJob) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launchers_test

@@ -13,7 +13,7 @@
 #include "tests/plan/complaint.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
-namespace weir {
+namespace weir::megatron_families_test {
 namespace {
 
 Job megatron(const std::string& arguments) {
@@ -156,4 +156,4 @@ TEST(MegatronFamilies, QuickGegluIsGated) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::megatron_families_test

@@ -14,7 +14,7 @@
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/megatron/layout.hpp"
 
-namespace weir {
+namespace weir::megatron_import_test {
 namespace {
 
 using testing::ElementsAre;
@@ -505,4 +505,4 @@ TEST(MegatronSamples, AreRead) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::megatron_import_test

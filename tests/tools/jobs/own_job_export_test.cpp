@@ -15,7 +15,7 @@
 #include "tools/jobs/toml/change.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
-namespace weir {
+namespace weir::own_job_export_test {
 namespace {
 
 using testing::Contains;
@@ -247,4 +247,4 @@ TEST(PlanFile, KeepsItsJob) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::own_job_export_test

@@ -9,7 +9,7 @@
 #include "tests/plan/complaint.hpp"
 #include "tools/jobs/python/evaluate.hpp"
 
-namespace weir {
+namespace weir::python_test {
 namespace {
 
 using testing::ElementsAre;
@@ -188,4 +188,4 @@ TEST(Python, RefusesInOneLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::python_test

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace weir {
+namespace weir::quote_test {
 namespace {
 
 TEST(Printable, SteersNoTerminal) {
@@ -26,4 +26,4 @@ TEST(InOneLine, KeepsDrawingsAndNoOtherLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::quote_test

@@ -11,7 +11,7 @@
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
-namespace weir {
+namespace weir::round_trip_test {
 namespace {
 
 // Seeded plans of 8 blocks: each word that jobs have, drawn as people ask for it.
@@ -133,4 +133,4 @@ TEST(RoundTrip, DeepSpeed) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::round_trip_test

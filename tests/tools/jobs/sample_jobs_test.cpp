@@ -18,7 +18,7 @@
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/megatron/patch.hpp"
 
-namespace weir {
+namespace weir::sample_jobs_test {
 namespace {
 
 struct SampleJob {
@@ -102,4 +102,4 @@ TEST(SampleJobs, GoOutAsTheyCameIn) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sample_jobs_test

@@ -9,7 +9,7 @@
 #include "tools/jobs/shell/edit.hpp"
 #include "tools/jobs/shell/unified_diff.hpp"
 
-namespace weir {
+namespace weir::script_edit_test {
 namespace {
 
 using testing::AllOf;
@@ -231,4 +231,4 @@ TEST(UnifiedDiff, HunksHaveThreeLinesOfContext) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::script_edit_test

@@ -9,7 +9,7 @@
 #include "tools/jobs/shell/arithmetic.hpp"
 #include "tools/jobs/shell/slurm.hpp"
 
-namespace weir {
+namespace weir::shell_test {
 namespace {
 
 using testing::ElementsAre;
@@ -253,4 +253,4 @@ TEST(ShellScript, ListsAreJoinedAsBashDoes) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::shell_test

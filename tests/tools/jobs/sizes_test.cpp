@@ -11,7 +11,7 @@
 #include "tools/jobs/job/unmodelled.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
-namespace weir {
+namespace weir::sizes_test {
 namespace {
 
 using testing::ElementsAre;
@@ -173,4 +173,4 @@ TEST(MegatronStages, LayoutAndVirtualStagesMayAgree) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sizes_test

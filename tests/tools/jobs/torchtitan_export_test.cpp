@@ -9,7 +9,7 @@
 #include "tools/jobs/torchtitan/import.hpp"
 #include "tools/jobs/torchtitan/words.hpp"
 
-namespace weir {
+namespace weir::torchtitan_export_test {
 namespace {
 
 using testing::Contains;
@@ -219,4 +219,4 @@ TEST(TorchtitanExport, AVIsPlacedByNameOnly) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::torchtitan_export_test

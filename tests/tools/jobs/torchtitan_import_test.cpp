@@ -7,7 +7,7 @@
 #include "tests/tools/jobs/remark_names.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
-namespace weir {
+namespace weir::torchtitan_import_test {
 namespace {
 
 using testing::ElementsAre;
@@ -197,4 +197,4 @@ TEST(TorchtitanJob, RefusesInOneLine) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::torchtitan_import_test

@@ -7,7 +7,7 @@
 #include "tools/jobs/torchtitan/import.hpp"
 #include "tools/jobs/torchtitan/models.hpp"
 
-namespace weir {
+namespace weir::torchtitan_models_test {
 namespace {
 
 std::int64_t parameters(std::string_view name, std::string_view flavor) {
@@ -57,4 +57,4 @@ TEST(TorchtitanModels, AreCutIntoStages) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::torchtitan_models_test

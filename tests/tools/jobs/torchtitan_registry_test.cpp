@@ -7,7 +7,7 @@
 #include "tests/tools/jobs/remark_names.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
-namespace weir {
+namespace weir::torchtitan_registry_test {
 namespace {
 
 using testing::ElementsAre;
@@ -203,4 +203,4 @@ TEST(TorchtitanRegistry, AnotherModelsFlavourIsNoLlamas) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::torchtitan_registry_test

@@ -15,7 +15,7 @@
 #include "tools/jobs/torchtitan/import.hpp"
 #include "tools/jobs/trainers/ask.hpp"
 
-namespace weir {
+namespace weir::trainers_test {
 namespace {
 
 using testing::AllOf;
@@ -407,4 +407,4 @@ TEST(TorchRows, TheScriptDividesOnce) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::trainers_test

@@ -14,7 +14,7 @@
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
-namespace weir {
+namespace weir::unmodelled_test {
 namespace {
 
 using testing::AllOf;
@@ -161,4 +161,4 @@ TEST(Unmodelled, WhatPlansSayIsRead) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::unmodelled_test
