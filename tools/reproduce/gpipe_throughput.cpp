@@ -19,7 +19,7 @@
 namespace weir {
 namespace {
 
-constexpr double kWidth = 2048, kSequence = 1024, kVocabulary = 32000, kBatch = 32;
+constexpr double kWidth = 2048, kSequence = 1024, kVocabulary = 32000, kThroughputBatch = 32;
 
 struct Machine {
   FlopsPerSecond rate{0};
@@ -55,7 +55,7 @@ StageCost stage_cost(Seconds forward) {
 
 StepMetrics transformer_step(int layers, int k, int m, const Machine& machine) {
   const Schedule schedule = named_schedule("gpipe", k, 1, m);
-  const double tokens = kBatch * kSequence / m;
+  const double tokens = kThroughputBatch * kSequence / m;
   std::vector<std::int64_t> times;
   const std::vector<Cell> cells = transformer_cells(layers);
   for (const Cell& cell : cells)

@@ -14,13 +14,13 @@ namespace {
 
 constexpr double kGib = 1 << 30;
 
-struct Row {
+struct KorthikantiRow {
   KorthikantiBlock block;
   int layers = 0;
   Schedule schedule;
 };
 
-Row read_row(const PublishedRow& cells) {
+KorthikantiRow read_row(const PublishedRow& cells) {
   const int p = cells.integer("pipeline_parallel"), v = cells.integer("interleave");
   const int m = cells.share("global_batch", cells.integer("micro_batch"));
   return {{2048, cells.integer("micro_batch"), cells.integer("hidden"), cells.integer("heads"),
@@ -30,7 +30,7 @@ Row read_row(const PublishedRow& cells) {
 }
 
 // On the rank that holds most, in GiB, of `layer` bytes a layer and micro-batch.
-double held_gib(const Row& row, Bytes layer) {
+double held_gib(const KorthikantiRow& row, Bytes layer) {
   const std::vector<Bytes> stages(static_cast<std::size_t>(row.schedule.shape.stages),
                                   layer * (row.layers / row.schedule.shape.stages));
   const std::vector<Bytes> peaks = peak_held(row.schedule, stages);
@@ -42,7 +42,7 @@ double held_gib(const Row& row, Bytes layer) {
 CaseResult reproduce_korthikanti_memory(const Publications& published) {
   CaseResult result;
   for (const PublishedRow& cells : published.table("korthikanti-models.csv")) {
-    const Row row = read_row(cells);
+    const KorthikantiRow row = read_row(cells);
     const auto add = [&](Role role, const char* quantity, const char* column, double value) {
       result.add(role, {cells.text("model"), quantity, cells.printed(column), value});
     };

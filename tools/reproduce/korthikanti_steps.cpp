@@ -42,7 +42,7 @@
 namespace weir {
 namespace {
 
-constexpr double kSequence = 2048, kVocabulary = 51200;
+constexpr double kKorthikantiSequence = 2048, kKorthikantiVocabulary = 51200;
 constexpr double kPeak = 312e12, kMemory = 2.039e12, kNvlink = 0.65 * 300e9, kAdapter = 25e9;
 
 using Constants = std::array<double, 3>;  // x0, x1, and 1 for the known
@@ -73,15 +73,18 @@ Memory read_memory(const PublishedRow& cells) {
   return memory;
 }
 
-double scores(const Shape& x) { return x.b * x.a * kSequence * kSequence / x.t; }
+double scores(const Shape& x) {
+  return x.b * x.a * kKorthikantiSequence * kKorthikantiSequence / x.t;
+}
 double outside(const Shape& x, const Memory& memory) {
-  return x.b * kSequence * x.h / (memory.sequence ? x.t : 1);
+  return x.b * kKorthikantiSequence * x.h / (memory.sequence ? x.t : 1);
 }
 double products(const Shape& x) {
-  return 24 * x.b * kSequence * x.h * x.h * (1 + kSequence / (6 * x.h)) / x.t / kPeak;
+  return 24 * x.b * kKorthikantiSequence * x.h * x.h * (1 + kKorthikantiSequence / (6 * x.h)) /
+         x.t / kPeak;
 }
 double all_reduces(const Shape& x) {
-  return 4 * x.b * kSequence * x.h * (x.t - 1) / x.t * 2 / kNvlink;
+  return 4 * x.b * kKorthikantiSequence * x.h * (x.t - 1) / x.t * 2 / kNvlink;
 }
 
 Constants forward(const Shape& x, const Memory& memory) {
@@ -94,16 +97,16 @@ Constants backward(const Shape& x, const Memory& memory) {
                       all_reduces(x)};
   if (memory.recompute == "full") return own + forward(x, memory);
   if (memory.recompute == "none") return own;
-  return own + Constants{4 * x.b * kSequence * kSequence * x.h / x.t / kPeak,
+  return own + Constants{4 * x.b * kKorthikantiSequence * kKorthikantiSequence * x.h / x.t / kPeak,
                          13 * scores(x) / kMemory, 0};
 }
 
 Constants head(const Shape& x) {
-  return {2 * x.b * kSequence * x.h * kVocabulary / x.t / kPeak, 0, 0};
+  return {2 * x.b * kKorthikantiSequence * x.h * kKorthikantiVocabulary / x.t / kPeak, 0, 0};
 }
 
 double parameters(const Shape& x) {
-  return (12.0 * x.h * x.h * x.layers / x.p + kVocabulary * x.h) / x.t;
+  return (12.0 * x.h * x.h * x.layers / x.p + kKorthikantiVocabulary * x.h) / x.t;
 }
 
 Seconds after_backward(const Shape& x, int replicas) {
@@ -114,8 +117,8 @@ Seconds after_backward(const Shape& x, int replicas) {
 Seconds step_time(const Shape& x, const Memory& memory, int replicas, const Constants& constants) {
   const Schedule schedule = named_schedule(x.v == 1 ? "1f1b" : "interleaved-1f1b", x.p, x.v, x.m);
   const int stages = x.p * x.v;
-  CostTable costs =
-      equal_stages(schedule, {.latency = Seconds(2 * x.b * kSequence * x.h / x.t / kAdapter)});
+  CostTable costs = equal_stages(
+      schedule, {.latency = Seconds(2 * x.b * kKorthikantiSequence * x.h / x.t / kAdapter)});
   for (int s = 0; s < stages; ++s) {
     const double layers = static_cast<double>(x.layers) / stages, at_head = s == stages - 1 ? 1 : 0;
     StageCost& cost = costs.stages[static_cast<std::size_t>(s)];

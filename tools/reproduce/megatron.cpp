@@ -9,21 +9,22 @@
 namespace weir {
 namespace {
 
-constexpr double kVocabulary = 51200, kSequence = 2048;
+constexpr double kMegatronVocabulary = 51200, kMegatronSequence = 2048;
 
 // Equation 2: P = 12 l h^2 (1 + 13 / (12 h) + (V + s) / (12 l h)); l layers of hidden size h.
 double megatron_parameters(double l, double h) {
-  return 12 * l * h * h * (1 + 13 / (12 * h) + (kVocabulary + kSequence) / (12 * l * h));
+  return 12 * l * h * h *
+         (1 + 13 / (12 * h) + (kMegatronVocabulary + kMegatronSequence) / (12 * l * h));
 }
 
-struct Row {
+struct MegatronRow {
   std::string name;
   Printed rate;
   int p = 1, m = 1;
 };
 
 // The rate of a device over its rate without a bubble: 1F1B with equal stages, I = W = F.
-double efficiency(const Row& row) {
+double efficiency(const MegatronRow& row) {
   const Schedule schedule = named_schedule("1f1b", row.p, 1, row.m);
   const Seconds unit(1e-3);
   const StepMetrics step =
@@ -41,7 +42,7 @@ CaseResult reproduce_megatron(const Publications& published) {
                 "parameters, billions (equation 2)", row.printed("parameters_billion"),
                 megatron_parameters(row.integer("layers"), row.integer("hidden")) / 1e9});
   }
-  std::vector<Row> rows;
+  std::vector<MegatronRow> rows;
   for (const PublishedRow& cells : published.table("megatron-2021-table2.csv")) {
     const int t = cells.integer("tensor_parallel"), p = cells.integer("pipeline_parallel");
     const int replicas = cells.share("gpus", t * p);

@@ -27,7 +27,7 @@ namespace weir {
 namespace {
 
 constexpr double kDeviceSpread = 0.08, kOptimizerBytes = 38, kMemoryRate = 2.039e12,
-                 kVocabulary = 50257;
+                 kRunsVocabulary = 50257;
 constexpr int kDraws = 16;
 
 struct Method {
@@ -50,7 +50,7 @@ double layer_parameters(const ZeroBubbleRow& row) {
 double rank_parameters(const ZeroBubbleRow& row, int rank) {
   const bool end = rank == 0 || rank == row.p - 1;
   return (row.layers_per_stage() - (end ? 1 : 0)) * layer_parameters(row) +
-         (end ? kVocabulary * row.hidden : 0);
+         (end ? kRunsVocabulary * row.hidden : 0);
 }
 
 Seconds optimizer_time(const ZeroBubbleRow& row) {

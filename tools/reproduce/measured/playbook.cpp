@@ -16,7 +16,7 @@
 namespace weir {
 namespace {
 
-constexpr const char* kTable = "ultrascale_playbook_nanotron_h100.csv";
+constexpr const char* kPlaybookTable = "ultrascale_playbook_nanotron_h100.csv";
 constexpr const char* kModels = "ultrascale_playbook_models.csv";
 
 DecoderSizes sizes_of(const PublishedRow& c) {
@@ -85,7 +85,7 @@ std::string unhealthy(const PublishedRow& c) {
 std::vector<MeasuredRun> read_playbook(const Publications& published) {
   Models models(published);
   std::vector<MeasuredRun> runs;
-  for (const PublishedRow& c : published.table(kTable)) {
+  for (const PublishedRow& c : published.table(kPlaybookTable)) {
     MeasuredRun run;
     run.plan = plan_of(c);
     run.model_name = c.text("model");
