@@ -122,7 +122,7 @@ class LayerBench {
     plan.pp = static_cast<int>(model.layers.size());
     plan.boundaries.clear();
     for (int l = 1; l < plan.pp; ++l) plan.boundaries.push_back(l);
-    plan.zero = 0;  // the whole update is measured, whoever shares it
+    plan.zero = 0;        // the whole update is measured, whoever shares it
     plan.recompute = {};  // and passes that rebuild nothing
     return derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {plan.pp, 1, 1})));
   }
