@@ -96,11 +96,11 @@ TEST(OptimizerKeys, ThatContradictAreRefused) {
   rising.rate.min_lr = 9;
   EXPECT_THAT(complaint(rising), HasSubstr("optimizer.min_lr: 9: expected at most the learning"));
   EXPECT_THAT(complaint({.kind = OptimizerKind::sgd, .nesterov = true}),
-              HasSubstr("optimizer.nesterov: expected with sgd and a momentum only"));
+              HasSubstr("optimizer.nesterov: expected with sgd or muon and a momentum only"));
   const auto fault = fault_of({.momentum = 0.9});
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->key, "momentum");
-  EXPECT_EQ(fault->expected, "expected with sgd or rmsprop, not adamw");
+  EXPECT_EQ(fault->expected, "expected with sgd, rmsprop or muon, not adamw");
 }
 
 }  // namespace
