@@ -156,6 +156,38 @@ TEST(MegatronStages, AccountedEndsCountInVirtualStages) {
               HasSubstr("does not divide num-layers"));
 }
 
+// ModelLink's list of blocks a stage: 4 stages of 2, 3, 3 and 2 begin at layers 3, 6 and 9.
+TEST(MegatronStages, AListOfBlocks) {
+  const auto boundaries = [](const std::string& list) {
+    const std::string text =
+        "pretrain_gpt.py --num-layers 10 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+        "--vocab-size 128 --micro-batch-size 1 --global-batch-size 8 --bf16 "
+        "--pipeline-model-parallel-size 4 --num-layer-list " +
+        list;
+    return read_megatron_job(text, "job.sh", {.gpus = 4}).plan.boundaries;
+  };
+  EXPECT_THAT(boundaries("2,3,3,2"), ElementsAre(3, 6, 9));
+  const auto refusal = [&](const std::string& list) {
+    return complaint([&] { static_cast<void>(boundaries(list)); });
+  };
+  EXPECT_THAT(refusal("2,3,5"), HasSubstr("num-layer-list: has 3 stages of 10 blocks together"));
+  EXPECT_THAT(refusal("2,3,3,3"), HasSubstr("11 blocks together; expected 4 of num-layers 10"));
+  for (const char* wrong : {"2,3,,2", "a", "2,3,3,", "2;8", "-1,4,4,3"})
+    EXPECT_THAT(refusal(wrong), HasSubstr("expected numbers of blocks")) << wrong;
+}
+
+// Blocks of another module may be anything; Mamba's are known not to be known.
+TEST(MegatronSizes, BlocksOfAModuleAreDoubted) {
+  const Job job = job_of("--spec my_package.layers my_spec");
+  EXPECT_THAT(job.remarks.back().text, HasSubstr("in doubt"));
+  EXPECT_THAT(doubts_of({.tool = "megatron", .left_out = {"spec"}}), ElementsAre("spec"));
+  EXPECT_THAT(complaint([] {
+                static_cast<void>(
+                    job_of("--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec"));
+              }),
+              HasSubstr("--spec: not modelled: Mamba blocks"));
+}
+
 // A layout says how many stages there are; v beside it must be the same.
 TEST(MegatronStages, LayoutAndVirtualStagesMayAgree) {
   const auto vpp = [](const std::string& more) {

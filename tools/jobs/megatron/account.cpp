@@ -106,6 +106,8 @@ void refuse_other_models(Arguments& a, const std::string& file) {
                                    "arguments",
                                    *config));
   }
+  if (a.values("spec").find("mamba") != std::string::npos)
+    a.fail("spec", "not modelled: Mamba blocks");
   for (const OtherModel& other : kArguments) {
     if (a.flag(other.name)) a.fail(other.name, fmt::format("not modelled: {}", other.what));
   }

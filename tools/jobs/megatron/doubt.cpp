@@ -18,8 +18,9 @@ std::vector<std::string> doubts_of(const SourceJob& job) {
     std::string name = left_out.substr(left_out.rfind('.') + 1);
     std::ranges::replace(name, '_', '-');
     const bool rebuilds = name == "recompute-modules" || name == "activations-checkpoint-layers";
+    const bool blocks = name == "spec";
     const bool size = names_a_size(name) && unread_argument(name).fate == Fate::unknown;
-    if (rebuilds || size) doubts.push_back(left_out);
+    if (rebuilds || blocks || size) doubts.push_back(left_out);
   }
   return doubts;
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <charconv>
 #include <numeric>
 
 #include "plan/words/error.hpp"
@@ -27,6 +28,7 @@ class StageBlocks {
   std::int64_t counted() const { return blocks_ + (embedding_ ? 1 : 0) + (loss_ ? 1 : 0); }
 
   std::vector<int> blocks_of_stages() {
+    if (const auto listed = a_.text("num-layer-list")) return listed_blocks(*listed);
     const auto first = a_.maybe_integer("decoder-first-pipeline-num-layers", 0, blocks_);
     const auto last = a_.maybe_integer("decoder-last-pipeline-num-layers", 0, blocks_);
     if ((first || last) && (embedding_ || loss_)) {
@@ -42,6 +44,29 @@ class StageBlocks {
   }
 
  private:
+  // ModelLink's and MindSpeed's "2,3,3,2": a number of blocks for each stage.
+  std::vector<int> listed_blocks(const std::string& listed) {
+    std::vector<int> blocks;
+    std::int64_t sum = 0;
+    const char* at = listed.data();
+    const char* const end = at + listed.size();
+    for (; at < end; at += at < end && *at == ',' ? 1 : 0) {
+      int count = 0;
+      const auto [next, error] = std::from_chars(at, end, count);
+      const bool apart = next == end || (*next == ',' && next + 1 < end);
+      if (error != std::errc{} || count < 0 || !apart)
+        a_.fail("num-layer-list", "expected numbers of blocks with commas between, as 2,3,3,2");
+      blocks.push_back(count);
+      sum += count;
+      at = next;
+    }
+    if (static_cast<int>(blocks.size()) != plan_.stages() || sum != blocks_) {
+      a_.fail("num-layer-list",
+              fmt::format("has {} stages of {} blocks together; expected {} of num-layers {}",
+                          blocks.size(), sum, plan_.stages(), blocks_));
+    }
+    return blocks;
+  }
   std::vector<int> uneven(std::optional<std::int64_t> first, std::optional<std::int64_t> last) {
     const std::int64_t others = plan_.pp - (first ? 1 : 0) - (last ? 1 : 0);
     const std::int64_t rest = blocks_ - first.value_or(0) - last.value_or(0);

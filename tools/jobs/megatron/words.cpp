@@ -183,6 +183,12 @@ UnreadArgument unread_argument(std::string_view name) {
     if (name.starts_with(prefix)) return {};
   }
   if (names_a_size(name)) return {Fate::unknown, kDoubtfulSize};
+  if (name == "spec") {
+    return {
+        Fate::unknown,
+        "names a module whose blocks are not followed: Megatron's own are taken, and parameters "
+        "and memory are in doubt"};
+  }
   return {Fate::unknown, "not understood: it may change time or memory"};
 }
 
