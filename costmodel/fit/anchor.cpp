@@ -70,16 +70,21 @@ class Regression {
     const Eigen::Index rows = count + families + kTimes;
     Eigen::MatrixXd a = Eigen::MatrixXd::Zero(rows, unknowns);
     Eigen::VectorXd y = Eigen::VectorXd::Zero(rows);
+    // A row a run: the logarithm of its step, linear about `at` in the logarithms of the factors.
     for (Eigen::Index i = 0; i < count; ++i) {
+      // Where a step's time goes: a factor moves the whole by as much as its part is of it.
       const auto run = static_cast<std::size_t>(i);
       const Logs share = shares(runs_[run], at);
       y(i) = residual(runs_[run], at);
       for (int j = 0; j < kTimes; ++j) {
+        // Unknown 0 is what all factors have in common, so that one measured run moves them
+        // together.
         a(i, 0) += share[j];
         a(i, 1 + j) = share[j];
         y(i) += share[j] * at[j];
       }
       a(i, family_of_[run]) = 1;
+      // Runs of one plan differ by some share: an error of that size counts as one.
       a.row(i) /= kRepeats;
       y(i) /= kRepeats;
     }
@@ -137,6 +142,7 @@ Logs fitted(std::span<const MeasuredStep> runs, double common) {
     at = next;
     if (moved < kStill) break;
   }
+  // A fit that ends worse than one common factor is not kept.
   const bool helps =
       median_size(residuals(runs, at)) <= median_size(residuals(runs, all_alike(common)));
   return helps ? at : all_alike(common);
@@ -162,6 +168,7 @@ void fit_memory(std::span<const MeasuredStep> runs, AnchorFit& fit) {
   const double scale = median(misses);
   std::vector<double> left = misses;
   for (double& value : left) value -= scale;
+  // A factor that leaves the runs no nearer is not learnt.
   if (median_size(left) > median_size(misses)) return;
   fit.factors.memory = std::exp(scale);
   for (auto& miss : fit.memory_residuals) {

@@ -129,6 +129,8 @@ std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> gro
                                                 BuiltinQuantity quantity) {
   std::vector<const GroupErrors*> others;
   for (const GroupErrors& group : groups) {
+    // Neither the plan's cluster nor its software: the interval is of errors on what was never
+    // seen.
     if (group.quantity == quantity && group.cluster != cluster && group.stack != stack)
       others.push_back(&group);
   }
@@ -139,6 +141,8 @@ std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> gro
       quantity == BuiltinQuantity::memory || quantity == BuiltinQuantity::anchored_memory;
   // Of the group that was never seen.
   const double within = of_memory ? 0 : 0.5 / (count + 1);
+  // With few groups a high coverage cannot be promised: k of n + 1 is all that they tell
+  // (docs/theory.md 9.1).
   interval.nominal =
       std::min(of_memory ? kNominal : kOfSources, kOfGroups * (count / (count + 1) + within));
   std::vector<Weighed> scores;
@@ -146,6 +150,8 @@ std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> gro
   std::vector<double> levels;
   for (const GroupErrors* group : others) {
     levels.push_back(group->level);
+    // Every group weighs alike, however many runs it has: a cluster that was measured often is one
+    // cluster.
     const double share = 1 / (count + 1) / static_cast<double>(group->quantiles.size());
     for (const double error : group->quantiles) scores.push_back({error, share});
     interval.rows += group->rows;

@@ -24,6 +24,7 @@ double median_distance(std::vector<Weighted> values, double location) {
 double huber_location(const std::vector<Weighted>& values) {
   double location = weighted_median(values);
   for (int iteration = 0; iteration < 50; ++iteration) {
+    // 1.4826 makes a median distance the standard deviation of normal errors.
     const double spread = 1.4826 * median_distance(values, location);
     const double threshold = kHuberThreshold * std::max(spread, 1e-6);
     double sum = 0, weights = 0;
@@ -249,6 +250,7 @@ Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs,
   for (const auto& [kind, location] : at.kinds) result.costs.correction[kind] *= std::exp(location);
   for (const auto& [kind, location] : at.alone) result.costs.alone[kind] *= std::exp(location);
   result.costs.fixed = base.fixed * std::exp(at.fixed);
+  // A median: a single interruption by the kernel is no overhead.
   result.costs.host_overhead = Seconds(seen.host_gap_s.empty() ? 0 : median(seen.host_gap_s));
   result.costs.step_overhead = Seconds(std::max(0.0, median(seen.step_gap_s)));
   result.costs.interval.reset();
@@ -256,10 +258,12 @@ Calibration calibrate(const Costs& base, std::span<const CalibrationRun> runs,
   if (const double slowdown = slowdown_of(seen.overlapped); slowdown > 0)
     result.costs.overlap.compute = slowdown;
   CalibratedRange range = base.range.value_or(CalibratedRange{});
+  // What was run before stays in the range: a second calibration widens it.
   for (const CalibrationRun& run : runs) range = widened(range, run.plan->plan);
   result.costs.range = range;
   for (const CalibrationRun& run : runs) {
     const Disturbance its = disturbance_of(*run.measured);
+    // The most disturbed of the runs is told: a forecast is no surer than that.
     auto& worst = result.costs.disturbance;
     worst = worst ? worse_of(*worst, its) : its;
   }

@@ -45,6 +45,8 @@ double half_width(const IntervalModel& interval, double jitter_spread) {
 }
 
 CoverageBand coverage_band(const IntervalModel& interval, int plans) {
+  // The k-th smallest score bounds the interval, so coverage is Beta(k, n + 1 - k) (docs/theory.md
+  // 9.2).
   const double k = rank_of(interval.calibration_plans, interval.nominal);
   const double rest = interval.calibration_plans + 1 - k;
   const double n = plans;

@@ -22,6 +22,7 @@ double share_beside(const Span& span,
   Nanoseconds covered{0}, until = span.start;
   for (const auto& [start, end] : transfers) {
     if (start >= span.end) break;
+    // Transfers may overlap: what one has covered is not counted again.
     const Nanoseconds from = std::max(start, until), to = std::min(end, span.end);
     if (to <= from) continue;
     covered += to - from;
@@ -59,7 +60,9 @@ void note_scatter(ActionKind kind, const Seen& run, double typical, Observations
     if (run.beside[i] < kHardly) alone.push_back(run.durations[i]);
   }
   if (alone.empty()) return;
+  // What ran beside a transfer is held against the same kind's runs without one.
   const double free = median(std::move(alone));
+  // 1 - free / duration: the share of the time that the transfer cost.
   for (std::size_t i = 0; i < run.durations.size(); ++i) {
     if (run.beside[i] >= kHardly && run.durations[i] > 0)
       seen.overlapped.emplace_back(run.beside[i], 1 - free / run.durations[i]);
@@ -100,6 +103,7 @@ void add_run(std::size_t index, const CalibrationRun& run, const Costs& base,
         if (previous == kNoOperation) continue;
         Nanoseconds ready = spans[previous].end;
         for (const Dependency& d : program.predecessors(id)) {
+          // The gap is from the last of what it waited for, so waiting itself is no overhead.
           ready = std::max(ready, spans[d.before].end);
         }
         seen.host_gap_s.push_back(to_seconds(std::max(span.start - ready, Nanoseconds(0))).count());

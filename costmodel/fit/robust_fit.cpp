@@ -16,6 +16,7 @@ Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen
   const Eigen::Index n = a.cols();
   Eigen::VectorXd best = Eigen::VectorXd::Zero(n);
   double least = y.squaredNorm();
+  // There are few unknowns: all subsets of them are tried, which is exact.
   for (unsigned support = 1; support < (1U << n); ++support) {
     std::vector<Eigen::Index> columns;
     for (Eigen::Index j = 0; j < n; ++j) {
@@ -24,6 +25,7 @@ Eigen::VectorXd non_negative_least_squares(const Eigen::MatrixXd& a, const Eigen
     const Eigen::MatrixXd part = a(Eigen::all, columns);
     const Eigen::VectorXd x = part.colPivHouseholderQr().solve(y);
     const double loss = (part * x - y).squaredNorm();
+    // A support whose solution is negative is covered by a smaller one.
     if (x.minCoeff() < 0 || loss >= least) continue;
     least = loss;
     best.setZero();

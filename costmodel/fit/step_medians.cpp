@@ -48,6 +48,7 @@ OperationCosts price_by_step(const Program& program, const Trace& measured, std:
   for (const Rank rank : program.ranks()) {
     for (const OperationId id : program.compute_lane(rank).operations()) {
       const Observed& here = observed.at({rank, program.op(id).action.kind});
+      // Of a rank's actions of one kind the median: one outlier must not move its stage.
       costs.duration_ns[id] = std::llround(median(here.durations_ns));
       const bool waits = program.previous(id) != kNoOperation || !program.predecessors(id).empty();
       // Clocks that disagree by some microseconds may show a start before its input.

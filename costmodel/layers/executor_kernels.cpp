@@ -61,6 +61,7 @@ class Lister {
                        q = shape.heads * shape.head_dim,
                        qkv = q + 2 * shape.kv_heads * shape.head_dim;
     const bool bf16 = step_.dtype == Dtype::bf16, drops = shape.residual_dropout > 0;
+    // Where cuBLASLt can add GELU to the product, no kernel of our own runs.
     const bool gelu = bf16 && shape.activation == Activation::gelu_tanh && !shape.gated &&
                       shape.mlp_bias && f % 8 == 0;
     const std::int64_t up = kept("mlp.up"), activated = kept("mlp.activated");
@@ -69,6 +70,7 @@ class Lister {
     product("product: qkv", qkv, h);
     heads(shape, false);
     attention(shape, false);
+    // Without dropout the residual is added within the product, which reads it too.
     product("product: attention output", h, q, drops ? 0 : output());
     norm(shape.norm, h, drops ? 2 * output() : 0);
     product(gelu ? "product: up, GELU" : "product: up", up_width, h, gelu ? activated : 0);
@@ -179,6 +181,7 @@ class Lister {
   void norm_gradient(NormKind kind, std::int64_t h, Beside beside) {
     const std::int64_t each = rows_ * h * e_, statistics = 2 * rows_ * kFloat,
                        sums = vectors_of(kind) * partials(h);
+    // As the launcher decides: rows on 16 bytes, and few enough for registers.
     const bool vectors = h % (16 / e_) == 0;
     const std::int64_t all = 3 * each + h * e_ + statistics + beside.residual;
     if (kind == NormKind::rms_norm) {
@@ -281,6 +284,7 @@ std::vector<KernelWork> executor_kernels(const Model& model, const ExecutorStep&
   const auto place = [](const KernelWork& kernel) {
     return kernel.action == "F" ? 0 : kernel.action == "B" ? 1 : 2;
   };
+  // Stable: within a pass the layers' order is the launches'.
   std::stable_sort(all.begin(), all.end(),
                    [&](const KernelWork& a, const KernelWork& b) { return place(a) < place(b); });
   return all;

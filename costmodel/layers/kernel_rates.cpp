@@ -90,9 +90,11 @@ FlopsPerSecond peak_rate(const Device& device, Dtype dtype, ProductPrecision pre
 Seconds matmul_time(const MatmulShape& x, const Device& device, Dtype dtype, ProductForm form) {
   const KernelModel& model = *device.kernels;
   const ProductRates& rates = product_rates(device, form.precision);
+  // Rows that do not begin on 16 bytes are loaded in smaller pieces.
   const double efficiency = rates.efficiency * (is_unaligned(x, dtype) ? rates.unaligned : 1);
   const FlopsPerSecond rate(peak_rate(device, dtype, form.precision).count() * efficiency);
   const Tile whole{model.tile_rows, model.tile_columns};
+  // Libraries turn the tile where that wastes less of the last wave (docs/theory.md 5.3).
   Seconds products = std::min(wave_time(x, whole, device, rate),
                               wave_time(x, {whole.columns, whole.rows}, device, rate));
   if (rates.half_tile > 0) {
@@ -100,8 +102,10 @@ Seconds matmul_time(const MatmulShape& x, const Device& device, Dtype dtype, Pro
     const FlopsPerSecond slower(rate.count() * rates.half_tile);
     products = std::min(products, wave_time(x, half, device, slower));
   }
+  // Results leave while later tiles are computed: only a share of the writing is seen.
   const Seconds writing =
       Bytes(x.batch * x.m * x.n * result_bytes(dtype, form)) / memory_rate(device);
+  // Roofline (docs/theory.md 5.4): whichever of products and memory takes longer.
   return std::max(products + writing * rates.exposed_output,
                   stream_time(product_bytes(x, device, dtype, form), device));
 }
@@ -115,6 +119,7 @@ Seconds fused_core_time(const FusedCore& x, const Device& device, Dtype dtype) {
   const double longest = 2.0 * side * side * across * d * x.products;
   const double mean =
       static_cast<double>(x.heads * ceil_div(x.rows, side)) / device.multiprocessors * seen;
+  // Tiles of unequal length: the last ones end half a tile later than the mean.
   const double tiles = std::max(mean + 0.5, 1.0);
   // A multiprocessor's share of the device's rate.
   const double rate =

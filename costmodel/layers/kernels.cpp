@@ -74,6 +74,7 @@ struct Kernels {
       p.product(m, q + (b.values_are_keys ? 1 : 2) * kv, b.hidden);
     }
     if (b.qk_norm) normalise(m * (q + kv));
+    // A turn reads and writes each number once.
     if (b.rotary) p.each(2 * m * (q + kv), 2 * m * (q + kv));
     attention(b, b.causal);
     p.product(m, b.hidden, b.heads * value_dim(b));
@@ -205,6 +206,7 @@ struct Kernels {
     core.library = p.attention;
     p.f.fused(core);
     p.core.fused(core);
+    // Backward has five products: scores and dp, and of them dv, dq and dk.
     core.products = 5;
     core.d = (3 * b.head_dim + 2 * deep) / 5;
     core.moved = 2 * moved;
@@ -219,6 +221,7 @@ struct Kernels {
       p.each(2 * m * b.hidden, 2 * m * b.hidden);  // to the experts and back
       p.each(2 * m * b.hidden, 2 * m * b.hidden);
     }
+    // Tokens are spread evenly over the local experts: products of equal size.
     const std::int64_t local = local_experts(b), each = ceil_div(m, local);
     p.product(each, width, b.hidden, local);
     p.each(m * (width + b.ffn), m * (2 * width + b.ffn));
@@ -362,6 +365,7 @@ LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype,
     passes.w.move(stack.time.accumulate * static_cast<double>(parameters));
   LayerTime time;
   time.f = passes.f.time();
+  // Nothing below this layer is trained: its input's gradient is not asked for.
   if (layer.treated.backward) time.i = passes.i.time();
   if (layer.treated.trains()) time.w = passes.w.time();
   time.b = time.i + time.w;

@@ -16,6 +16,7 @@ std::string layer_key(const Layer& layer, std::int64_t seq_length, Dtype dtype,
       std::visit([](const auto& shape) { return kinds::work_key(shape); }, layer.shape);
   std::string key = fmt::format("{}{} tokens={} {}", work, treatment_key(layer.treated), seq_length,
                                 to_string(dtype));
+  // A degree of 1 is left out, so that keys of undivided layers stay what earlier files have.
   if (split.tp > 1)
     key += fmt::format(" tp={}{}", split.tp, split.sequence_parallel ? " sequence" : "");
   if (split.ep > 1) key += fmt::format(" ep={}", split.ep);

@@ -50,6 +50,8 @@ LayerShares layer_shares(const Layer& layer, std::int64_t seq_length) {
         adapter.tokens == AdapterTokens::visits ? visits(*block, seq_length) : seq_length;
     adapters += 2.0 * static_cast<double>(tokens * adapter.parameters()) / forward;
   }
+  // A frozen layer's backward has dx alone: once its products, and its core, which has two inputs,
+  // twice.
   return {1 + adapters, treated.backward ? 1 + core + adapters : 0, adapters};
 }
 
@@ -64,6 +66,7 @@ Flops training_flops(const Model& model, std::int64_t seq_length) {
       whole += forward;
     }
   }
+  // A trained product is done three times: forward, and for both gradients.
   return whole * 3.0 + others;
 }
 

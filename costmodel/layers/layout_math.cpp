@@ -23,6 +23,7 @@ LayoutCost layout_cost(const layout::Program& program, const layout::Layout& lay
     one.computation = local_size(program, layout, all_dimensions(program, einsum));
     one.output = local_size(program, layout, output_of(program, einsum).dimensions);
     one.all_reduced_over = reduced_mesh_dimensions(program, layout, einsum);
+    // Partial sums of an einsum are as large as its output, and are added up over those dimensions.
     if (!one.all_reduced_over.empty()) one.communication = Polynomial(one.output);
     cost.computation += Polynomial(one.computation);
     cost.communication += one.communication;
@@ -53,6 +54,7 @@ LayoutNumbers layout_numbers(const layout::Program& program, const layout::Layou
     if (group > 1) {
       ++numbers.all_reduces;
       numbers.reduced_elements += block;
+      // An all-reduce sends each part twice past all but one of the members.
       numbers.exchanged_elements +=
           2 * static_cast<double>(group - 1) / static_cast<double>(group) * block;
     }

@@ -44,6 +44,7 @@ Link axes_link(const layout::NetworkLayout& layout, layout::Axes axes, const Clu
   // Members of the group that one node has: of each of its mesh dimensions those that are no more
   // than a node apart.
   std::int64_t stride = 1, in_node = 1, all = 1;
+  // The last mesh dimension is the one whose members are neighbours.
   for (std::size_t m = layout.mesh.size(); m-- > 0;) {
     const std::int64_t size = layout.mesh[m].size;
     if ((axes >> m & 1U) != 0) {
@@ -103,6 +104,7 @@ NetworkCost layer_cost(const LayerShare& share, std::int64_t repeat,
       share.multiply_adds[0] + share.multiply_adds[1] + share.multiply_adds[2];
   cost.products = Flops(2 * multiply_adds) / rate * times;
   for (const Exchange& exchange : share.exchanges) {
+    // Once a step and not once a micro-batch: those are added below.
     if (exchange.pass == Pass::step || comes_again(share, exchange)) continue;
     cost.exchanges += exchange_time(exchange, members(layout, exchange.axes), job.dtype,
                                     axes_link(layout, exchange.axes, cluster));

@@ -40,10 +40,13 @@ double places_visited(const TransformerShape& block, int places) {
   const auto all = static_cast<double>(block.experts), n = static_cast<double>(places),
              drawn = static_cast<double>(block.experts_per_token);
   const std::int64_t groups = block.expert_groups;
+  // Drawn without replacement: the chance that none of a token's experts is in a given place.
   double none = missed(all, all / n, drawn);
+  // A place holds whole groups.
   if (groups > 1 && groups % places == 0) {
     none = missed_groups(block, static_cast<double>(groups / places));
   } else if (groups > 1 && places % groups == 0) {
+    // Several places share a group: it must be chosen first.
     const double chosen = static_cast<double>(block.groups_per_token) / static_cast<double>(groups);
     none = 1 - chosen + chosen * missed(all * chosen, all / n, drawn);
   }
@@ -59,6 +62,7 @@ Seconds exchange_sent_once(Bytes n, int p, const TokenSpread& spread, const Link
   if (!link.node) return part(p - 1.0, others(p) * devices, link.latency, link.bandwidth);
   const NodeLevel& node = *link.node;
   const double inside = node.members, count = p / inside;
+  // Both levels work at once: the slower one is what is seen.
   return std::max(
       part(inside - 1, others(inside) * devices, node.latency, node.bandwidth),
       part(count - 1, others(count) * nodes, node.across_latency, node.across_bandwidth));

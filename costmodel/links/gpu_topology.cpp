@@ -138,6 +138,7 @@ std::string apply_topology(const GpuTopology& topology, const std::string& file,
     if (cluster.device.name.find(generation.device) == std::string::npos) continue;
     cluster.intra.bandwidth =
         BytesPerSecond(generation.bytes_per_second * worst.nvlinks * cluster.intra.efficiency);
+    // Ranges of sizes that were measured on other wires say nothing of these.
     cluster.intra.regimes.clear();
     return fmt::format(
         "intra.bandwidth: {} NVLinks between neighbours ({}), {:g} GB/s each and direction",

@@ -30,6 +30,7 @@ Line solved(const Eigen::ArrayXd& bytes, const Eigen::ArrayXd& time, const Eigen
   a.col(0) = root;
   a.col(1) = root * bytes;
   const Eigen::VectorXd b = root * time;
+  // Pivoted QR: with sizes far apart the two columns differ by many powers of ten.
   const Eigen::Vector2d both = a.colPivHouseholderQr().solve(b);
   // A negative term is not a time: drop it and fit the other alone.
   if (both[0] >= 0 && both[1] >= 0) return {both[0], both[1]};
@@ -51,6 +52,8 @@ Line robust_line(std::span<const TimedMessage> samples, double factor) {
   Line line = solved(bytes, time, weight);
   for (int iteration = 0; iteration < 30; ++iteration) {
     const Eigen::ArrayXd residual = ((line.latency + line.per_byte * bytes) / time - 1).abs();
+    // Noise bounds the threshold: samples that agree perfectly would else make any other an
+    // outlier.
     const double threshold =
         kHuberThreshold * std::max(1.4826 * median({residual.begin(), residual.end()}), kNoise);
     weight = (residual <= threshold).select(1.0, threshold / residual);
@@ -67,6 +70,7 @@ FittedRange fitted(std::span<const TimedMessage> samples, double factor, double&
     const double residual = std::abs(
         line.at(factor * static_cast<double>(sample.size.count())) / sample.time.count() - 1);
     residuals.push_back(residual);
+    // Clamped: one wild sample must not decide how the sizes are divided.
     loss += std::pow(std::min(residual, kMost), 2);
   }
   return {.smallest = samples.front().size,
@@ -119,6 +123,7 @@ class Divider {
       sum += loss;
     }
     const auto n = static_cast<double>(samples_.size());
+    // A line more must pay for itself (Schwarz's criterion), or every sample would be a range.
     const auto parameters = static_cast<double>(3 * division.ranges.size() - 1);
     division.criterion = n * std::log(sum / n + kNoise * kNoise) + parameters * std::log(n);
     return division;
@@ -151,10 +156,12 @@ Link to_link(const LinkFit& fit, Seconds known) {
     const Seconds whole =
         first.latency +
         (first.bandwidth.count() > 0 ? first.smallest / first.bandwidth : Seconds(0));
+    // At least a tenth is left for the bytes: a latency as long as the whole would make them free.
     const double rest = std::max((whole - known).count(), 0.1 * whole.count());
     link.regimes.push_back({first.smallest, known,
                             BytesPerSecond(static_cast<double>(first.smallest.count()) / rest)});
   }
+  // The last range becomes the link's own rate, which holds beyond what was measured too.
   for (std::size_t r = 0; r + 1 < fit.ranges.size(); ++r) {
     const FittedRange& range = fit.ranges[r];
     link.regimes.push_back({range.largest, range.latency, range.bandwidth});

@@ -63,6 +63,7 @@ std::optional<Seconds> step_latency(const FittedTest& t, Seconds within) {
   } else {  // a ring: one step in `in_node` is over this link
     step = in_node * whole / (p - 1) - (in_node - 1) * within.count();
   }
+  // Nothing left for the link: the latency within nodes explains all of it.
   return step > 0 ? std::optional(Seconds(step)) : std::nullopt;
 }
 

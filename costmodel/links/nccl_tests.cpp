@@ -75,6 +75,7 @@ class Reader {
         comment(line);
       } else if (line.find(" NCCL INFO ") != std::string::npos ||
                  line.find(" NCCL WARN ") != std::string::npos) {
+        // NCCL's own lines may break a row in two: what stands before them is kept.
         if (numbers && (all_digits(words.front()) || !cut_.empty())) cut(words);
       } else if (numbers && !cut_.empty()) {
         cut_.insert(cut_.end(), words.begin(), words.end());
@@ -82,6 +83,7 @@ class Reader {
       } else if (numbers && all_digits(words.front())) {
         row(words);
       } else if (failure_.empty() && line.find("failure") != std::string::npos) {
+        // The first failure is the cause; those behind it follow from it.
         failure_ = line.substr(0, 120);
         failed_at_ = line_;
       }
@@ -192,6 +194,8 @@ class Reader {
       test_.samples.push_back({Bytes(static_cast<std::int64_t>(*size)), Seconds(*time * 1e-6)});
       if (bus && *bus > most_bus_) {
         most_bus_ = *bus;
+        // How bus and algorithm bandwidth differ tells collectives apart where the log does not
+        // (guess).
         measured_factor_ = *bus / (*size / (*time * 1e-6) / 1e9);
       }
     }

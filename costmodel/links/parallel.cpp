@@ -73,11 +73,14 @@ struct TensorTraffic {
     const Bytes n = input(b.hidden);
     const double sums = shared_sums(b), inputs = shared_inputs(b);
     const bool again = regathers && plan.sequence_parallel;
+    // Experts end in an exchange of their own: what follows attention and what follows them differ.
     if ((plan.ep > 1 || plan.etp > 0) && b.experts > 1) {
       const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
       return with_experts(b, each, again);
     }
     if (!plan.sequence_parallel) return sent(reduce(n) * sums, reduce(n) * inputs);
+    // All-reduce = reduce-scatter + all-gather: under sequence parallelism the two stand apart
+    // (docs/theory.md 6.3).
     return sent(gather(n) * inputs + scatter(n) * sums,
                 gather(n) * sums + scatter(n) * inputs + (again ? gather(n) * inputs : Seconds(0)),
                 in_w(gather(n) * (inputs + sums)));
@@ -113,7 +116,9 @@ Link grouped(const Cluster& cluster, int members, int in_node) {
   const Link& intra = cluster.intra;
   const Link& inter = cluster.inter;
   Link link;
+  // A ring over nodes crosses one wire between them in every in_node steps.
   link.latency = (intra.latency * (in_node - 1.0) + inter.latency) / static_cast<double>(in_node);
+  // `inter` is one device's share of a node's cards; a ring that enters the node once has them all.
   link.bandwidth =
       BytesPerSecond(std::min(intra.bandwidth.count(), inter.bandwidth.count() * in_node));
   if (in_node > 1)
@@ -170,6 +175,8 @@ MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const
   if (plan.tp > 1 && !plan.sequence_parallel) {
     const Link within = group_link(cluster, plan.tp, 1);
     const Seconds parts = scatter_gather_send(bytes, plan.tp, link, within);
+    // Scatter-gather (Narayanan et al. 2021): each device sends its part and the receivers gather,
+    // where that is faster.
     if (parts < point_to_point(bytes, link)) {
       const Seconds occupancy = occupied(bytes) / plan.tp;
       return {to_nanoseconds(occupancy), to_nanoseconds(parts - occupancy)};
@@ -224,6 +231,7 @@ PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link
   PerKind<Seconds> traffic =
       std::visit(TensorTraffic{plan, link, stack.regathers, counted}, layer.shape);
   if (stack.rebuild_stops_early) traffic.r -= last_sum(layer, plan, link);
+  // What hides behind products is not waited for.
   if (plan.overlap_tensor_parallel && plan.sequence_parallel) {
     for (const ActionKind kind : kPassKinds) traffic[kind] *= 1 - stack.tensor_overlap;
   }
@@ -304,6 +312,7 @@ PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan, const Link
                                 const StackTime& stack) {
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (block == nullptr || block->experts == 1 || plan.ep == 1) return {};
+  // A token is sent once for each expert that it visits.
   const double tokens = static_cast<double>(plan.split().tokens(plan.seq_length)) / plan.tp *
                         plan.micro_batch_size * static_cast<double>(block->experts_per_token);
   const auto element = static_cast<double>(bytes_per_element(plan.dtype));
@@ -311,6 +320,7 @@ PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan, const Link
   const Bytes all(static_cast<std::int64_t>(bytes));
   const Seconds once = one_way(all, *block, plan, link, stack);
   const Seconds way = once * (1 - stack.expert_overlap), both = way * 2.0;
+  // There and back, in the forward and again in the backward.
   PerKind<Seconds> traffic = sent(both, both);
   if (stack.rebuild_stops_early) traffic.r = way;
   return traffic;
@@ -362,6 +372,7 @@ StepTraffic reduced(const HeldNumbers& numbers, const Sharing& among, const Plan
       weights = gathered_weights(given_back, numbers, plan);
   const Link& link = among.links.within;
   StepTraffic traffic;
+  // Parameters that stay gathered through the step are gathered once in it, as under ZeRO-1.
   const int zero = stays ? 1 : plan.zero;
   if (zero == 0 || (zero == 1 && stack.time.reduces_whole)) {
     traffic.reduce = all_reduce(gradients, n, link);

@@ -41,6 +41,7 @@ TransferFit fit_transfers(const ResolvedPlan& loaded, const Trace& measured, con
   std::vector<TimedMessage> seen;
   std::set<Bytes> sizes;
   for (const Span& span : measured.spans) {
+    // A receive of no length found its message there: it tells nothing of the link.
     if (!is_receive(span.action.kind) || span.duration().count() <= 0) continue;
     const Bytes size = message_bytes(loaded, span.action);
     if (size.count() <= 0) continue;
@@ -49,6 +50,7 @@ TransferFit fit_transfers(const ResolvedPlan& loaded, const Trace& measured, con
   }
   TransferFit fit{start};
   if (seen.empty()) return fit;
+  // One size cannot tell latency from bandwidth.
   if (const auto several = fit_link(seen)) {
     fit.link = to_link(*several, start.at(*sizes.begin()).latency);
   } else {

@@ -48,6 +48,7 @@ std::vector<Bytes> peak_held(const Schedule& schedule, std::span<const Bytes> st
     Bytes held{0}, peak{0};
     for (const Action& action : order) {
       const Bytes bytes = stage_bytes[static_cast<std::size_t>(action.stage.value)];
+      // The peak is just after a forward: a backward only gives back.
       if (action.kind == ActionKind::F) peak = std::max(peak, held += bytes);
       if (action.kind == ActionKind::B || action.kind == ActionKind::W) held -= bytes;
     }

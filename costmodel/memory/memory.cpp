@@ -47,6 +47,7 @@ class Timeline {
       BytesByKind& live = live_[at(program.shape().rank_of(Stage{stage}).value)];
       live += stages_.back().parameters();
       to_come_.push_back(stages_.back().gradients_to_come());
+      // Gradients that only the first backward allocates are not there yet.
       live[MemoryKind::gradients] -= to_come_.back();
       live[MemoryKind::workspace] += stages_.back().at_update();
     }
@@ -112,6 +113,7 @@ class Timeline {
     events.reserve(4 * at(computes.size()));
     for (const OperationId id : computes.operations()) {
       const Span& span = spans_[id];
+      // An action of no length must not end before it begins, so it has phases of its own.
       const bool instant = span.start == span.end;
       add(span.start, instant ? starts_at_once : starts, id);
       add(span.end, instant ? ends_at_once : ends, id);
@@ -214,6 +216,7 @@ class Timeline {
 // What the stack's allocator reserves, expected, at least and at most: all but the process's own
 // counts. `pending`: bytes that collectives hold on to.
 void reserve(RankMemory& rank, double pending, const StackMemory& m) {
+  // The process's own bytes are outside the allocator: they do not fragment.
   Bytes& overhead = rank.at_peak[MemoryKind::overhead];
   const Bytes tensors = rank.peak - overhead;
   const Bytes held(static_cast<std::int64_t>(pending));
@@ -223,6 +226,7 @@ void reserve(RankMemory& rank, double pending, const StackMemory& m) {
     return process + Bytes(static_cast<std::int64_t>(bytes));
   };
   rank.peak = with_process(expected);
+  // How many buffers wait depends on timing, so they widen the range both ways.
   if (held.count() > 0) {
     rank.upper = with_process(expected * m.pending_spread);
     rank.least = with_process(expected / m.pending_spread);
@@ -267,6 +271,7 @@ std::vector<Counter> memory_counters(const ResolvedPlan& loaded, const Program& 
   }
   const std::size_t each = kMemoryKinds.size() + 2;
   const auto put = [](Counter& counter, std::int64_t time, std::int64_t value) {
+    // A counter's samples are changes.
     if (!counter.samples.empty() && counter.samples.back().value == value) return;
     if (!counter.samples.empty() && counter.samples.back().time.count() == time)
       counter.samples.pop_back();

@@ -50,6 +50,7 @@ double pending_buffers(const ResolvedPlan& loaded, Rank rank, std::int32_t in_fl
   const StackMemory& m = rules.stack.memory;
   const Plan& plan = loaded.plan;
   if (plan.tp == 1) return 0;
+  // From level with the device to far ahead of it, in proportion.
   double ahead = std::clamp((rules.device_over_host - kLevel) / (kFarAhead - kLevel), 0.0, 1.0);
   if (in_flight >= plan.microbatches * plan.slices) ahead *= kFromTheStart;
   double buffers = m.pending_least + m.pending * ahead;
@@ -58,6 +59,7 @@ double pending_buffers(const ResolvedPlan& loaded, Rank rank, std::int32_t in_fl
   if (few_nodes) {
     buffers += 2 * blocks_of_stage(loaded, rank) * std::max(0, in_flight - kWaitedFor);
   }
+  // The host never runs further ahead than this.
   return std::min(buffers, m.pending);
 }
 

@@ -111,6 +111,7 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
       part_row(meter, {{}, ActionKind::SEND_B});
       break;
     case ActionKind::W:
+      // W's layers go downwards, as I's do: what a layer kept is free before the next one's.
       for (std::size_t l = layers_.size(); l-- > 0;) weight_pass(meter, l, remat);
       meter.hold_instead(0);
       break;
@@ -195,6 +196,7 @@ BytesByKind StageMemory::parameters() const {
             tensors * round(on_device(ceil_div(share.optimizer.count(), tensors)));
     }
   }
+  // Buckets are for replicas that sum whole gradients.
   const bool alone = plan_.zero > 0 || plan_.replicas() == 1;
   kinds[MemoryKind::gradients] += of_trained(alone ? 0 : software_.buckets);
   if (stays_gathered_) {
@@ -336,6 +338,8 @@ void StageMemory::forward(Meter& meter, bool remat) const {
     for (const KeptTensor& tensor : t.saved)
       meter.allocate(kind(tensor), tensor.bytes_per_sample * batch_);
     meter.touch(MemoryKind::workspace, t.workspace_f_bytes_per_sample * batch_);
+    // A module to be rebuilt is run in the forward like any other: its tensors are there, then
+    // dropped.
     for (const KeptTensor& tensor : t.saved) {
       if (dropped(l, tensor, remat)) meter.release(kind(tensor), tensor.bytes_per_sample * batch_);
     }
@@ -381,6 +385,7 @@ void StageMemory::rebuild_chunk(Meter& meter, std::size_t last) const {
 void StageMemory::input_pass(Meter& meter, std::size_t l, bool remat) const {
   const LayerTensors& t = layers_[l].tensors;
   const bool chunk_ends = l + 1 == layers_.size() || !inside_chunk(l + 1, remat);
+  // A chunk of layers is rebuilt as a whole, before its last layer's backward.
   if (remat && rebuilt_[l] && chunk_ends) rebuild_chunk(meter, l);
   meter.allocate(MemoryKind::activations, input_of(l));
   for (const KeptTensor& tensor : t.carried)

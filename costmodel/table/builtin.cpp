@@ -72,6 +72,8 @@ class Builtin {
     const Bytes weights(parameter_count(layer) * bytes_per_element(dtype_));
     LayerCost cost;
     cost.key = layer_key(layer, seq_length_, dtype_);
+    // Two sizes are enough: what lies between is interpolated, and the times are lines but for the
+    // roofline's bend.
     for (const int batch : {1, 1024}) {
       const Flops flops = executed_flops(layer, seq_length_) * static_cast<double>(batch);
       const Bytes bytes = activations * std::int64_t{batch} + weights;
@@ -102,6 +104,7 @@ class Builtin {
     const auto tensors = std::ranges::count_if(
         part.tensors.parameters, [](const ParameterTensor& tensor) { return !tensor.frozen; });
     const double kernels = time.kernels_a_tensor * static_cast<double>(tensors);
+    // Many small tensors: then their launches take longer than their bytes.
     return std::max(stream_time(bytes, device_),
                     time.launch.value_or(device_.kernels->launch) * kernels);
   }
@@ -157,6 +160,7 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
     }
     const bool maps = std::holds_alternative<SizedShape>(layer.shape) ||
                       std::holds_alternative<CellShape>(layer.shape);
+    // Maps have no kernels' model: they are priced by shares of the rates.
     if (!device.kernels || maps) {
       if (known.insert(layer_key(layer, seq_length, dtype)).second) {
         costs.layers.push_back(builtin.by_shares(l, whole));
@@ -168,6 +172,7 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
         costs.layers.push_back(builtin.by_kernels(layer, splits[s], parts[s].layer(l)));
     }
   }
+  // Cost tables of other kinds of device are made the same way, and go along.
   for (int kind = 1; kind < cluster.kinds(); ++kind)
     costs.other_kinds.push_back(
         builtin_costs(model, seq_length, dtype, cluster.kind(kind), splits));

@@ -17,6 +17,7 @@ PerCause<Nanoseconds> divided(Nanoseconds whole, const PerCause<Seconds>& weight
   double sum = 0;
   for (const auto weight : kWeights) sum += (weights.*weight).count();
   PerCause<Nanoseconds> parts;
+  // Nothing to divide by: all of it is work.
   if (sum <= 0) {
     parts.work = whole;
     return parts;
@@ -30,6 +31,7 @@ PerCause<Nanoseconds> divided(Nanoseconds whole, const PerCause<Seconds>& weight
     parts.*kParts[i] = Nanoseconds(border - before);
     before = border;
   }
+  // What rounding left over goes to the last part.
   parts.*kParts.back() = whole - Nanoseconds(before);
   return parts;
 }

@@ -30,6 +30,7 @@ std::int64_t duration_of(const Action& action, const CostTable& costs) {
   const StageCost& cost = costs.stages[stage];
   switch (action.kind) {
     case ActionKind::SEND_F:
+      // A message is two operations: its send takes the link, its receive lasts the latency.
       return costs.forward_messages[stage].occupancy.count();
     case ActionKind::SEND_B:
       return costs.backward_messages[stage].occupancy.count();
@@ -90,6 +91,7 @@ OperationCosts expand(const Program& program, const CostTable& costs) {
     expanded.duration_ns.push_back(duration_of(action, costs));
     if (!rebuilds || !is_backward(action.kind)) continue;
     const std::int64_t rebuild = costs.stages[action.stage.position()].rebuild.count();
+    // This backward's activations were never dropped: it has nothing to rebuild.
     if (program.spared(action)) {
       expanded.duration_ns[id] -= rebuild;
     } else {

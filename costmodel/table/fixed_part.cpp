@@ -21,6 +21,8 @@ double intercept(const std::map<int, LayerTime>& by_batch, ActionKind kind) {
     xy += weight * size * time;
     shortest = shortest == 0 ? time : std::min(shortest, time);
   }
+  // Normal equations of two unknowns. A fixed part is no negative time, and no more than the
+  // shortest pass.
   return std::clamp((y * xx - x * xy) / (w * xx - x * x), 0.0, shortest);
 }
 

@@ -31,12 +31,14 @@ double parse_number(const std::string& text, const std::string& file, const std:
 }  // namespace
 
 CostTable uniform_table(const ScheduleShape& shape, const UniformTimes& times) {
+  // A chunk has 1/v of its rank's layers, a segment its share of the tokens.
   const double share = static_cast<double>(shape.ranks) / shape.stages / shape.segments;
   CostTable table;
   StageCost cost;
   cost.f = cost.r = to_nanoseconds(times.f * share);
   cost.i = to_nanoseconds(times.i * share);
   cost.w = to_nanoseconds(times.w * share);
+  // Of the rounded halves, so that B is I and W to the nanosecond.
   cost.b = cost.i + cost.w;
   const auto stages = static_cast<std::size_t>(shape.total_stages());
   table.stages.assign(stages, cost);
@@ -94,6 +96,7 @@ CostTable parse_times(const std::string& text, const std::string& file,
     cost.f = ns("f_ms", {});
     cost.i = ns("i_ms", {});
     cost.w = ns("w_ms", {});
+    // What is not given follows from what is: B is I and W, R is another F.
     cost.b = ns("b_ms", cost.i + cost.w);
     cost.r = ns("r_ms", cost.f);
     table.forward_messages[stage] = {ns("send_ms", Nanoseconds(0)),

@@ -68,6 +68,7 @@ LayerCosts::LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
     if (!std::holds_alternative<TimedShape>(layer.shape)) {
       match.cost = find(layer_key(layer, plan.seq_length, plan.dtype, split));
       const std::string whole = layer_key(layer, plan.seq_length, plan.dtype);
+      // Times of a divided layer are better; those of the whole one can be divided.
       if (match.cost == nullptr && split != Split{}) match = {find(whole), true};
       if (match.cost == nullptr) {
         throw InputError(costs.file, "layers",
@@ -76,6 +77,7 @@ LayerCosts::LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
     }
     matches_.push_back(match);
   }
+  // Compared with the layer before: models repeat their blocks.
   for (int l = 0; l < static_cast<int>(matches_.size()); ++l) {
     held_alike_.push_back(l > 0 && holds_alike(part_->layer(l), part_->layer(l - 1)) &&
                           owns_its_weights(part_->layer(l), l) &&

@@ -57,6 +57,7 @@ TimeAt at_batch(const LayerCost& cost, int batch) {
   }
   auto above = sizes.upper_bound(batch);
   const bool inside = above != sizes.begin() && above != sizes.end();
+  // Beyond the measured sizes: the outermost two give the line.
   if (above == sizes.end()) --above;
   if (above == sizes.begin()) ++above;
   const auto below = std::prev(above);
@@ -200,6 +201,7 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   const bool selective = plan_.recompute.mode == RecomputeMode::selective && layer.treated.backward;
   if (selective) {
     time.core = done_again(layer, plan_, time, cluster_);
+    // The core is rebuilt before the pass that reads it: I, or the whole B.
     time.i += time.core;
     time.b += time.core;
     if (parts != nullptr) parts->core = time.core;
@@ -258,6 +260,7 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
     // A host that is busy with the calls longer than the device with the work keeps it waiting; one
     // that waits for each kernel, for as long as it is busy.
     const Seconds busy = host[kind] * anchor_.compute;
+    // Of all layers the one where the host is least ahead.
     if (busy.count() > 0)
       device_over_host_ = std::min(device_over_host_, (time[kind] + traffic[kind]) / busy);
     traffic[kind] = cluster_.stack.time.blocking_launches

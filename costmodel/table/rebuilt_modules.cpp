@@ -16,6 +16,7 @@ double rebuilt_share(const Layer& layer, std::int64_t seq_length, ModuleSet modu
   if (modules.meets(experts ? BlockModule::moe : BlockModule::mlp)) {
     const std::int64_t visited = experts ? block->experts_per_token : 1;
     const std::int64_t width = visited * block->ffn + block->shared_ffn;
+    // Gated MLPs have three products a token, others two.
     numbers += static_cast<double>((block->gated ? 3 : 2) * width * block->hidden);
   }
   if (const LatentAttention& latent = block->latent;
@@ -41,6 +42,7 @@ double rebuilt_numbers(const Layer& layer, const Plan& plan) {
   double a_token = 0;
   if (modules.meets(BlockModule::layernorm)) {
     const int norms = (block->latent.key_value > 0 ? 1 : 0) + (experts ? 1 : 0);
+    // Written once more, and read.
     a_token += 2 * norms * width(Width::hidden, Share::sequence);
   }
   if (modules.meets(BlockModule::moe_act) && experts)

@@ -122,6 +122,7 @@ StageCost StageCosts::own(const StagePart& stage) const {
     const Seconds own = time[kind] * corrected_[kind] + traffic[kind];
     return is_backward(kind) ? own + again : own;
   };
+  // Rounded once a stage: rounding each layer would add up.
   StageCost cost;
   for (const ActionKind kind : kPassKinds) cost[kind] = to_nanoseconds(pass(kind));
   if (keeps_backward_whole(stage)) {
@@ -132,6 +133,7 @@ StageCost StageCosts::own(const StagePart& stage) const {
   const int layers = stage.layers.size();
   Seconds reduce = step.reduce;
   if (stack.overlaps_reduction.value_or(plan_.overlap_grad_reduce)) {
+    // Only what the last backward cannot hide is left, and what hides slows it.
     const Seconds left = exposed_reduction(reduce, pass(ActionKind::B), layers);
     reduce = left + (reduce - left) * stack.overlap_slowdown;
   }
@@ -162,6 +164,7 @@ StepTraffic StageCosts::once_a_step(const StagePart& stage) const {
   const HeldNumbers of_experts{stage.expert_parameters, trained_experts, trained_experts},
       others{stage.parameters - of_experts.held, stage.trained_parameters - trained_experts,
              stage.trained_products};
+  // Experts have replicas of their own: both sums are done, one after the other.
   StepTraffic step = step_traffic(others, plan_, prices_.links().replicas, stack);
   if (of_experts.held > 0) {
     const StepTraffic experts =

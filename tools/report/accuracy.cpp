@@ -100,10 +100,12 @@ Accuracy accuracy(const std::vector<Outcome>& outcomes) {
   for (const Outcome& o : outcomes) {
     errors.push_back(std::abs(o.error()));
     unfitted.push_back(std::abs(o.by_profile / o.measured() - 1));
+    // Where no peak was measured there is no error of it.
     if (const auto peak = static_cast<double>(o.measured_peak.count()); peak > 0) {
       const double error = std::abs(static_cast<double>(o.predicted_peak.count()) / peak - 1);
       a.memory_error = std::max(a.memory_error.value_or(0), error);
     }
+    // Plans without an interval count neither as hits nor as misses.
     a.with_interval += o.interval ? 1 : 0;
     a.hits += o.inside() ? 1 : 0;
   }

@@ -21,12 +21,14 @@ std::string limited_by(const StepMetrics& step, double bubble) {
                                IdleCause{"communication", &IdleTime::communication},
                                IdleCause{"the host", &IdleTime::host},
                                IdleCause{"waiting for the optimizer", &IdleTime::optimizer}};
+  // With so little idle time its causes are noise.
   if (bubble < 0.05) return "the work itself (bubble below 5 %)";
   const auto whole = [&step](const IdleCause& cause) {
     Nanoseconds sum{0};
     for (const RankMetrics& rank : step.ranks) sum += rank.idle.*cause.time;
     return sum;
   };
+  // The first of equals wins, in the order of a step.
   return std::ranges::max_element(kLimits, {}, whole)->name;
 }
 
@@ -38,6 +40,7 @@ std::string facts(const Forecast& f, std::optional<Seconds> measured) {
     rows += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, value);
   };
   row("devices", std::to_string(f.devices));
+  // Tokens where the model has sequences, else samples.
   if (f.tokens_per_s) {
     row("tokens/s a device", format_figure(*f.tokens_per_s * faster / f.devices, 4));
   } else if (f.samples_per_s) {
@@ -64,6 +67,7 @@ std::string bubble_table(const std::vector<BubbleColumn>& columns) {
   }
   rows += "<tr class=\"best\"><td>bubble</td>";
   for (const BubbleColumn& column : columns) {
+    // The causes sum to the bubble, so the last row needs no figure of its own.
     const double all = std::accumulate(column.shares.begin(), column.shares.end(), 0.0);
     rows += fmt::format("<td>{:.2f} %</td>", all * 100);
   }
@@ -86,6 +90,7 @@ std::string busy_and_idle_cells(const RankMetrics& rank) {
 }
 
 std::string memory_table(const std::vector<RankMemory>& ranks) {
+  // Kinds that no rank holds would be columns of zeros.
   std::vector<MemoryKind> held;
   for (const MemoryKind kind : kMemoryKinds) {
     if (std::ranges::any_of(

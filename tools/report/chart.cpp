@@ -39,13 +39,17 @@ class Axes {
       }
     }
     if (chart.vertical) x_.high = std::max(x_.high, place(*chart.vertical));
+    // Nothing to draw: a frame all the same.
     if (x_.low > x_.high) x_ = y_ = {0, 1};
     if (chart.diagonal) {
+      // One scale for both axes, or the diagonal would not mean equality.
       x_ = y_ = {std::min(x_.low, y_.low) * 0.95, std::max(x_.high, y_.high) * 1.05};
     } else {
+      // Amounts are seen from zero.
       y_.low = std::min(y_.low, 0.0);
     }
     if (x_.high == x_.low) x_.high += 1;
+    // Some room above the highest point.
     y_.high = y_.high == y_.low ? y_.low + 1 : y_.high + (y_.high - y_.low) * 0.05;
   }
   [[nodiscard]] double x(double value) const {
@@ -77,6 +81,7 @@ Drawing draw_chart(const Chart& chart) {
   Drawing d{chart.width, chart.height, {}};
   d.shapes.push_back(Text{chart.width / 2, 12, chart.title, 9, Anchor::middle, kInk});
   const Ticks y_ticks = axes.y_ticks(), x_ticks = axes.x_ticks();
+  // Grid first: what is drawn later lies on top of it.
   for (const double tick : y_ticks.at) {
     d.shapes.push_back(
         Line{{{kLeft, axes.y(tick)}, {chart.width - kRight, axes.y(tick)}}, kGrid, 0.5, false});
@@ -104,6 +109,7 @@ Drawing draw_chart(const Chart& chart) {
   for (const Series& series : chart.series) {
     std::vector<std::pair<double, double>> points;
     for (const auto& [x, y] : series.points) points.emplace_back(axes.x(x), axes.y(y));
+    // One point is no line.
     if (series.mark != Series::Mark::dots && points.size() > 1) {
       d.shapes.push_back(Line{points, series.colour, 1.2, series.mark == Series::Mark::dashed});
     }
@@ -140,11 +146,13 @@ std::pair<Chart, Chart> bubble_charts(const std::vector<BubblePoint>& points, in
   Series measured{"measured", {}, kRed, Series::Mark::dots};
   Series memory{"predicted", {}, kBlue, Series::Mark::line};
   for (const BubblePoint& p : points) {
+    // GPipe's bubble (docs/theory.md 2.1), as what a schedule is held against.
     formula.points.emplace_back(p.microbatches, (ranks - 1.0) / (p.microbatches + ranks - 1.0));
     predicted.points.emplace_back(p.microbatches, p.predicted);
     if (p.measured) measured.points.emplace_back(p.microbatches, *p.measured);
     memory.points.emplace_back(p.microbatches, p.peak_memory_gib);
   }
+  // GPipe's rule of thumb: from M = 4K on the bubble is small.
   Chart bubble{.title = fmt::format("Bubble, K = {}", ranks),
                .x_label = "micro-batches M",
                .y_label = "bubble fraction",
@@ -152,6 +160,7 @@ std::pair<Chart, Chart> bubble_charts(const std::vector<BubblePoint>& points, in
                .log2_x = true,
                .vertical = 4.0 * ranks,
                .vertical_name = "M = 4K"};
+  // The same axis for both charts: they are read together.
   Chart bytes = bubble;
   if (!measured.points.empty()) bubble.series.push_back(measured);
   bytes.title = "Peak memory of the fullest device";
@@ -165,6 +174,7 @@ Drawing beside(const Drawing& left, const Drawing& right) {
   for (auto shape : right.shapes) {
     std::visit(
         [&](auto& s) {
+          // Shapes differ in where they keep their places.
           if constexpr (requires { s.points; }) {
             for (auto& point : s.points) point.first += left.width;
           } else if constexpr (requires { s.boxes; }) {

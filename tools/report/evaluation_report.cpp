@@ -23,6 +23,7 @@ std::string by_property(const EvaluationReport& report) {
   for (const Outcome& o : report.outcomes) {
     const double error = std::abs(o.error());
     errors[fmt::format("K = {}", o.plan.pp)].push_back(error);
+    // Padded, so that names sort as numbers do.
     errors[fmt::format("M = {:>3}", o.plan.microbatches)].push_back(error);
     errors["schedule " + o.plan.schedule].push_back(error);
     errors["recompute " + to_text(o.plan.recompute)].push_back(error);
@@ -44,6 +45,8 @@ std::string interval_cell(const Outcome& o) {
 }
 
 std::string all_plans(std::vector<Outcome> outcomes) {
+  // Worst first: that is what a reader looks for. Stable, so that equal errors stay in the order of
+  // the runs.
   std::ranges::stable_sort(outcomes, std::ranges::greater(),
                            [](const Outcome& o) { return std::abs(o.error()); });
   std::string text =
@@ -99,6 +102,7 @@ Chart scatter_chart(const std::vector<Outcome>& outcomes) {
   for (const Outcome& o : outcomes) {
     const double x = o.measured().count() * 1e3;
     dots.points.emplace_back(x, o.predicted.count() * 1e3);
+    // Intervals lie under the dots.
     if (!o.interval) continue;
     chart.series.push_back(
         {"",
@@ -126,6 +130,7 @@ std::string accuracy_text(const EvaluationReport& report) {
         fmt::format("\nby the profile, before {} plans fitted it: {:.1f} % and {:.1f} %",
                     report.fitted, a.by_profile_median_error * 100, a.by_profile_p95_error * 100);
   }
+  // One in ten must be able to miss: nine plans at least.
   if (!report.interval) {
     text += "\nno interval: fewer than 9 plans cannot promise 90 %";
     return report.pace ? text + pace_text(report) : text;
@@ -147,6 +152,7 @@ std::string evaluation_html(const EvaluationReport& report) {
   Chart scatter = scatter_chart(report.outcomes);
   scatter.width = kPageChart;
   std::string body = "<p>";
+  // The text is for terminals; its lines become paragraphs.
   for (const char c : escape(accuracy_text(report)))
     body += c == '\n' ? std::string("</p>\n<p>") : std::string(1, c);
   body += "</p>\n" + chart_figure(draw_chart(scatter));

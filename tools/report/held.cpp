@@ -56,6 +56,7 @@ Line line_of(const HeldBy& rank, const HeldBand& band, double highest) {
 
 std::optional<Held> held_in(const Trace& trace, std::int32_t step) {
   const StepWindow& window = trace.steps[static_cast<std::size_t>(step)];
+  // Memory where the trace has it, else what is in flight.
   for (const auto& [name, unit] :
        {std::pair("memory", CounterUnit::bytes), std::pair("in flight", CounterUnit::count)}) {
     Held held{unit, {}};
@@ -66,6 +67,7 @@ std::optional<Held> held_in(const Trace& trace, std::int32_t step) {
       auto before = static_cast<double>(counter.samples.back().value);
       for (const Counter::Sample& sample : counter.samples) {
         const auto value = static_cast<double>(sample.value);
+        // Samples ascend in time.
         if (sample.time > window.end) break;
         if (sample.time <= window.start) {
           before = value;
@@ -75,6 +77,7 @@ std::optional<Held> held_in(const Trace& trace, std::int32_t step) {
         rank.samples.emplace_back(to_seconds(sample.time - window.start).count(), value);
       }
       if (rank.samples.empty()) rank.samples.emplace_back(0, before);
+      // To the step's end, as a line that stops would seem to fall.
       rank.samples.emplace_back(to_seconds(window.end - window.start).count(),
                                 rank.samples.back().second);
       held.ranks.push_back(std::move(rank));
@@ -90,6 +93,7 @@ double draw_held(const Held& held, const HeldBand& within, Drawing& drawing) {
     for (const auto& [time, value] : rank.samples) highest = std::max(highest, value);
   }
   const HeldUnit unit = unit_of(held, highest);
+  // A step without any memory still has an axis.
   highest = std::max(highest, unit.size);
   auto& shapes = drawing.shapes;
   shapes.push_back(

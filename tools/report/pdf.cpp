@@ -103,6 +103,7 @@ std::string to_pdf(const Drawing& drawing) {
       stream(font_text, fmt::format(" /Length1 {}", font.size())),
   };
   std::string text = "%PDF-1.4\n%\xe2\xe3\xcf\xd3\n";  // the second line says: binary
+  // A reader finds objects by their bytes from the file's start, of ten digits each.
   std::string table = fmt::format("xref\n0 {}\n0000000000 65535 f \n", objects.size() + 1);
   for (std::size_t i = 0; i < objects.size(); ++i) {
     table += fmt::format("{:010} 00000 n \n", text.size());

@@ -38,7 +38,9 @@ std::string ranking(const Report& report, std::size_t most) {
       "measured</th></tr>\n";
   std::size_t shown = 0;
   for (const ReportRow& row : report.rows) {
+    // The baseline is shown wherever it stands.
     if (shown >= most && !row.baseline) continue;
+    // The first row is the fastest: rows come sorted.
     text += fmt::format(
         "<tr{}><td>{}{}</td><td>{}</td><td>{}</td><td>{:+.1f} %</td><td>{}"
         "</td><td>{}</td><td>{}</td><td>{:.1f} "

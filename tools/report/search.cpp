@@ -63,6 +63,7 @@ std::string ranking(const SearchReport& report) {
       "memory</th></tr>\n";
   const SweepResult& result = *report.result;
   const Seconds best = result.plans.front().forecast.step_time;
+  // A baseline that does not fit has a row, but no place.
   const auto baseline = [&] {
     const Baseline& b = *result.baseline;
     text += row(b.place ? std::to_string(*b.place) : "does not fit",
@@ -72,6 +73,7 @@ std::string ranking(const SearchReport& report) {
   const bool among = result.baseline && result.baseline->place &&
                      *result.baseline->place <= static_cast<int>(shown);
   for (std::size_t i = 0; i < shown; ++i) {
+    // Where its place is among those shown it stands there; else below them.
     if (among && *result.baseline->place == static_cast<int>(i) + 1) baseline();
     text += row(std::to_string(i + 1), report.names[i], result.plans[i], best);
   }

@@ -51,6 +51,7 @@ class SvgShapes {
     std::int64_t at = 0;
     for (const auto& [x, width] : bars.boxes) {
       const std::int64_t start = in_hundredths(x), end = in_hundredths(x + width);
+      // A box that the one before has covered draws nothing.
       if (end <= std::max(at, start)) continue;
       if (path.empty()) {
         path = fmt::format("M{} {}", number(x), number(bars.y + bars.height / 2));
@@ -143,6 +144,7 @@ std::string to_svg(const Drawing& drawing) {
   SvgShapes shapes;
   std::string body, group;
   const auto add = [&](const SvgShape& shape) {
+    // A group ends where the look changes, so that neighbours share its attributes.
     if (shape.group != group) {
       if (!group.empty()) body += "</g>\n";
       body += shape.group;
@@ -150,6 +152,7 @@ std::string to_svg(const Drawing& drawing) {
     }
     body += shape.element;
   };
+  // A page of its own: a viewer's background may be dark.
   add(shapes(Box{0, 0, drawing.width, drawing.height, kPage, ""}));
   for (const auto& shape : drawing.shapes) add(std::visit(shapes, shape));
   return fmt::format(

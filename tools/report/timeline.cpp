@@ -58,6 +58,7 @@ class TimelineDrawing {
     drawing_.width = options.width;
     y_ = 4;
     for (const TimelinePanel& panel : panels) {
+      // First all rows are measured: one scale and one margin serve all panels.
       for (const TimelineRow& row : panel.rows) {
         const StepWindow& window = window_of(row);
         longest_ = std::max(longest_, to_seconds(window.end - window.start).count());
@@ -69,6 +70,7 @@ class TimelineDrawing {
         });
       }
     }
+    // A step of no length would divide by zero.
     longest_ = std::max(longest_, 1e-12);
     scale_ = (options.width - names_ - kRight) / longest_;
   }
@@ -81,6 +83,7 @@ class TimelineDrawing {
     }
     std::int32_t ranks = 0;
     for (const TimelineRow& row : panel.rows) ranks = std::max(ranks, row.trace->ranks);
+    // Rows of one rank lie together, predicted above measured.
     const double block = static_cast<double>(panel.rows.size()) * (kRow + kGap) + kBlockGap;
     for (std::size_t r = 0; r < panel.rows.size(); ++r)
       add_row(panel.rows[r], y_ + static_cast<double>(r) * (kRow + kGap), block);
@@ -125,16 +128,19 @@ class TimelineDrawing {
     std::vector<Text> labels;
     PerKind<std::vector<Bars>> bars;
     for (const ActionKind kind : kComputeKinds) {
+      // A list for each rank, so that many boxes become one shape.
       for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
         bars[kind].push_back({y_of(Rank{rank}), kRow, {}, colours(options_.palette)[kind]});
     }
     for_compute(row, [&](const Span& span, const StepWindow& window) {
       const ActionKind kind = span.action.kind;
       const double x = names_ + to_seconds(span.start - window.start).count() * scale_;
+      // At least a hair: the shortest action is still to be seen.
       const double width = std::max(to_seconds(span.duration()).count() * scale_, 0.05);
       const double shown = width > 2 ? width - 0.4 : width;  // neighbours stay apart to the eye
       const Paint& fill = colours(options_.palette)[kind];
       const double y = y_of(span.rank);
+      // Tips cost a shape each: pictures of very many actions go without.
       if (actions_ > kMostTips) {
         bars[kind][static_cast<std::size_t>(span.rank.value)].boxes.emplace_back(x, shown);
       } else {
@@ -152,6 +158,7 @@ class TimelineDrawing {
         if (!rank.boxes.empty()) drawing_.shapes.emplace_back(std::move(rank));
       }
     }
+    // Labels last: nothing may cover them.
     for (Text& label : labels) text(std::move(label));
   }
 
@@ -163,6 +170,7 @@ class TimelineDrawing {
     constexpr Unit kUnits[] = {{" s", 1}, {" ms", 1e-3}, {" us", 1e-6}, {" ns", 1e-9}};
     const auto* unit =
         std::ranges::find_if(kUnits, [this](const Unit& u) { return longest_ >= u.size; });
+    // Below a nanosecond there is no smaller unit.
     if (unit == std::end(kUnits)) --unit;
     const double width = longest_ * scale_;
     drawing_.shapes.push_back(Line{{{names_, y_ + 2}, {names_ + width, y_ + 2}}, kInk, 0.6, false});
@@ -183,6 +191,7 @@ class TimelineDrawing {
       if (!seen_[kind]) continue;
       const std::string name(legend_of(kind));
       const double width = 10 + 1.1 * text_width(name, kTickSize) + 8;
+      // The next line, unless this one is empty.
       if (x > 4 && x + width > options_.width) {
         x = 4;
         y_ += kLegend;
@@ -221,6 +230,7 @@ std::string timeline_csv(std::span<const TimelinePanel> panels, bool held) {
   const char* const end = held ? ",\n" : "\n";
   for (const TimelinePanel& panel : panels) {
     for (const TimelineRow& row : panel.rows) {
+      // One panel's title would say nothing that the file's name does not.
       const bool titled = row.label.empty() && panels.size() > 1;
       const std::string label = csv_quoted(titled ? panel.title : row.label);
       for_compute(row, [&](const Span& span, const StepWindow& window) {
@@ -232,6 +242,7 @@ std::string timeline_csv(std::span<const TimelinePanel> panels, bool held) {
       if (!lines) continue;
       const char* const what = lines->unit == CounterUnit::bytes ? "memory_bytes" : "in_flight";
       for (const HeldBy& rank : lines->ranks) {
+        // From one sample to the next the value holds.
         for (std::size_t i = 0; i + 1 < rank.samples.size(); ++i)
           text +=
               fmt::format("{},{},{},{:.9f},{:.9f},{:.0f}\n", rank.rank.value, label, what,

@@ -87,6 +87,7 @@ std::string function(std::string_view type, std::string_view name, const std::st
 // Doubles in the fewest digits that read back as themselves.
 std::string tables() {
   std::string rows;
+  // Raw strings: names of devices and rows may have any characters.
   for (const auto& [device, errors] : errors_by_device()) {
     rows += fmt::format("      {{R\"row({})row\", {}, {}, {}, R\"row({})row\"}},\n", device,
                         errors.all.size(), median(errors.all), errors.worst, errors.worst_row);

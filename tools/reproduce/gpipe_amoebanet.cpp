@@ -70,9 +70,12 @@ CaseResult reproduce_gpipe_amoebanet(const Publications& published) {
   CaseResult result;
   for (const PublishedRow& row : published.table("gpipe-amoebanet.csv")) {
     const auto [k, m, base_k, base_m] = read_gain(row);
+    // The row that all others are measured by is 1 by definition.
     if (k == base_k && m == base_m) continue;
+    // Unequal micro-batches were not what the paper ran.
     if (kBatch % m != 0 || kBatch % base_m != 0)
       row.fail("m", fmt::format("does not divide {} samples", kBatch));
+    // The rate of the machine cancels: both steps are its own.
     const Cluster cluster = cluster_of(row);
     const Model model = cnn::amoebanet_d(row.integer("layers"), row.integer("filters"), {}, 1000);
     const double gain = step_of(gpipe_plan(base_k, base_m, kBatch), model, cluster) /
@@ -102,14 +105,17 @@ CaseResult reproduce_torchgpipe(const Publications& published) {
     const int m = row.integer("m"), batch = m * row.share("batch", m);
     Plan plan = gpipe_plan(row.integer("k"), m, batch);
     plan.boundaries = boundaries_of(row, plan, model);
+    // torchgpipe may spare the last micro-batch, whose backward comes first.
     plan.recompute.except_last = row.text("checkpoint") == "except_last";
     const double rate = batch / step_of(plan, model, cluster).count(),
                  measured = row.number("samples_per_s");
+    // The first row of the table is the measure: it sets the rate, and is no forecast.
     if (base_published == 0) {
       base_published = measured;
       base_forecast = rate;
       continue;
     }
+    // A printed ratio is as exact as the printed numbers behind it.
     const Printed ratio{measured / base_published,
                         row.printed("samples_per_s").last_digit / base_published};
     result.add(Role::predicted,

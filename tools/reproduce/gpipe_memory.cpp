@@ -44,6 +44,7 @@ void add_transformer(CaseResult& result, const PublishedRow& row) {
   const std::string name = "Transformer " + row.text("column");
   const auto parameters = static_cast<double>(
       parameter_count(gpipe_transformer(row.integer("layers"), row.integer("width"))));
+  // The Transformer's column is in GiB by its own arithmetic, AmoebaNet's in GB.
   const double gib = parameters * kBytesPerParameter / (1 << 30);
   result.add(Role::formula, {name, "parameters", row.printed("parameters"), parameters});
   const Printed memory = row.printed("parameter_memory"),
@@ -71,8 +72,9 @@ void add_amoebanet(CaseResult& result, const PublishedRow& row) {
   const double gb = parameters * kBytesPerParameter / 1e9;
   const Printed printed = row.printed("parameters"), memory = row.printed("parameter_memory");
   result.add(Role::predicted, {name, "parameters", printed, parameters});
-  // What the paper's own two columns say of each other.
+  // What the paper's own two columns say of each other, allowing for the rounding of the first.
   const double most = (printed.value + printed.last_digit / 2) * kBytesPerParameter / 1e9;
+  // 5 % beyond what rounding can explain: the two columns cannot both be right.
   if (memory.value > 1.05 * most) {
     result.add_anomaly(
         {name, "parameter memory, GB", memory, gb},

@@ -56,14 +56,17 @@ StageCost stage_cost(Seconds forward) {
 StepMetrics transformer_step(int layers, int k, int m, const Machine& machine) {
   const Schedule schedule = named_schedule("gpipe", k, 1, m);
   const double tokens = kThroughputBatch * kSequence / m;
+  // Integers, as the partition compares sums: equal cells must be exactly equal.
   std::vector<std::int64_t> times;
   const std::vector<Cell> cells = transformer_cells(layers);
   for (const Cell& cell : cells)
     times.push_back(to_nanoseconds(Flops(cell.flops * tokens) / machine.rate).count());
+  // What crosses after a cell is that cell's output.
   const auto crossing = [&](const Cell& cell) {
     const Seconds time(tokens * cell.output * machine.bytes_per_number / machine.link.count());
     return MessageCost{to_nanoseconds(time), Nanoseconds(0)};
   };
+  // The best boundaries there are: the paper does not print its own.
   std::vector<int> starts = best_boundaries(times, k);
   starts.insert(starts.begin(), 0);
   starts.push_back(static_cast<int>(times.size()));
@@ -73,6 +76,7 @@ StepMetrics transformer_step(int layers, int k, int m, const Machine& machine) {
     for (int c = starts[s]; c < starts[s + 1]; ++c) sum += times[static_cast<std::size_t>(c)];
     costs.stages.push_back(stage_cost(to_seconds(Nanoseconds(sum))));
     costs.forward_messages.push_back(crossing(cells[static_cast<std::size_t>(starts[s + 1] - 1)]));
+    // Gradients cross where outputs did, and are as large.
     costs.backward_messages.push_back(s == 0 ? MessageCost{} : costs.forward_messages[s - 1]);
   }
   return time_pipeline(schedule, costs, {.recompute = true});
@@ -129,6 +133,7 @@ CaseResult reproduce_gpipe_throughput(const Publications& published) {
   for (const PublishedRow& row : published.table("gpipe-throughput.csv")) {
     const int layers = row.integer("layers");
     const auto [k, m, base_k, base_m] = read_gain(row);
+    // The row that all others are measured by is 1 by definition.
     if (k == base_k && m == base_m) continue;
     const Machine& machine = named(machines, row, "machine");
     const double gain = to_seconds(transformer_step(layers, base_k, base_m, machine).step_time) /

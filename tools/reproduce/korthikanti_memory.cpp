@@ -48,7 +48,9 @@ CaseResult reproduce_korthikanti_memory(const Publications& published) {
     };
     const KorthikantiBlock& x = row.block;
     const double h = static_cast<double>(x.h), t = static_cast<double>(x.t);
+    // The share of each technique is of what tensor parallelism alone keeps.
     const double baseline = held_gib(row, korthikanti_tensor(x));
+    // 18 bytes: the fp16 weight, and in fp32 gradient, weight and two moments.
     add(Role::formula, "parameters and optimizer, GiB (12 L h^2 18 B / (t p))", "state_gib",
         12 * row.layers * h * h * 18 / (t * row.schedule.shape.ranks) / kGib);
     add(Role::formula, "activations, GiB, tensor parallel", "baseline_gib", baseline);

@@ -150,17 +150,21 @@ FitRow known_removed(const Constants& times, Seconds total) {
 Constants fit(const std::vector<LayerRow>& layers, const std::vector<StepRow>& steps,
               const std::string& model, const Shape& shape) {
   std::vector<FitRow> rows;
+  // What is known of a row is taken off before the fit: the constants explain the rest.
   for (const LayerRow& row : layers) {
     rows.push_back(known_removed(row.f, Seconds(row.f_ms.value * 1e-3)));
     rows.push_back(known_removed(row.b, Seconds(row.b_ms.value * 1e-3)));
   }
   for (const StepRow& row : steps) {
     if (row.model != model) continue;
+    // An iteration is its micro-batches' passes and the head's three, in one device group without a
+    // pipeline.
     const Constants passes = forward(shape, row.memory) + backward(shape, row.memory);
     const Constants all = shape.m * (static_cast<double>(shape.layers) * passes + 3 * head(shape));
     rows.push_back(
         known_removed(all, Seconds(row.seconds.value) - after_backward(shape, row.replicas)));
   }
+  // No constant below 1: nothing runs faster than the datasheet.
   const std::vector<double> fitted = robust_fit(rows, {1, 1});
   return {fitted[0], fitted[1], 1};
 }
@@ -180,6 +184,7 @@ CaseResult reproduce_korthikanti_steps(const Publications& published) {
         c.integer("layers"),     c.integer("pipeline_parallel"),
         c.integer("interleave"), c.share("global_batch", c.integer("micro_batch"))};
   }
+  // Two sizes: one to learn on, one to forecast.
   const std::string calibrated = "22B";
   if (!shapes.contains(calibrated))
     throw InputError("korthikanti-models.csv", "model", "22B, to calibrate on, is missing");
@@ -208,6 +213,7 @@ CaseResult reproduce_korthikanti_steps(const Publications& published) {
                {row.name, "layer B, ms", row.b_ms, seconds(constants, row.b).count() * 1e3});
   }
   for (const StepRow& row : steps) {
+    // The 22B rows taught the constants, so they are no forecasts.
     result.add(row.model == calibrated ? Role::calibrated : Role::predicted,
                {row.name, "iteration, s", row.seconds,
                 step_time(shapes.at(row.model), row.memory, row.replicas, constants).count()});

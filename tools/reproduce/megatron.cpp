@@ -45,13 +45,16 @@ CaseResult reproduce_megatron(const Publications& published) {
   std::vector<MegatronRow> rows;
   for (const PublishedRow& cells : published.table("megatron-2021-table2.csv")) {
     const int t = cells.integer("tensor_parallel"), p = cells.integer("pipeline_parallel");
+    // Replicas follow from the devices, and with them each one's micro-batches.
     const int replicas = cells.share("gpus", t * p);
     rows.push_back({fmt::format("table 2, {} GPUs p={}", cells.integer("gpus"), p),
                     cells.printed("tflops_per_gpu"), p,
                     cells.share("batch", replicas * cells.integer("micro_batch"))});
   }
+  // Rate without a bubble: the one constant, by which every other row is forecast.
   const double bubble_free = rows.front().rate.value / efficiency(rows.front());
   for (std::size_t r = 0; r < rows.size(); ++r) {
+    // The first row sets the constant.
     result.add(r == 0 ? Role::calibrated : Role::predicted,
                {fmt::format("{} M={}", rows[r].name, rows[r].m), "TFLOP/s a GPU", rows[r].rate,
                 bubble_free * efficiency(rows[r])});

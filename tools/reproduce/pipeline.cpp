@@ -17,6 +17,7 @@ namespace {
 // Each pair's first operation takes both durations and waits for what the second waits for, besides
 // itself.
 Program fuse_pairs(const Schedule& schedule, const Program& program, OperationCosts& costs) {
+  // A program cannot be changed: its dependencies are copied, changed, and made into another.
   PerOperation<std::vector<Dependency>> known(program.size());
   for (const OperationId id : program.ids()) {
     const auto before = program.predecessors(id);
@@ -25,9 +26,11 @@ Program fuse_pairs(const Schedule& schedule, const Program& program, OperationCo
   for (const Rank rank : program.ranks()) {
     for (const std::int32_t position : schedule.overlapped[rank]) {
       const OperationId first = program.compute_lane(rank).first + position, second = first + 1;
+      // One block that overlaps both: it takes the sum and ends when both have.
       costs.duration_ns[first] += costs.duration_ns[second];
       costs.duration_ns[second] = 0;
       for (const Dependency& d : known[second]) {
+        // Not on itself: the pair has become one operation.
         if (d.before != first) known[first].push_back(d);
       }
     }

@@ -21,12 +21,14 @@ std::vector<std::string> split(const std::string& line) {
   for (std::size_t at = 0; at < line.size(); ++at) {
     const char c = line[at];
     if (c == '"') {
+      // Two quotes within quotes are one character, not an end and a beginning.
       const bool doubled = quoted && at + 1 < line.size() && line[at + 1] == '"';
       if (doubled) cells.back() += line[++at];
       if (!doubled) quoted = !quoted;
     } else if (c == ',' && !quoted) {
       cells.emplace_back();
     } else if (c != '\r') {
+      // Files may have been saved with Windows' line ends.
       cells.back() += c;
     }
   }
@@ -112,12 +114,14 @@ std::vector<PublishedRow> parse_published(const std::string& text, const std::st
   int number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
+    // Comments say where a table was read.
     if (line.empty() || line == "\r" || line.starts_with('#')) continue;
     const std::vector<std::string> cells = split(line);
     if (header.empty()) {
       header = cells;
       continue;
     }
+    // A row that was cut off would shift every column behind the cut.
     if (cells.size() != header.size()) {
       throw InputError(
           file, fmt::format("line {}", number),
@@ -130,6 +134,7 @@ std::vector<PublishedRow> parse_published(const std::string& text, const std::st
     }
     rows.emplace_back(fmt::format("{}: line {}", file, number), std::move(named));
   }
+  // An empty table would make a case that is always right.
   if (rows.empty()) throw InputError(file, "", "no rows");
   return rows;
 }

@@ -36,6 +36,7 @@ void CaseResult::add_anomaly(const ReproducedNumber& number, std::string reason)
 
 std::vector<ErrorSummary> summaries(const CaseResult& result) {
   std::vector<ErrorSummary> all;
+  // In the order of trust: what a formula says, what was fitted, what was forecast.
   for (const Role role : {Role::formula, Role::calibrated, Role::predicted}) {
     std::vector<double> errors;
     for (const ReproductionLine& line : result.lines) {
@@ -44,6 +45,7 @@ std::vector<ErrorSummary> summaries(const CaseResult& result) {
     if (errors.empty()) continue;
     std::sort(errors.begin(), errors.end());
     const std::size_t half = errors.size() / 2;
+    // An even number has two in the middle.
     const double median =
         errors.size() % 2 == 1 ? errors[half] : (errors[half - 1] + errors[half]) / 2;
     all.push_back(

@@ -57,6 +57,7 @@ Row read_row(const PublishedRow& cells) {
           cells.integer("data_parallel"),
           cells.integer("pipeline_parallel"),
           0};
+  // Rounded nowhere: a share that is not whole is an error of the table.
   row.m = cells.share("global_batch", cells.integer("micro_batch") * row.d);
   row.name = fmt::format("{}B b={} t={} d={} p={}", cells.text("parameters_billion"),
                          cells.text("micro_batch"), row.t, row.d, row.p);
@@ -92,10 +93,12 @@ double dot(const Constants& a, const Constants& b) {
 Constants fit(const std::vector<Row>& rows) {
   std::vector<FitRow> alone;
   for (const Row& r : rows) {
+    // Without a pipeline nothing but the layers' constants is unknown.
     if (r.p != 1) continue;
     Constants total = layer_pass(r);
     for (double& value : total) value *= 4.0 * r.layers * r.m;  // F, R and the two of B
     total[0] += head_pass(r) * 3 * r.m;
+    // What is stated is taken off: the fit explains what is left.
     alone.push_back(
         {{total.begin(), total.end()}, r.iteration_ms.value * 1e-3 - after_backward(r)});
   }
@@ -132,6 +135,7 @@ CaseResult reproduce_vtrain(const Publications& published) {
   const Constants constants = fit(rows);
   CaseResult result;
   for (const Row& row : rows) {
+    // Rows that taught the constants are no forecasts.
     result.add(row.p == 1 ? Role::calibrated : Role::predicted,
                {row.name, "iteration, ms", row.iteration_ms, iteration_s(row, constants) * 1e3});
   }

@@ -71,11 +71,13 @@ CaseResult reproduce_zero_bubble_rates(const Publications& published) {
     const auto formula = [&](const char* quantity, const char* column, double value) {
       result.add(Role::formula, {row.name, quantity, row.cells.printed(column), value});
     };
+    // Simulated once and used twice: ZB-1p's schedule is ZB-H1.
     const double h1 = bubble_rate(row, "zb-h1"), interleaved = bubble_rate(row, "interleaved-1f1b");
     formula("bubble rate, 1F1B", "bubble_1f1b", bubble_rate(row, "1f1b"));
     formula("bubble rate, ZB-H1", "bubble_zb_h1", h1);
     formula("bubble rate, ZB-H2", "bubble_zb_h2", bubble_rate(row, "zb-h2"));
     formula("bubble rate, ZB-1p (its schedule is ZB-H1)", "bubble_zb_1p", h1);
+    // The paper's accounting leaves communication out of 1F1B-I: both figures are shown.
     formula("bubble rate, 1F1B-I by the paper's accounting", "bubble_1f1b_i",
             papers_interleaved_rate(row));
     result.add_anomaly({row.name, "bubble rate, 1F1B-I simulated",

@@ -70,16 +70,20 @@ std::vector<double> device_factors(int ranks, std::mt19937_64& random) {
 }
 
 Seconds step_time(const ZeroBubbleRow& row, const Method& method) {
+  // One seed for every row and method: they see the same devices.
   std::mt19937_64 random(1);
   if (method.schedule == nullptr) {  // Table 5's bubble, at the pace of the slowest device
+    // Without a schedule the slowest device paces the whole.
     double slowest = 0;
     for (int draw = 0; draw < kDraws; ++draw) {
       const std::vector<double> factors = device_factors(row.p, random);
       slowest += *std::max_element(factors.begin(), factors.end()) / kDraws;
     }
+    // The bubble is a share of the whole, so the work is what is left of it.
     const Seconds work = (row.times.f + row.times.i + row.times.w) * row.m * slowest;
     return work / (1 - row.cells.number("bubble_zb_2p")) + optimizer_time(row);
   }
+  // Draws are of devices, so the schedule is simulated with each.
   const Schedule schedule = zero_bubble_schedule(row, method.schedule);
   const CostTable even = zero_bubble_costs(row, schedule);
   Seconds sum{0};
@@ -90,6 +94,7 @@ Seconds step_time(const ZeroBubbleRow& row, const Method& method) {
       const Rank rank = schedule.shape.rank_of(Stage{s});
       costs.stages[s] = slowed(costs.stages[s], factors[rank.position()]);
     }
+    // What waits for its transfers is as slow as they are.
     if (method.waits) occupy_senders(costs);
     sum += to_seconds(time_pipeline(schedule, costs).span);
   }
@@ -103,8 +108,10 @@ double activation_peak(const ZeroBubbleRow& row, const Schedule& schedule, int r
   const int chunks = schedule.shape.stages / schedule.shape.ranks;
   double now = 0, most = 0;
   for (const Action& action : schedule.order[Rank{rank}]) {
+    // The first and last stages have a layer less, for the embedding and the head.
     const bool end = schedule.shape.is_first(action.stage) || schedule.shape.is_last(action.stage);
     const int layers = row.layers_per_stage() / chunks - (end ? 1 : 0);
+    // F keeps all, I leaves what W needs, W and B leave nothing.
     const double change = action.kind == ActionKind::F   ? whole
                           : action.kind == ActionKind::I ? until_w - whole
                           : action.kind == ActionKind::W ? -until_w

@@ -74,6 +74,7 @@ void print(Printout& out, const app::CalibrateRequest& request,
                           fmt::format("{:.2f}%", q.median_residual * 100)});
   }
   out.show(table);
+  // Anchored costs have a device and runs, and no overheads of a host.
   if (costs.anchor) {
     if (const auto remark = app::remark_on(request.stack, costs.anchor->stack)) note(*remark);
     print_anchor(out, *costs.anchor);

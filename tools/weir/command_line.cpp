@@ -97,6 +97,7 @@ class Options {
                   std::is_same_v<Value, std::string>) {
       option->capture_default_str();
     } else if constexpr (std::is_same_v<Value, Path>) {
+      // A default that is empty would be shown as if it meant something.
       if (!target.empty()) option->capture_default_str();
     } else if constexpr (std::is_same_v<Value, std::optional<Path>>) {
       if (target) option->default_str(target->string());
@@ -176,6 +177,7 @@ std::vector<CompletedArgument> arguments_of_all(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     CompletedArgument argument;
     for (const std::string& name : option->get_snames()) argument.names.push_back("-" + name);
+    // Long names last: what follows is looked up by them.
     for (const std::string& name : option->get_lnames()) argument.names.push_back("--" + name);
     argument.help = option->get_description();
     argument.takes_value = option->get_items_expected_max() > 0;
@@ -196,6 +198,7 @@ std::vector<std::string> command_names(const CLI::App& app) {
 // Words as they were given: "help run" asks what "run --help" does.
 std::vector<std::string> words_of(int argc, char** argv, const std::vector<std::string>& commands) {
   std::vector<std::string> words(argv + 1, argv + argc);
+  // Checked once for all words: everything behind this writes them to JSON and terminals.
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (utf8_prefix(words[i]) != words[i].size())
       throw UsageError(fmt::format("argument {} is not UTF-8: {}", i + 1, words[i]));
@@ -242,10 +245,12 @@ std::string repeated(const CLI::App& command) {
 
 // Why a command line is refused, and what was probably meant by a word that nobody knows.
 std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
+  // Unknown words first: they are the cause, whatever else CLI11 found missing.
   const std::vector<std::string> unknown = app.remaining(true);
   if (unknown.empty()) {
     if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
       for (const CLI::App* command : app.get_subcommands()) {
+        // What does not match is most often an option that was given twice.
         if (std::string line = repeated(*command); !line.empty()) return line;
       }
     }
@@ -256,6 +261,7 @@ std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   const std::string word = unknown.front().substr(0, unknown.front().find('='));
   const bool option = word.starts_with("-");
+  // Only names that could stand here are offered.
   std::vector<std::string> known;
   if (option) {
     for (const CLI::App* level : {&app, chosen.empty() ? &app : chosen.front()})
@@ -322,8 +328,10 @@ void note(const std::string& line) {
 }
 
 app::Session CommandLine::session_for(const CLI::App& command, const app::Fields& fields) const {
+  // Under the first long name of each, as requests ask for them.
   std::set<std::string> given;
   for (const app::Field& field : fields) {
+    // The seed is an option of all commands, not of this one.
     if (is_seed(field)) continue;
     const std::string name = app::long_names(field).front();
     const CLI::Option* option = command.get_option_no_throw("--" + name);
@@ -402,11 +410,13 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
     if (field.traits.unsaid) unsaid_["--" + app::long_names(field).front()] = *field.traits.unsaid;
     known.arguments.push_back(completed(field));
   }
+  // By value: the tables go when this function returns, the callback runs later.
   command->callback([this, command, fields = std::move(fields), run = std::move(run)] {
     for (const app::Field& field : fields) {
       if (is_seed(field)) *std::get<std::uint64_t*>(field.target) = global_.seed;
     }
     const app::Session session = session_for(*command, fields);
+    // Before any work: a result that cannot be written is refused while nothing is lost.
     app::try_outputs(fields, session);
     run(session);
   });
@@ -425,6 +435,7 @@ bool CommandLine::print_json(const std::string& text) {
 }
 
 int CommandLine::run(int argc, char** argv) {
+  // As it was typed, quoted for a shell, so that a report's command can be run again.
   typed_ = "weir";
   for (int i = 1; i < argc; ++i) typed_ += " " + shell_quoted(argv[i]);
   try {

@@ -29,6 +29,7 @@ void add_commands(CommandLine& line) {
   line.add(app::kDoctor, print);
   line.add(app::kModel, print);
   line.add(app::kPlan, print);
+  // Those that may take long listen for signals, and keep what they have.
   line.add(app::kSchedule, print, {.defaults = {.stopping = stop_on_signals()}});
   line.add(app::kPageFile, print);
   line.add(app::kProfile, print, {.indent = 1, .defaults = {.output = "profile.json"}});

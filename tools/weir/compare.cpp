@@ -29,6 +29,7 @@ void print_comparison(Printout& out, const Comparison& c) {
               {},
               {}};
   for (const KindError& k : c.kinds) {
+    // Of what took no time there is no share.
     const std::optional<double> error =
         k.measured > Seconds(0) ? std::optional(k.predicted / k.measured - 1) : std::nullopt;
     kinds.rows.push_back({std::string(to_string(k.kind)), std::to_string(k.rank.value),
@@ -65,6 +66,7 @@ void print_plans(Printout& out, const app::CompareResult& result) {
     table.rows.push_back({d["key"].get<std::string>(), cut(d["first"].dump(), kValue),
                           cut(d["second"].dump(), kValue), ""});
   }
+  // Three figures behind the keys that differ: what the difference comes to.
   const auto percent = [](double share) { return fmt::format("{:.1f}%", share * 100); };
   table.rows.push_back({fmt::format("step time ({})", to_string(a.basis)),
                         format_duration(a.step_time), format_duration(b.step_time),
@@ -129,6 +131,7 @@ void print_timeline(Printout& out, const app::TimelineComparison& c) {
   }
   out.show(actions);
   out.say("\n");
+  // Memory is told against the first rank's too: a constant that all have alike cancels.
   const app::TimelineRankMemory& first = c.memory.front();
   const auto over = [](Bytes bytes, Bytes of) {
     return fmt::format("{:.3f}",
@@ -157,7 +160,9 @@ void print_timeline(Printout& out, const app::TimelineComparison& c) {
 }  // namespace
 
 void print(Printout& out, const app::CompareRequest& request, const app::CompareResult& result) {
+  // The width that was asked for is of tables as well as of pictures.
   out.set_width(app::characters(request.picture.width));
+  // Of measured times alone no stack was assumed, so there is nothing to remark.
   const bool by_iteration = result.timeline && result.timeline->priced_by;
   if (!result.traces && !by_iteration) {
     const std::string& stack = result.forecasts.front().stack;

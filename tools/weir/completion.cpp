@@ -35,6 +35,7 @@ std::string bash(const Commands& commands, const Arguments& common) {
   for (const CompletedCommand& command : commands) {
     std::vector<std::string> words;
     for (const CompletedArgument& argument : together(command.arguments, common)) {
+      // Choices complete an option's value; names complete the option.
       words.insert(words.end(), argument.names.begin(), argument.names.end());
       if (argument.choices.empty()) continue;
       for (const std::string& name : argument.names) {
@@ -88,6 +89,7 @@ std::string zsh_argument(const CompletedArgument& argument) {
   if (argument.names.empty())
     return "        " + shell_quoted("*:" + zsh_text(argument.help) + ":_files");
   std::string line;
+  // An option that was given under one name is not offered under another.
   const std::string others = fmt::format("({})", fmt::join(argument.names, " "));
   for (const std::string& name : argument.names) {
     const std::string taken = argument.takes_value ? value : "";

@@ -13,6 +13,7 @@ void print(Printout& out, const app::EvaluateRequest& request, const app::Evalua
   const EvaluationReport& report = result.report;
   Table table{{left("held-out plan"), {"forecast"}, {"measured"}, {"error"}, left("note")}, {}, {}};
   for (const Outcome& outcome : report.outcomes) {
+    // Only misses are marked.
     table.rows.push_back({summary(outcome.plan), format_duration(outcome.predicted),
                           format_duration(outcome.measured()),
                           fmt::format("{:+.1f}%", outcome.error() * 100),

@@ -76,6 +76,7 @@ void print_waterfall(Printout& out, const Waterfall& fall) {
 void print_gap(Printout& out, const app::ExplainResult& result) {
   const Gap& gap = *result.gap;
   std::string inside;
+  // Not every forecast has an interval: without one nothing is said of it.
   if (gap.within_interval)
     inside = *gap.within_interval ? ", within the forecast's interval"
                                   : ", outside the forecast's interval";
@@ -95,6 +96,7 @@ void print_gap(Printout& out, const app::ExplainResult& result) {
                                              : "no"});
   }
   out.show(table);
+  // The first cause is the most plausible: told is how to find out.
   if (gap.causes.empty() || !gap.causes.front().factor) return;
   const SuspectedCause& first = gap.causes.front();
   out.say("to tell: {} ({} by the forecast, {} if it is this)\n", first.measurement,

@@ -30,6 +30,7 @@ std::vector<KindHeld> held_by(const RankMemory& memory) {
 
 void print_ranks(Printout& out, const Forecast& f) {
   const auto [low, high] = std::ranges::minmax(f.memory, {}, &RankMemory::peak);
+  // Ranks within 5 % of each other fill a table with one number.
   constexpr double kSame = 1.05;
   if (static_cast<double>(high.peak.count()) <= kSame * static_cast<double>(low.peak.count()))
     return;
@@ -63,12 +64,14 @@ void print_fitting(Printout& out, const app::FittingChange& c) {
 void print_advice(Printout& out, const app::FitsResult& result) {
   const Forecast& f = result.forecast;
   if (f.fits() == Fits::yes) {
+    // "Surely": against the upper bound, not the expectation.
     const Bytes limit = *f.memory_limit_of(result.fullest), most = f.memory[result.fullest].upper;
     out.say("room left, surely: {}\n", format_bytes(limit - most));
     if (!result.faster) return out.say("no single change uses it for speed\n");
     out.say("what uses it for speed:\n");
     return print_fitting(out, *result.faster);
   }
+  // From one change to two, then to more devices: the cheapest first.
   if (!result.changes.empty()) {
     out.say("{}it surely fits with one of\n",
             result.choices == 1 ? "" : "no single change is enough; ");

@@ -53,6 +53,7 @@ void print_table(Printout& out, const Model& model, std::int64_t seq_length, Dty
                           format_bytes(activation_bytes(part, static_cast<int>(l))),
                           format_bytes(Bytes(part.layers[l].crossing_bytes))});
   }
+  // Layers that are alike fold into one row.
   show_layers(out, table);
 }
 

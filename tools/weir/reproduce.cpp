@@ -47,6 +47,7 @@ void print_case(Printout& out, const CaseResult& result) {
                           std::string(to_string(line.role))});
   }
   out.show(table);
+  // A long case prints what is wrong with it.
   if (lines.size() < result.lines.size()) {
     out.say("{}: {} of {} lines, those off by more than 2x; --csv FILE has all\n", result.name,
             lines.size(), result.lines.size());
@@ -90,6 +91,7 @@ void print_aims(Printout& out, const CrossValidation& whole) {
               {},
               {}};
   for (const AimLine& line : whole.aims) {
+    // Without rows an aim is neither reached nor missed.
     const auto reached = line.reached();
     const std::string aim =
         line.aim ? (line.at_least ? ">= " : "<= ") + figure(line, *line.aim) : "";
@@ -102,6 +104,7 @@ void print_aims(Printout& out, const CrossValidation& whole) {
   out.show(table);
   bool first = true;
   for (const AimLine& line : whole.aims) {
+    // Missed aims are told with what is known of the reason.
     if (line.reached() != std::optional(false)) continue;
     if (std::exchange(first, false)) out.say("\nmissed, as far as is known because:\n");
     out.say("{}, {}: {}\n", line.what, line.method, known_reason(line));
@@ -125,6 +128,7 @@ void print_groups(Printout& out, const CrossValidation& whole) {
               {},
               {}};
   for (const GroupLine& line : whole.groups) {
+    // Intervals are of logarithms: as a share of the forecast, upwards.
     const std::string interval =
         line.interval ? fmt::format("{:.0f} %", std::expm1(line.interval->half_width) * 100) : "";
     table.rows.push_back({line.cluster, line.stack, line.is_memory ? "memory" : "time",
@@ -171,6 +175,7 @@ void print_defaults(Printout& out, const CrossValidation& whole) {
               {},
               {}};
   for (const DefaultLine& line : whole.defaults) {
+    // A source may have runs alone, or grids alone.
     const auto of_rows = [&](const std::string& text) { return line.rows > 0 ? text : "-"; };
     const auto of_grids = [&](const std::string& text) { return line.grids > 0 ? text : "-"; };
     table.rows.push_back(
@@ -212,6 +217,7 @@ void print_cross_validation(Printout& out, const CrossValidation& whole) {
   print_aims(out, whole);
   print_groups(out, whole);
   print_sources(out, whole);
+  // The worst rows by name: a median hides them.
   out.say("\noff by more than 2x when left out:\n");
   for (const JudgedLine& line : whole.lines) {
     if (line.off_by_more_than_2x())

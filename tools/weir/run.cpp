@@ -29,6 +29,7 @@ void print_devices(Printout& out, const std::vector<DeviceUse>& ranks) {
 }  // namespace
 
 void print(Printout& out, const app::RunRequest& request, const app::RunResult& result) {
+  // One process speaks for all.
   if (!result.leads) return;
   const RunResult& run = result.run;
   const bool trains = result.backend != "synthetic";
@@ -50,6 +51,7 @@ void print(Printout& out, const app::RunRequest& request, const app::RunResult& 
     out.say("evaluation loss {:.6f} over {} tokens\n", run.evaluation->loss,
             run.evaluation->tokens);
   }
+  // With warm-up alone there is no measured step, and no median.
   const bool measured = static_cast<int>(run.steps.size()) > request.warmup;
   if (measured) out.say("median step {}", format_duration(run.step_time));
   for (std::size_t rank = 0; rank < run.peak_memory.size(); ++rank) {

@@ -46,6 +46,7 @@ void print_times(Printout& out, const app::ScheduleRequest& request,
   out.say("{}: K = {}, {} stages, M = {}, at most {} in flight on a rank\n", schedule.name,
           schedule.shape.ranks, schedule.shape.stages, schedule.shape.microbatches,
           *std::ranges::max_element(forecast.peak_in_flight));
+  // Buffered transfers are proved with slots; the others have been lowered as they block.
   if (request.transfers == to_string(TransferMode::buffered)) {
     print_proof(out, schedule, request.slots);
   } else {
@@ -71,6 +72,7 @@ void print_grid(Printout& out, const app::GridProof& proof) {
               {}};
   int proved = 0;
   for (const app::Verdict& v : proof.verdicts) {
+    // A shape that the schedule does not have is neither proved nor refuted.
     if (!v.refused.empty()) {
       table.rows.push_back({std::to_string(v.ranks), std::to_string(v.microbatches), "-", "-", "-",
                             "-", "-", "-", "refused: " + v.refused});

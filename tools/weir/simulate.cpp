@@ -73,6 +73,7 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
   out.say("{}: step {} ({}{}), lower bound {}, bubble {:.1f} %{}\n", summary(loaded.plan),
           format_duration(f.step_time), to_string(f.basis), interval_text(f),
           format_duration(f.lower_bound), f.metrics.bubble_fraction * 100, doubt_text(loaded.plan));
+  // Models that are no sequences have samples but no tokens.
   if (f.samples_per_s) out.say("{} samples/s", format_figure(*f.samples_per_s, 4));
   if (f.tokens_per_s) out.say(", {} tokens/s", format_figure(*f.tokens_per_s, 4));
   if (f.model_tflops_per_device)
@@ -100,6 +101,7 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
             format_duration(best_interval(r)), format_duration(daly_interval(r)),
             format_duration(young_interval(r)));
   }
+  // Doubts go to stderr: stdout may be read by a program.
   for (const std::string& warning : f.warnings) note(warning);
 }
 

@@ -95,6 +95,7 @@ void print_baseline(Printout& out, const app::SweepReply& reply) {
   std::string place = fmt::format(
       "{} devices, {} tokens/s a device", f.devices,
       f.tokens_per_s ? fmt::format("{:.0f}", *f.tokens_per_s / f.devices) : std::string("no"));
+  // A place only where the baseline is one of the search's candidates.
   if (baseline.place)
     place = fmt::format("place {} among {} plans", *baseline.place, among(result));
   if (!f.may_fit())
@@ -105,6 +106,7 @@ void print_baseline(Printout& out, const app::SweepReply& reply) {
       "{}\n",
       reply.baseline_name, place, *baseline.ratio, f.devices,
       result.plans.front().forecast.devices);
+  // On equal devices the ratio of steps says it all.
   if (f.devices == result.plans.front().forecast.devices) return;
   out.say("  a device of the best plan does {:.3f} times as much in a second\n",
           *baseline.device_ratio);
@@ -164,8 +166,10 @@ void print_reasons(Printout& out, const app::SweepReply& reply) {
 }  // namespace
 
 void print(Printout& out, const app::SweepRequest& request, const app::SweepReply& reply) {
+  // One process speaks for all.
   if (!reply.leads) return;
   if (const auto remark = app::remark_on(request.stack, reply.cluster.stack.name)) {
+    // A stack that limits the search is a choice that the user may not have made.
     const bool limited = reply.software != StackAbilities{};
     note(limited ? fmt::format("{}; the search keeps to what {} runs, --any-schedule opens more",
                                *remark, whose_abilities(reply.cluster.stack.name))

@@ -43,6 +43,7 @@ Table table_of(const Report& report) {
 void print(Printout& out, const app::TuneRequest& request, const app::TuneResult& result) {
   const Report& report = result.report;
   const Ranked& best = result.best;
+  // The winner first, or why there is none.
   out.say("{}\n",
           result.winner.empty() ? "no winner: " + result.no_winner : "winner: " + result.winner);
   out.show(table_of(report));

@@ -38,6 +38,7 @@ AnchoringRun run_of(const std::string& text, const Cluster& cluster, const Sessi
   session.guard(run.figure.plan);
   run.plan = load(PlanSource(run.figure.plan), session).loaded;
   const Plan& plan = run.plan.plan;
+  // A plan that the cluster cannot hold was not measured on it.
   if (plan.devices() > cluster.devices()) {
     throw InputError(
         file, "",
@@ -48,6 +49,7 @@ AnchoringRun run_of(const std::string& text, const Cluster& cluster, const Sessi
     require_same_job(*run.figure.log, run.plan, file);
     session.note(fmt::format("{}: {}", text, told(*run.figure.log)));
   }
+  // A rate that counts half of the attention is brought to the forecast's way of counting.
   if (const auto counted = count_whole(run.figure, run.plan)) session.note(*counted);
   run.builtin = load(CostsSource(), run.plan.model, plan, cluster);
   run.forecast = forecast_of(run.plan, run.builtin, cluster);
@@ -80,6 +82,7 @@ MeasuredStep step_of(const std::vector<AnchoringRun>& runs, std::size_t i, const
     throw InputError(run.figure.plan.string(), "",
                      fmt::format("has no such rate as {}; give its step time", run.figure.text));
   }
+  // A forecast each time factors are tried: what they do to a step depends on its longest path.
   return {.step_time = *time,
           .memory = run.figure.memory,
           .family = family_of(runs, i),
@@ -94,6 +97,7 @@ MeasuredStep step_of(const std::vector<AnchoringRun>& runs, std::size_t i, const
 // One line for each factor: how many runs it was fitted to, and how far they are off in the median.
 std::vector<FitQuality> quality_of(const AnchorFit& fit) {
   const auto row = [](const char* kind, double factor, std::vector<double> residuals) {
+    // What was learnt upwards or downwards is the same miss.
     for (double& residual : residuals) residual = std::abs(residual);
     const auto count = static_cast<int>(residuals.size());
     return FitQuality{kind, factor, count, median(std::move(residuals))};
@@ -162,8 +166,10 @@ Calibration anchor_costs(const std::vector<std::string>& figures, const Cluster&
   costs.anchor = anchor_of(runs, steps, fit, cluster);
   costs.origin = fmt::format("{}, anchored to {} measured {} of {}", costs.origin, runs.size(),
                              runs.size() == 1 ? "step" : "steps", cluster.name);
+  // Anchored costs are the built-in ones and factors: they are made anew for each plan.
   costs.layers.clear();
   costs.other_kinds.clear();
+  // Runs that no factors bring together say that something else differs among them.
   note_contradictions(*costs.anchor, session);
   return result;
 }

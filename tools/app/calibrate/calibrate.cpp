@@ -45,6 +45,7 @@ void doubt_disturbed(const CalibrateRequest& r, const std::vector<PlannedTrace>&
   int doubted = 0;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::string its = doubt(disturbance_of(runs[i].trace));
+    // One line for all: the first is told with its reason.
     if (its.empty() || ++doubted > 1) continue;
     first = name_of(r, i).string();
     why = its;
@@ -74,6 +75,7 @@ std::vector<PlannedTrace> runs_of(const CalibrateRequest& r, const Session& sess
     runs.push_back(load_planned_trace(r.traces[i], session));
     if (runs.back().trace.origin != TraceOrigin::measured)
       throw InputError(name.string(), "weir.origin", "expected a measured trace");
+    // An oversubscribed run compares with nothing.
     require_comparable(runs.back().trace, name);
   }
   return runs;
@@ -118,6 +120,7 @@ CalibrateResult calibrate(const CalibrateRequest& r, const Session& session) {
   if (!r.measured.empty()) return anchored(r, session);
   if (!r.nccl.empty() || r.topology)
     return {.links = calibrate_links(link_request(r, session), session)};
+  // PyTorch's profiles do not say which plan they are of: the request does.
   const bool recorded = is_given(r.kineto.plan);
   if (r.kineto.save_trace && !recorded) throw UsageError("--save-trace needs --plan");
   const bool priced = !std::holds_alternative<std::monostate>(r.costs);
@@ -134,12 +137,14 @@ CalibrateResult calibrate(const CalibrateRequest& r, const Session& session) {
   const ResolvedPlan& first = *runs.front().plan;
   const Costs base = load(r.costs, first.model, first.plan, cluster);
   CalibrateResult result{.fit = weir::calibrate(base, runs, cluster)};
+  // A short run is disturbed by chance: no fit is doubted for it.
   const bool long_enough = std::ranges::any_of(
       kept, [](const auto& run) { return disturbance_of(run.trace).watched >= kLeastWatched; });
   if (base.basis == Basis::measured && long_enough)
     doubt_far_fits(result.fit.quality, kOtherWork, session);
   if (recorded) {
     if (base.basis != Basis::measured) doubt_far_fits(result.fit.quality, kOtherModel, session);
+    // Profiles have messages of their own: the link is fitted to them.
     fit_link_of_run(kept.front(), result.fit.costs, session);
   }
   if (r.output) save_costs(result.fit.costs, session.output(*r.output));

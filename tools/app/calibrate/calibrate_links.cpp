@@ -77,12 +77,14 @@ std::vector<std::string> refine_cluster(const LinkRequest& request,
                                         const std::vector<FittedTest>& tests,
                                         const Session& session) {
   Cluster cluster = load_cluster_or_name(*request.cluster);
+  // Lines added below this are what was learnt now.
   const std::size_t before = cluster.origin.size();
   if (request.topology) {
     const std::string file = request.topology->filename().string();
     cluster.origin.push_back(
         apply_topology(read_gpu_topology(read_text_file(*request.topology), file), file, cluster));
   }
+  // The topology first: how many devices a node has decides which tests are within one.
   const auto refine = [&](Link& link, const char* name, bool between_nodes) {
     const auto told = measured_link(tests, {.between_nodes = between_nodes,
                                             .devices_per_node = cluster.devices_per_node,
@@ -93,8 +95,10 @@ std::vector<std::string> refine_cluster(const LinkRequest& request,
     link = told->link;
     cluster.origin.push_back(fmt::format("{}: {}", name, told->origin));
   };
+  // Within nodes first: a ring across nodes is read with that latency known.
   refine(cluster.intra, "intra", false);
   refine(cluster.inter, "inter", true);
+  // Input that taught nothing is an error: the user meant it to.
   if (cluster.origin.size() == before) refuse_untold(request);
   if (!cluster.origins.empty()) take_over_origins(cluster, before);
   if (request.output)

@@ -43,10 +43,12 @@ PlannedTrace load_kineto_run(const KinetoOptions& options,
   if (options.save_trace && options.save_trace->extension() != ".json")
     throw UsageError("--save-trace: expected a name that ends in .json");
   PlacedPlan plan = load(options.plan, session);
+  // PyTorch has no such messages, so no profile of it can be of this plan.
   if (plan.loaded.plan.skips == SkipTransport::direct)
     throw InputError(name_of(options.plan), "skips", "direct: PyTorch's stages hand skips on");
   KinetoTrace found = read_kineto(plan.loaded.program, files);
   log_found(found, session);
+  // The plan goes with the trace, its paths as seen from there.
   if (options.save_trace) {
     const auto file = std::filesystem::absolute(session.output(*options.save_trace));
     save_traced_plan(found.trace, moved_to(plan, file.parent_path()), file.parent_path(),

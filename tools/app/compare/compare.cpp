@@ -90,6 +90,7 @@ void save(const CompareRequest& r, const Comparable& c, const Session& session) 
   if (r.perfetto) perfetto(*r.perfetto);
   if (!r.output) return;
   write_file_atomically(session.output(*r.output / "comparison.json"), c.text);
+  // Pictures that were asked for by name stand beside the folder's own.
   PictureOptions both = r.picture;
   both.file = *r.output / "both.svg";
   save_timeline(both, panels, session);
@@ -103,9 +104,11 @@ CompareResult compare_traces(const CompareRequest& r, const Session& session) {
   const auto second = file_of(r.second, "compare: measured");
   require_comparable(predicted.trace, first);
   require_comparable(measured.trace, second);
+  // A forecast of several steps would leave open which of them is meant.
   if (predicted.trace.steps.size() != 1)
     throw UsageError("compare: the first trace is the forecast, of one step");
   const ResolvedPlan& plan = predicted.plan->loaded;
+  // Actions are joined by number: two plans' numbers mean different actions.
   if (!same_plan(plan, measured.plan->loaded))
     throw InputError(second.string(), "weir.info.plan",
                      "is another plan than " + first.string() + "'s");
@@ -253,6 +256,7 @@ Json plan_comparison_json(const CompareResult& result) {
   // Key by key as the two files would have it.
   const Json before = plan_json(result.plans[0].plan);
   const Json after = plan_json(result.plans[1].plan);
+  // A key that only one file has is a difference too.
   for (const auto& [key, value] : before.items()) {
     const Json other = after.value(key, Json());
     if (value != other)
@@ -296,6 +300,7 @@ Fields fields(CompareRequest& r) {
 }
 
 CompareResult compare(const CompareRequest& r, const Session& session) {
+  // By what the second is: that decides what the first may be.
   if (is_timeline_folder(r.second)) {
     if (is_timeline_folder(r.first) || is_plan(r.first)) return compare_with_folder(r, session);
     throw UsageError("compare: a folder of timelines goes with a plan or another such folder");

@@ -63,8 +63,10 @@ TimelineComparison compare_timelines(const std::filesystem::path& first,
                                      const std::filesystem::path& second,
                                      std::optional<std::int64_t> priced_by) {
   const Timeline source = read_timeline(first);
+  // One folder read once, and then the iteration that prices is left out of what is judged.
   const bool same = std::filesystem::equivalent(first, second);
   const Timeline all = same ? source : read_timeline(second);
+  // Starts can only be compared of the same actions in the same order.
   if (source.schedule.order != all.schedule.order)
     throw InputError(second.string(), "", "has another order of actions than " + first.string());
   // The last iteration is often cut short by what ends the run: the one before it is steady.
@@ -82,6 +84,7 @@ TimelineComparison compare_timelines(const std::filesystem::path& first,
   result.measured = measured.trace;
   hold_starts(result);
   result.memory = memory_by_rank(measured);
+  // Memory by what is in flight is a line: learnt from the pricing iteration, told of the others.
   const auto line = fit_in_flight(peak_in_flight(source.schedule), memory_of(source, step));
   for (TimelineRankMemory& rank : result.memory) {
     if (line) rank.predicted = line->of(rank.peak_in_flight);
@@ -101,6 +104,7 @@ TimelineComparison compare_with_timeline(const ResolvedPlan& plan, const Forecas
                     "ranks, {} stages and {}",
                     there.ranks, there.units(), here.ranks, here.total_stages(), here.units()));
   }
+  // Spans are joined by rank: where stages lie elsewhere, the ranks do other work.
   if (here.rank_of_stage != there.rank_of_stage)
     throw InputError(folder.string(), "", "has stage s on rank s, the plan has not");
   const Timeline measured = only_iterations(all, compared(all, std::nullopt));

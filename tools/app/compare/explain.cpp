@@ -71,9 +71,11 @@ Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
   // The plan's own way to split layers, and the one that a change may take.
   std::vector<Split> splits{loaded.plan.split()};
   const auto add = [&](const Split& split) {
+    // A split that the model refuses is no change to offer.
     const auto misfit = cannot_split(loaded.model, loaded.plan.seq_length, split);
     if (!misfit && std::ranges::find(splits, split) == splits.end()) splits.push_back(split);
   };
+  // The one change of split within the same degrees.
   if (loaded.plan.tp > 1) {
     Split toggled = splits.front();
     toggled.sequence_parallel = !toggled.sequence_parallel;
@@ -139,6 +141,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
   const CostBreakdown breakdown = cost_breakdown(loaded, known, cluster);
   ForecastResult result = forecast(loaded, known, cluster);
   Forecast& f = result.forecast;
+  // Software that nobody named makes the interval wider.
   widen_for_unnamed(f, loaded, cluster);
   if (!r.memory_limit.empty()) {
     f.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
@@ -150,10 +153,12 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
                     .critical_path = critical_path(loaded.program, result.trace),
                     .what_if = rows_of(r, loaded, cluster, costs, f),
                     .measured = r.measured};
+  // Changes that the stack cannot run stay in the list, marked.
   mark_beyond(why.what_if, loaded.plan, abilities(choice, cluster));
   if (!r.measured.empty()) {
     const Seconds measured = measured_step(r, loaded, f, session);
     why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured);
+    // Measured costs have the run's own precision: nothing to mistake.
     if (costs.basis == Basis::builtin)
       why.mistaken = mistaken_dtype(loaded, cluster, f.step_time, measured);
   }

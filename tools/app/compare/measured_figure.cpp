@@ -107,9 +107,11 @@ MeasuredFigure with_figure(MeasuredFigure figure, const std::string& whole,
     first.resize(first.size() - std::string_view(word).size());
     figure.count = count;
   }
+  // A figure first: a file could be called "22.3s" too.
   const auto speed = parse_speed(first);
   if (!speed && std::filesystem::is_regular_file(first)) {
     MeasuredFigure logged = figure_of(summary(read_job_log(read_text_file(first), first)), first);
+    // What was given with the plan stays: the log's words are its figures alone.
     logged.plan = figure.plan;
     logged.text = figure.text;
     figure = std::move(logged);
@@ -176,6 +178,7 @@ void require_same_job(const JobLogSummary& log, const ResolvedPlan& loaded,
     refuse(plan.global_batch_size(), "samples a step", *log.batch);
   if (log.sequence && *log.sequence != plan.seq_length)
     refuse(plan.seq_length, "tokens a sample", *log.sequence);
+  // By the names that logs have for them.
   const auto planned = [&](std::string_view name) -> std::int64_t {
     if (name == "world_size") return plan.devices();
     if (name == "tensor_model_parallel_size") return plan.tp;
@@ -193,6 +196,7 @@ void require_same_job(const JobLogSummary& log, const ResolvedPlan& loaded,
     if (name == "seq_length" && log.sequence) continue;
     const std::int64_t logged = std::max<std::int64_t>(value, 1);
     const std::int64_t ours = planned(name);
+    // 0: the plan does not have this, so the log cannot contradict it.
     if (logged == ours || ours == 0) continue;
     throw InputError(plan_file, "",
                      fmt::format("is of {} {}, the log's job of {}", name, planned(name), logged));
@@ -223,8 +227,10 @@ std::optional<std::string> count_whole(MeasuredFigure& figure, const ResolvedPla
   const SourceJob& job = loaded.plan.job;
   const AttentionCount count = figure.count.value_or(count_of(job));
   const double share = core_share(loaded.model, loaded.plan.seq_length);
+  // Half counts a causal mask's half of the scores: the rest of the step's FLOPs stays.
   if (count == AttentionCount::half) figure.value /= 1 - share / 2;
   constexpr double kMatters = 0.02;
+  // Too little of the step to be worth a word.
   if (!figure.count && share / 2 < kMatters) return std::nullopt;
   const bool half = count == AttentionCount::half;
   std::string why;
@@ -240,6 +246,7 @@ std::optional<std::string> count_whole(MeasuredFigure& figure, const ResolvedPla
 std::optional<Seconds> step_time_of(const MeasuredFigure& figure, const Forecast& forecast,
                                     int devices) {
   const auto from_rate = [&](const std::optional<double>& rate) -> std::optional<Seconds> {
+    // A rate and a time are inverse, whatever the model's FLOPs or tokens are.
     if (!rate) return std::nullopt;
     return forecast.step_time * (*rate / figure.value);
   };

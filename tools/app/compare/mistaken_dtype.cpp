@@ -39,6 +39,8 @@ std::optional<MistakenDtype> mistaken_dtype(const ResolvedPlan& loaded, const Cl
   }
   if (!nearest) return std::nullopt;
   const double far = apart(measured, nearest->step_time);
+  // Named only where it explains the figure: near it, and at most half as far off as the plan's own
+  // precision.
   const bool named = far <= std::log(1.25) && far <= apart(measured, forecast) / 2;
   return named ? nearest : std::nullopt;
 }

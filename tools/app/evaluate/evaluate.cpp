@@ -91,9 +91,12 @@ class Evaluator {
         unfinished_(r.output, asked(), r.resume, session) {
     const int most = std::ranges::max(stages_);
     host_ = local_cluster(backend_, most);
+    // A busy machine would be learnt as a slow one.
     wait_for_quiet(r.quiet, session);
+    // Measured once: what a run that was cut short has left is taken up again.
     profile_ = unfinished_.profile([&] { return profiled(most); });
     costs_ = profile_;
+    // All plans are drawn before any is run, so that no result decides which are judged.
     plans_ = random_plans({.stages = stages_,
                            .global_batch_size = r.global_batch_size,
                            .rematerialised = !by_torch(),
@@ -140,6 +143,7 @@ class Evaluator {
                                  {"backend", r_.backend},
                                  {"executor", r_.executor}};
     if (by_torch()) asked["python"] = r_.python;
+    // Whether a file is the same is known by its content, not by its name.
     if (r_.costs) asked["costs"] = sha256_hex(read_text_file(*r_.costs));
     asked.update({{"stages", stages_},
                   {"base", to_json(base_)},
@@ -202,6 +206,8 @@ class Evaluator {
     const Watch watch;
     std::vector<Trial> fitting = next_trials(r_.fit);
     run_all(fitting, "fit", 3);
+    // Some plans are run again later: how much slower they are is the machine's pace, not the
+    // model's error.
     for (std::size_t i = 0; i < std::min(kControls, fitting.size()); ++i)
       controls_.push_back({fitting[i].plan.plan, fitting[i].measured()});
     disturbance_ = disturbance_of(costs_, fitting, watch);
@@ -209,6 +215,7 @@ class Evaluator {
     Refit learnt = refit(fitting, costs_, host_);
     if (disturbance_.watched >= kLeastWatched) doubt_far_fits(learnt.quality, kOtherWork, session_);
     if (!learnt.taken) session_.note(why_not_taken(learnt));
+    // Fits that forecast plans they have not seen no better than before are not taken.
     costs_ = std::move(learnt.costs);
     std::vector<double> misses;
     for (const Trial& t : fitting) {
@@ -227,6 +234,7 @@ class Evaluator {
       misses.push_back({std::log(t.measured() / f.step_time), f.jitter_spread});
       costs_.range = widened(costs_.range.value_or(CalibratedRange{}), t.plan.plan);
     }
+    // Of the misses on these plans, none of which the fit has seen (docs/theory.md 9.1).
     costs_.interval = conformal_interval(misses, 0.9, model_spread_);
     // The misses have what the machine's pace moved since the fit, as those of forecasts will have
     // what it moves from here; the forecasts start at the pace of now.
@@ -258,6 +266,7 @@ class Evaluator {
 
   EvaluationReport judge() {
     std::vector<Trial> held_out = next_trials(r_.held_out);
+    // The forecasts' hash is fixed before the first held-out run: nobody can have adjusted them.
     EvaluationReport report{.model = model_.name,
                             .machine = by_torch() ? costs_.machine : machine_name(backend_),
                             .seed = r_.seed,

@@ -61,6 +61,7 @@ std::vector<Plan> random_plans(const RandomPlans& drawn, int count, const Plan& 
     Plan plan = base;
     plan.pp = one_of(drawn.stages);
     plan.microbatches = one_of(microbatches);
+    // The first plans take each M once: a random few might leave out the smallest.
     if (plans.size() < first.size()) plan.microbatches = first[plans.size()];
     plan.micro_batch_size = drawn.global_batch_size / plan.microbatches;
     plan.schedule = one_of(schedules);
@@ -68,9 +69,11 @@ std::vector<Plan> random_plans(const RandomPlans& drawn, int count, const Plan& 
     // The only micro-batch is the last: to spare it is to re-materialise nothing.
     plan.recompute =
         parse_recompute(mode == "except-last" && plan.microbatches == 1 ? "stage" : mode, "");
+    // Near the best partition, not anywhere: users run such plans.
     plan.boundaries =
         best_boundaries(layer_times(plan, LayerCosts(plan, model, costs), cluster), plan.pp);
     for (int& boundary : plan.boundaries) boundary += pick(-1, 1);
+    // A boundary moved onto its neighbour leaves a stage empty: drawn again.
     if (ascends(plan.boundaries, model) && seen.insert(summary(plan)).second) plans.push_back(plan);
   }
   if (std::ssize(plans) < count) {

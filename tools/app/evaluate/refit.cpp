@@ -35,7 +35,9 @@ Refit refit(const std::vector<Trial>& trials, const Costs& first, const Cluster&
   for (const Trial& trial : trials) {
     before.push_back(std::abs(trial.first.forecast.step_time / trial.measured() - 1));
     result.left_out.emplace_back();
+    // With one run nothing is left to fit to.
     if (trials.size() == 1) continue;
+    // Each plan is forecast by a fit to the others: the error of a plan that was not seen.
     const Costs others = fitted(trials, &trial, first, cluster).costs;
     const Seconds forecast_by_others = forecast(trial.plan, others, cluster).forecast.step_time;
     result.left_out.back() = forecast_by_others;
@@ -44,6 +46,7 @@ Refit refit(const std::vector<Trial>& trials, const Costs& first, const Cluster&
   result.error_first = median(std::move(before));
   if (after.empty()) return result;
   result.error_left_out = median(std::move(after));
+  // With few runs the errors left out are chance, and the fit is taken.
   result.taken =
       trials.size() < kFewestJudged || *result.error_left_out <= result.error_first + kWorse;
   if (!result.taken) result.costs = first;

@@ -35,6 +35,7 @@ std::string quoted(const std::string& word) {
 void run_module(const TorchPython& python, const std::string& module,
                 const std::string& arguments) {
   const std::string start = quoted(python.interpreter) + " -m weir." + module + " ";
+  // Its own output goes to stderr, so that stdout has the status alone.
   const std::string status = output_of(fmt::format("{}{} 1>&2; echo $?", start, arguments),
                                        {.time = std::chrono::hours(24 * 7)});
   const int code = std::stoi(status);  // what our own echo wrote
@@ -62,6 +63,7 @@ struct Seen {
 std::vector<std::vector<Seen>> steps_of(const Json& ranks, int steps) {
   std::vector<std::vector<Seen>> seen(static_cast<std::size_t>(steps));
   for (auto& step : seen) step.resize(ranks.size());
+  // A rank's file has all of its steps; here they are turned into steps of all ranks.
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (const auto& span : ranks[rank].at("spans")) {
       const auto step = span.at(0).get<std::size_t>();
@@ -100,6 +102,7 @@ void add_step(const Trial& trial, const std::vector<Seen>& ranks, Trace& trace) 
   }
   const Nanoseconds lead = first - window.start;
   const auto predicted = trial.first.trace.of_step(0);
+  // Messages and what else a profile has not stay the forecast's, and are moved below.
   std::vector<Span> spans(predicted.begin(), predicted.end());
   for (Span& span : spans) {
     span.step = step;
@@ -116,6 +119,7 @@ void add_step(const Trial& trial, const std::vector<Seen>& ranks, Trace& trace) 
   for (const OperationId id : program.ids()) {
     if (program.lane_of(id).kind != LaneKind::receive) continue;
     const OperationId send = program.peer(id), made = program.producer(send);
+    // How long a message flies is the forecast's: PyTorch's run does not tell.
     const Nanoseconds flight = predicted[id].end - predicted[made].end;
     const Nanoseconds ready = at(made).end;
     const OperationId consumer = program.consumer(id);
@@ -182,6 +186,7 @@ void run_trials_by_torch(const TorchPython& python, std::vector<Trial>& trials,
   Seconds limit(600);
   for (const auto& [index, name] : runs) {
     const std::filesystem::path file = file_of(name);
+    // Kept from a run that was cut short.
     if (std::filesystem::exists(file)) continue;
     missing.push_back({{"plan", index}, {"file", std::filesystem::absolute(file).string()}});
     limit += Seconds(60) +

@@ -61,6 +61,7 @@ weir::SweepRequest sweep_request(const Loop& loop) {
   request.global_batch_size = loop.request.global_batch_size;
   request.recompute = {parse_recompute("none", ""), parse_recompute("full", ""),
                        parse_recompute("stage", ""), parse_recompute("except-last", "")};
+  // The rest is the system's and the library's own.
   request.memory_limit = loop.request.memory_limit.empty()
                              ? Bytes(loop.host.device.memory.count() / 10 * 8)
                              : parse_memory(loop.request.memory_limit, "--memory-limit");
@@ -89,9 +90,11 @@ std::vector<Plan> choose(const Loop& loop, const SweepResult& swept) {
     });
   };
   for (const Ranked& ranked : swept.plans) {
+    // Ranked by forecast: the first of its kind is the fastest of its kind.
     if (std::ssize(chosen) == loop.request.plans) break;
     if (!seen(ranked.plan)) chosen.push_back(ranked.plan);
   }
+  // What pipelining must beat: one device, all samples at once.
   Plan plain = loop.base;
   plain.micro_batch_size = loop.request.global_batch_size;
   plain.schedule = "gpipe";
@@ -156,6 +159,7 @@ Report report_of(const Loop& loop, std::vector<Trial>& contenders, const SweepRe
     if (!c.run.devices.empty()) info["sharing"] = c.run.devices.front().sharing;
     report.rows.push_back(row_of(c, refit.left_out[i]));
   }
+  // Stable: equal times stay in the ranking's order.
   std::ranges::stable_sort(report.rows, {}, &ReportRow::measured);
   return report;
 }
@@ -176,6 +180,7 @@ void name_winner(const std::vector<Trial>& contenders, TuneResult& result) {
   }
   std::ranges::stable_sort(all, {}, [](const Steps& of) { return of.trial->measured(); });
   const std::string name = summary(all.front().trial->plan.plan);
+  // On a disturbed machine being fastest is luck.
   if (const std::string why = doubt(result.disturbance); !why.empty()) {
     result.no_winner = fmt::format("the machine was disturbed: {}", why);
   } else if (all.size() > 1 && all[0].slower >= all[1].faster) {
@@ -283,6 +288,7 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
   const Refit learnt = refit(contenders, profile, loop.host);
   if (disturbance.watched >= kLeastWatched) doubt_far_fits(learnt.quality, kOtherWork, session);
   if (!learnt.taken) session.note(why_not_taken(learnt));
+  // Ranked again by what was learnt from the runs.
   const Costs& costs = learnt.costs;
   TuneResult result{.report = report_of(loop, contenders, swept, profile, learnt),
                     .recalibrated = learnt.taken,
@@ -293,6 +299,7 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
   result.best = again.plans.front();
 
   const auto file = [&](const char* name) { return session.output(r.output / name); };
+  // All files together, or none: a reader never sees half a result.
   NewFiles written;
   written.add(file("profile.json"), weir::to_json(profile).dump(1) + "\n");
   written.add(file("costs.json"), weir::to_json(costs).dump(1) + "\n");

@@ -114,6 +114,7 @@ Costs Unfinished::profile(const std::function<Costs()>& measure) const {
 std::optional<RunResult> Unfinished::kept(const std::string& name, const ResolvedPlan& plan) const {
   const std::filesystem::path file = file_of(name);
   if (!std::filesystem::exists(file)) return std::nullopt;
+  // A file that was cut off or changed since is not taken up.
   require_as_written(file);
   RunResult run;
   run.trace = load_trace(file);
@@ -129,6 +130,7 @@ std::optional<RunResult> Unfinished::kept(const std::string& name, const Resolve
     run.devices.resize(run.peak_memory.size());
     for (DeviceUse& device : run.devices) device.sharing = sharing;
   }
+  // What was kept there was for this reader alone.
   run.trace.info.clear();
   return run;
 }

@@ -97,12 +97,14 @@ class Fitting {
   [[nodiscard]] std::vector<FittingChange> tried(const ResolvedPlan& from,
                                                  const std::string& behind, int times = 1) const {
     Cluster on = cluster_;
+    // As many nodes as those devices need.
     if (times > 1) static_cast<void>(take_devices(on, from.plan.devices() * times));
     std::vector<FittingChange> found;
     for (Change& change : possible(from, on, times)) {
       const ResolvedPlan to = changed(from, change.plan);
       Forecast f = forecast_of(to, on);
       const double ratio = f.step_time / step_;
+      // Said in the job's own arguments, so that the user can change them.
       found.push_back({behind + change.choice + ": " + change.to,
                        std::move(change.plan),
                        std::move(f),
@@ -144,11 +146,13 @@ class Fitting {
     std::vector<Plan> all;
     for (const auto degree : {&Plan::tp, &Plan::pp, &Plan::cp}) {
       Plan to = from;
+      // On the same devices a degree doubles and replicas halve.
       to.*degree *= times > 1 ? times : 2;
       if (times == 1) {
         if (from.dp % 2 != 0) continue;
         to.dp /= 2;
       }
+      // As tensor parallelism is used today: what it leaves whole is divided by tokens.
       if (to.tp > 1 && from.tp == 1) to.sequence_parallel = true;
       all.push_back(std::move(to));
     }
@@ -176,6 +180,7 @@ class Fitting {
           all.push_back(std::move(change));
     }
     const auto batch = job_.plan.global_batch_size();
+    // Another mini-batch, another cluster or another tool's feature is no change of this job.
     std::erase_if(all, [&](const Change& c) {
       return c.cluster || !c.refused.empty() || c.plan.global_batch_size() != batch ||
              beyond(software_, c.plan).has_value() || c.plan.devices() > on.devices();
@@ -260,6 +265,7 @@ FitsResult fits(const FitsRequest& r, const Session& session) {
   result.fullest = fullest_rank(f);
   fitting.set_base(f);
   std::vector<FittingChange> single = fitting.tried(job, "");
+  // It fits: all that may be offered is room that buys speed.
   if (f.fits() == Fits::yes) {
     std::erase_if(single, [](const FittingChange& c) {
       return c.forecast.fits() != Fits::yes || c.ratio > kWorthTheRoom;
@@ -269,9 +275,11 @@ FitsResult fits(const FitsRequest& r, const Session& session) {
     return result;
   }
   result.changes = fitting.sure(single);
+  // One change is enough where one does it; pairs come only then.
   if (!result.changes.empty()) return result;
   result.choices = 2;
   result.changes = pairs(fitting, job, std::move(single));
+  // Last of all: more devices.
   if (result.changes.empty()) result.larger = on_more(fitting, job);
   return result;
 }

@@ -99,6 +99,7 @@ ExportResult export_plan(const ExportRequest& r, const Session& session) {
   const Allowed allowed{.other_schedule = r.allow_other_schedule, .fork = r.fork};
   if (r.fork && !r.to.empty() && r.to != "megatron")
     throw UsageError("--fork is of Megatron-LM: with --to megatron or --patch alone");
+  // A diff alone goes to stdout: nothing is written.
   if (r.patch && r.to.empty()) return {.patch = patch_of(plan.loaded, *r.patch, allowed)};
   if (r.patch && r.to != "megatron")
     throw UsageError("--patch is of a Megatron script: with --to megatron alone");
@@ -111,6 +112,7 @@ ExportResult export_plan(const ExportRequest& r, const Session& session) {
       .gpus_per_node = r.gpus_per_node,
       .allowed = allowed,
       .model_config = read_text_file(plan.folder / plan.loaded.plan.model_path)};
+  // Own script first: a job that came from one is exported as a change of it.
   const std::optional<Patch> patch = r.patch ? patch_of(plan.loaded, *r.patch, allowed)
                                      : r.to == "megatron"
                                          ? patch_own_megatron_job(plan.loaded, allowed)
@@ -135,6 +137,7 @@ ExportResult export_plan(const ExportRequest& r, const Session& session) {
         {"job", fmt::format("of the {} job that the plan came from these are not in the files: {}",
                             source.tool, fmt::join(source.left_out, " "))});
   }
+  // All outputs are checked before the first is written.
   for (const ExportedFile& file : job.files)
     result.files.push_back(session.output(r.output / file.name));
   for (const ExportedFile& file : job.files) write_file_atomically(r.output / file.name, file.text);

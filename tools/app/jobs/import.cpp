@@ -86,12 +86,14 @@ void note_arguments(const std::vector<JobArgument>& arguments, const std::string
                     const Session& session) {
   for (const Fate fate : {Fate::carried, Fate::no_effect}) {
     std::vector<std::string_view> names;
+    // Those with a decision of their own are told elsewhere, one by one.
     for (const JobArgument& argument : arguments) {
       if (argument.fate == fate) names.push_back(argument.name);
     }
     if (names.empty()) continue;
     constexpr std::size_t kMost = 500;  // names of one line
     const std::size_t count = names.size();
+    // A generated script may have thousands.
     names.resize(std::min(count, kMost));
     session.note(
         fmt::format("{}: {} {}: {}{}", file, count,
@@ -150,6 +152,7 @@ Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
   } catch (const DeviceCountError&) {
     throw;
   } catch (const InputError&) {
+    // A file of another tool fails in many ways: that it is another's is the better word.
     refuse_other_tool(text, file, r.from);
     throw;
   }
@@ -157,6 +160,7 @@ Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
     throw NoFeasiblePlan(fmt::format("{}: the job needs {} devices, the cluster has {}", file,
                                      job.plan.devices(), *machine));
   }
+  // A model named twice must be the same one.
   if (named != nullptr && format.says_model) check_same(*named, job.model, file, *r.model);
   return job;
 }
@@ -286,6 +290,7 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
   try {
     job = read_job(r, j, named ? &*named : nullptr);
   } catch (const DeviceCountError& error) {
+    // The reader knows no options of ours: which one helps is added here.
     const std::string_view line = error.what();
     throw InputError(file, "",
                      fmt::format("{}; --gpus says on how many devices the job runs",
@@ -297,6 +302,7 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
                   : j.note;
   plan.job = source_job(r.from, job);
   const auto folder = std::filesystem::absolute(output).parent_path();
+  // The plan's own folder is what its paths start from.
   if (plan.schedule.ends_with(".csv")) {
     const auto beside = std::filesystem::absolute(j.file).parent_path() / plan.schedule;
     plan.schedule = std::filesystem::proximate(beside, folder).string();
@@ -308,6 +314,7 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
     model = *r.model;
     plan.model_path = std::filesystem::proximate(std::filesystem::absolute(model), folder).string();
     plan.model_sha256 = sha256_hex(read_text_file(model));
+    // Resolved once before it is saved: a plan that cannot be read again is not written.
     static_cast<void>(resolve(plan, folder));
     save_plan(plan, output);
   } else {

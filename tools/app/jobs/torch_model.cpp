@@ -38,9 +38,12 @@ Said run_python(const TorchModelRequest& r, const std::filesystem::path& name) {
       shell_word(r.python), shell_word(r.build), fmt::join(r.batch_sizes, ","), r.crossing,
       shell_word(name.string()));
   Said said;
+  // Only stderr is read: our own lines in it begin with a prefix, whatever else the module says
+  // there.
   std::vector<std::string> lines = job_lines(output_of(command, {.time = std::chrono::hours(24)}));
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
   said.status = std::stoi(lines.back());  // what our own echo wrote
+  // The last line is the status; what stands before it is what was said.
   lines.pop_back();
   for (std::string& line : lines) {
     if (line.starts_with(kOurs)) said.lines.push_back(line.substr(kOurs.size()));
@@ -52,6 +55,7 @@ Said run_python(const TorchModelRequest& r, const std::filesystem::path& name) {
 // Its own line under the class that its status means.
 void refuse(const TorchModelRequest& r, const Said& said) {
   if (said.status == 0) return;
+  // Python without the package fails before our code runs, so it has no line of ours.
   const bool no_package = said.last.find("No module named") != std::string::npos;
   const std::string line = !said.lines.empty() ? said.lines.back()
                            : no_package        ? fmt::format(

@@ -70,6 +70,7 @@ std::vector<Finding> findings() {
 #endif
 #ifdef WEIR_HAS_NCCL
   const NcclFacts nccl = nccl_facts();
+  // NCCL without a GPU is there, but nothing can use it.
   all.push_back({"NCCL", nccl.present && cuda.device,
                  nccl.why + (!nccl.present ? ": --transport mpi moves messages, too"
                              : cuda.device ? ": weir run --transport nccl, a GPU each process"

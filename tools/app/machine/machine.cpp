@@ -116,6 +116,7 @@ Cluster of_one_file(const Path& cluster) {
 Cluster pool_of(const std::string& text) {
   const auto colon = text.rfind(':');
   Cluster pool = of_one_file(text.substr(0, colon));
+  // One node's links say nothing of what leads out of it.
   if (pool.nodes == 1 && pool.inter.bandwidth == pool.intra.bandwidth &&
       pool.inter.latency == pool.intra.latency) {
     throw InputError(pool.name, "inter",
@@ -129,6 +130,7 @@ Cluster pool_of(const std::string& text) {
     throw UsageError(fmt::format(
         "--cluster {}: expected CLUSTER:NODES, as dgx-h100:4 or dgx-h100:4+dgx-a100:4", text));
   }
+  // The number's origin is now the command line, not the file.
   if (!pool.origins.empty()) replace_origin(pool.origins, "nodes", "--cluster says how many");
   return pool;
 }
@@ -205,6 +207,7 @@ std::optional<std::string> complete_precision(PlanOptions& options, const Cluste
   if (!cluster.device.kernels) return std::nullopt;
   std::vector<std::string> taken, names;
   const auto take = [&](const char* name, std::string& option, const char* value) {
+    // What was given stays, and is not told.
     if (session.given(name)) return;
     option = value;
     taken.push_back(fmt::format("{} {}", name, value));

@@ -53,6 +53,7 @@ void wait_for_quiet(const QuietOptions& options, const Session& session,
   const CoreUse begin = core_use();
   const auto limit = static_cast<int>(std::ceil(*options.limit_s));
   double others = 0;
+  // At least one look, however short the limit.
   for (CoreUse before = begin; (before.at - begin.at).count() < *options.limit_s || others == 0;) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     const CoreUse after = core_use();
@@ -68,6 +69,7 @@ void wait_for_quiet(const QuietOptions& options, const Session& session,
       return;
     }
     if (stopped && stopped()) return;
+    // Over the last second alone: earlier work has ended.
     others = *found;
     before = after;
     if (waited < limit) session.progress("waits for a quiet machine", waited, limit);

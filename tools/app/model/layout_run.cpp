@@ -62,10 +62,12 @@ LayoutRates rates_of(const cpu::MeshProbe& probe,
       2.0 * Probe::kElements / median_of(samples, &Probe::Sample::elementwise).count();
   const Seconds small = median_of(samples, &Probe::Sample::small_reduce);
   const Seconds large = median_of(samples, &Probe::Sample::large_reduce);
+  // Two sizes, two unknowns: the small one is latency, the difference is bandwidth.
   const auto bytes = static_cast<double>(probe.exchanged(Probe::kElements).count() -
                                          probe.exchanged(Probe::kFew).count());
   rates.all_reduce_latency = small;
   rates.all_reduce_bandwidth = BytesPerSecond(bytes / std::max(1e-9, (large - small).count()));
+  // Wall time beyond the thread's own is waiting for the others.
   rates.all_reduce_wait =
       std::max(Seconds(0), median_of(samples, &Probe::Sample::small_wall) - small);
   return rates;
@@ -93,6 +95,7 @@ constexpr double kTolerance = 1e-3;
 
 void check(const LayoutRunRow& row, const layout::Program& program, bool rounds_nowhere) {
   const std::string where = fmt::format("layout {} on {}", row.layout.name, mesh_text(row.layout));
+  // Sums in another order round differently, unless every number is exact.
   if (!(row.difference <= (rounds_nowhere ? 0 : kTolerance))) {
     throw RunFailed(fmt::format("{}: the result differs from the unsplit one by {:.1e}", where,
                                 row.difference));
@@ -105,6 +108,7 @@ void check(const LayoutRunRow& row, const layout::Program& program, bool rounds_
                     where, row.counted.multiply_adds, row.counted.reduced_elements,
                     row.formula.multiply_adds, row.formula.reduced_elements));
   }
+  // Each tensor is rounded up to 64 bytes.
   const auto rounding = static_cast<std::int64_t>(64 * program.tensors.size());
   if (row.counted.memory < row.formula.memory ||
       row.counted.memory > row.formula.memory + Bytes(rounding)) {
@@ -160,6 +164,7 @@ LayoutRunResult run_layouts(const layout::LayoutFile& file, const LayoutRunReque
         throw InputError(request.file, "layouts",
                          fmt::format("{} on {} workers: {}", layout.name, request.workers, *why));
       }
+      // Legal layouts are all built before the first is timed.
       runs.push_back(mesh_run(file, layout, workers, request));
       LayoutRunRow row;
       row.formula = layout_numbers(file.program, layout);
@@ -175,6 +180,7 @@ LayoutRunResult run_layouts(const layout::LayoutFile& file, const LayoutRunReque
   for (int round = -1; round < request.rounds; ++round) {  // round -1 warms up
     const cpu::MeshProbe::Sample sample = probe.measure();
     if (round >= 0) samples.push_back(sample);
+    // A fresh order each round: whatever drifts meets every layout alike.
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t r : order) {
       const cpu::MeshTimes step = runs[r]->step();
@@ -194,6 +200,7 @@ LayoutRunResult run_layouts(const layout::LayoutFile& file, const LayoutRunReque
     row.measured.elementwise = median_of(times[r], &cpu::MeshTimes::elementwise);
     row.measured.all_reduces = median_of(times[r], &cpu::MeshTimes::all_reduces);
     const Seconds step = median_of(times[r], &cpu::MeshTimes::step);
+    // What is left of the step is time at the barriers.
     row.measured.waiting = step - row.measured.work();
     std::vector<double> steps;
     for (const cpu::MeshTimes& time : times[r]) {

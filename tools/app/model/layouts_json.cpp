@@ -88,6 +88,7 @@ Json run_json(const layout::Program& program, const LayoutRunRequest& request,
              {"rules", rules_text(program, row.layout)},
              {"mesh", mesh_json(row.layout)}};
     one["measured"] = time_json(row.measured);
+    // Rates of a core each say nothing where workers share one.
     one["predicted"] = result.oversubscribed ? Json() : time_json(row.predicted);
     one["spread"] = row.spread;
     one["multiply_adds"] = row.counted.multiply_adds;

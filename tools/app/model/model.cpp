@@ -15,6 +15,7 @@ namespace weir::app {
 
 Fields fields(ModelRequest& request) {
   Fields all = weir::fields(request.plan);
+  // A program of layouts stands in for a model.
   all.front().traits.required = false;
   append(all, fields(request.layouts));
   append(all, fields(request.networks));
@@ -83,6 +84,7 @@ ModelResult model(const ModelRequest& request, const Session& session) {
                                    load_gpu(request.gpu));
     return result;
   }
+  // Asked for without a length: parameters can be counted all the same.
   if (!has_length(result)) {
     session.note(fmt::format(
         "FLOPs and bytes need the tokens of a sample: --seq-length (the model accepts up to {})",
@@ -107,6 +109,7 @@ nlohmann::ordered_json to_json(const ModelResult& result) {
       {"family", model.family},   {"parameters", parameter_count(model)},
       {"seq_length", seq_length}, {"layers", nlohmann::ordered_json::array()}};
   std::optional<ModelPart> part;
+  // Without a length there is nothing to count bytes of.
   if (has_length(result)) part = model_part(model, seq_length, result.dtype);
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const Layer& layer = model.layers[l];

@@ -55,6 +55,7 @@ layout::NetworkLayout asked_layout(const NetworksRequest& r) {
 // size is padded, and whether experts are apart.
 std::int64_t processors_of(const NetworksRequest& r, const layout::NetworkLayout& layout,
                            const std::string& dimension) {
+  // A network of this one dimension: the rules are only read, not judged.
   const layout::Network one{"", {{dimension, dimension, 1}}, {}};
   std::int64_t parts = 1;
   std::string rules = r.rules;
@@ -63,6 +64,7 @@ std::int64_t processors_of(const NetworksRequest& r, const layout::NetworkLayout
     std::string rule = rules.substr(from, comma - from);
     std::erase(rule, ' ');
     from = comma + 1;
+    // Rules of other dimensions do not matter here.
     if (!rule.starts_with(dimension + ":")) continue;
     try {
       const auto over = layout::parse_network_rules(rule, one, layout);
@@ -142,6 +144,7 @@ NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Mod
   set_attention(attending, plan.attention);
   result.job = {plan.dtype, plan.optimizer, 1};
   layout::NetworkLayout layout = asked_layout(r);
+  // Vocabularies are padded to what devices divide and products like.
   const std::int64_t packed = bytes_per_element(plan.dtype) == 2 ? kRowsOf16Bits : 1;
   const std::int64_t vocab = r.devices ? std::lcm(packed, std::int64_t{*r.devices})
                                        : packed * processors_of(r, layout, "vocab");

@@ -14,6 +14,7 @@ Json exchange_json(const NetworksResult& result, const layout::NetworkLayout& la
                    const layout::NetworkLayer& layer, const layout::Exchange& exchange) {
   const layout::NetworkTensor& tensor = layer.tensors[at(exchange.tensor)];
   Json over = Json::array();
+  // Axes are a set of bits, one a mesh dimension.
   for (std::size_t m = 0; m < layout.mesh.size(); ++m) {
     if ((exchange.axes >> m & 1U) != 0) over.push_back(layout.mesh[m].name);
   }
@@ -67,6 +68,7 @@ Json layout_json(const NetworksResult& result, const layout::NetworkLayout& layo
          {"kept_statistics", statistics},
          {"exchanges", exchanges}});
   }
+  // Without a cluster there are bytes but no times.
   json["cost"] = result.cluster
                      ? cost_json(network_cost(result.network, layout, result.job, *result.cluster),
                                  *result.cluster)

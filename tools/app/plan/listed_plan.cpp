@@ -21,9 +21,11 @@ PlacedPlan listed_plan(const std::filesystem::path& sweep, int place, const Sess
     throw InputError(sweep.string(), "plans",
                      fmt::format("has {} plans, none at place {}", plans.size(), place));
   }
+  // Places count from 1, as the list is printed.
   const auto& row = plans[static_cast<std::size_t>(place) - 1];
   if (!row.is_object() || !row.contains("plan"))
     throw InputError(sweep.string(), fmt::format("plans[{}].plan", place - 1), "is missing");
+  // Paths within the list start from where the list lies.
   const auto folder = std::filesystem::absolute(sweep).parent_path();
   PlacedPlan plan{resolve(parse_plan(row["plan"].dump(2), sweep.string()), folder), folder};
   guard_named(plan, session);

@@ -39,10 +39,12 @@ void set_samples(const PlanRequest& r, const Session& session, Plan& plan) {
   if (!r.global_batch_size) return;
   const int dp = r.parallel.dp.value_or(1);
   const std::int64_t others = std::int64_t{r.microbatches} * dp, all = *r.global_batch_size;
+  // b may be left to follow from G; both given must agree.
   const bool open = !session.given("micro-batch-size") && all >= others;
   const std::int64_t b = open ? ceil_div(all, others) : r.micro_batch_size;
   plan.micro_batch_size = static_cast<int>(b);
   if (b * others == all) return;
+  // Uneven: the plan keeps G, and some micro-batches have a sample less.
   if (open) {
     plan.samples = static_cast<int>(all);
     return;
@@ -91,6 +93,7 @@ Schedule complete(const PlanRequest& r, const Model& model, const Cluster& clust
     throw UsageError("--recompute auto is for all micro-batches: no --recompute-microbatches");
   if (!r.memory_limit.empty() && !rebuild && !order)
     throw UsageError("--memory-limit needs --recompute auto or --schedule auto");
+  // Given boundaries stand; empty ones are filled below.
   plan.boundaries = r.boundaries;
   Schedule schedule;
   const auto take = [&](Schedule taken) {
@@ -101,6 +104,7 @@ Schedule complete(const PlanRequest& r, const Model& model, const Cluster& clust
                                    schedule.name, plan.slices));
     if (const auto misfit = cannot_divide(model, plan))
       throw InputError("plan", misfit->key, misfit->reason);
+    // Two receive slots, or as many as this order needs not to deadlock.
     if (!r.common.slots) plan.slots = fewest_slots(schedule, 2);
     plan.schedule = word_for(schedule, plan);
   };
@@ -108,17 +112,20 @@ Schedule complete(const PlanRequest& r, const Model& model, const Cluster& clust
     take(obtain_schedule(r.schedule,
                          {"", plan.pp, plan.vpp, plan.microbatches, r.slices, r.allow_reordered}));
   }
+  // All was said: costs are not needed, and need not be known.
   if (!r.boundaries.empty() && !rebuild && !order) return schedule;
   const Costs costs = load(r.costs, model, plan, cluster);
   PlanChooser chooser{model, costs, cluster, std::nullopt, result.choices};
   if (!r.memory_limit.empty())
     chooser.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
   result.stack = cluster.stack.name;
+  // The order is chosen with the partition, since each decides the other.
   if (order) {
     take(chooser.schedule(r.partition, rebuild, plan));
   } else if (r.boundaries.empty()) {
     plan.boundaries = chooser.boundaries(r.partition, plan, schedule, !rebuild);
   }
+  // Last: how much must be rebuilt depends on order and partition.
   if (rebuild) plan.recompute = chooser.recompute(plan, schedule);
   return schedule;
 }
@@ -137,6 +144,7 @@ void send_skips_directly(const PlanRequest& r, const Model& model, const Schedul
 PlanResult by_hand(PlanRequest r, const Session& session) {
   PlanResult result;
   const MachineChoice choice{.cluster = r.cluster, .stack = r.stack, .costs = r.costs};
+  // The devices of a job decide how many nodes its cluster has.
   const Cluster cluster = machine(choice, r.import.gpus, session);
   const bool measured = r.import.from == kTorch;  // the module has its precision
   const auto remark = measured ? std::nullopt : complete_precision(r.common, cluster, session);
@@ -153,6 +161,7 @@ PlanResult by_hand(PlanRequest r, const Session& session) {
   const auto folder = std::filesystem::current_path();
   result.plan = {resolve(plan, folder, schedule), folder,
                  plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
+  // What the stack leaves no stage without is refused before anything is written.
   require_stages(result.plan.loaded, cluster.stack);
   if (const auto lacking = beyond(abilities(choice, cluster), result.plan.loaded.plan))
     session.note(fmt::format("{}: not in {}", *lacking, cluster.stack.name));
@@ -252,6 +261,7 @@ PlanResult from_torch(PlanRequest r, const Session& session) {
     if (session.given(name))
       throw UsageError(fmt::format("--{} contradicts --from torch: the module says it", name));
   }
+  // Sizes around the one that is planned, so that its neighbours need no extrapolation.
   if (r.batch_sizes.empty()) {
     std::set<int> sizes{1, 2, 4};
     sizes.insert(r.micro_batch_size);
@@ -269,6 +279,7 @@ PlanResult from_torch(PlanRequest r, const Session& session) {
   PlanResult result = by_hand(r, session);
   Plan& plan = result.plan.loaded.plan;
   plan.job = measured.job;
+  // The module is measured on one device; the plan has as many as it says.
   plan.job.devices = plan.devices();
   save(result.plan, *r.output, session);
   result.written = true;
@@ -393,6 +404,7 @@ PlanResult plan(const PlanRequest& r, const Session& session) {
   if (!r.import.from.empty()) return from_elsewhere(r, session);
   if (r.place) throw UsageError("--place needs --from SWEEP.json");
   if (r.common.model.empty()) throw UsageError("plan: expected a model, or --from");
+  // These only tell how --from reads.
   for (const auto& [field, option] : {std::pair("job-model", "--model"),
                                       {"config", "--config"},
                                       {"python", "--python"},

@@ -52,9 +52,11 @@ std::vector<int> PlanChooser::boundaries(const std::string& word, const Plan& pl
                                          const Schedule& schedule, bool bounded) const {
   const int stages = plan.stages();
   const auto layers = static_cast<int>(model.layers.size());
+  // More stages than layers: where the stack allows it, its own rule says which stay empty.
   if (stages > layers && cluster.stack.empty_stages)
     return stage_boundaries(cluster.stack, model, stages).value();
   Cluster machine = cluster;
+  // Without a bound: what does not fit will be rebuilt, and is not for the partition to avoid.
   if (!bounded) machine.device.memory = Bytes(0);
   const LayerCosts known(plan, model, costs, machine.stack);
   if (stages > layers) return Balance(known, machine).boundaries(plan);
@@ -82,16 +84,19 @@ Schedule PlanChooser::schedule(const std::string& partition, bool rebuild, Plan&
   for (const Schedule& published : placements(plan)) {
     Plan placed = plan;
     std::vector<std::string> unsaid;
+    // Remarks of a placement that is not taken are not told.
     const PlanChooser chooser{model, costs, cluster, memory_limit, unsaid};
     if (placed.boundaries.empty())
       placed.boundaries = chooser.boundaries(partition, placed, published, !rebuild);
     require_stages(derive(placed, model, published, known.part()), cluster.stack);
     auto found = shortest_schedule(placed, known, cluster, published.shape, limit);
+    // Rebuilding is the last resort: it costs time where memory alone would do.
     if (rebuild && (!found || found->fits == Fits::no)) {
       placed.recompute = {.mode = RecomputeMode::full};
       found = shortest_schedule(placed, known, cluster, published.shape, limit);
     }
     if (!found) continue;
+    // Fits before speed: the enumeration's order is yes, maybe, no.
     const bool better =
         !best || std::pair(found->fits, found->step) < std::pair(best->fits, best->step);
     if (!better) continue;

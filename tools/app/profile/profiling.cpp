@@ -43,6 +43,7 @@ const LayerSample& same_sample(const Measurements& measured, const LayerSample& 
 // How much faster the whole model is when the neighbours rest, at the largest micro-batch size.
 Correction measure_alone(const Model& model, const Plan& plan, const Measurements& busy,
                          MeasureOptions options) {
+  // At the largest micro-batch neighbours matter most.
   options.micro_batch_sizes = {std::ranges::max(options.micro_batch_sizes)};
   options.devices = 1;
   options.progress = nullptr;
@@ -53,6 +54,7 @@ Correction measure_alone(const Model& model, const Plan& plan, const Measurement
   for (const LayerSample& sample : alone.samples) {
     const LayerSample& beside = same_sample(busy, sample);
     const auto layer = static_cast<std::size_t>(sample.layer);
+    // Each kind of layer weighs as often as the model has it.
     const int alike = count.at(layer_key(model.layers[layer], plan.seq_length, plan.dtype));
     for (const ActionKind kind : kPassKinds) {
       quiet[kind] += sample.time[kind] * alike;
@@ -145,6 +147,7 @@ Costs profile_machine(const Model& model, const Plan& plan, const Profiling& pro
   }
   costs.origin += slowed_by_neighbours(model, plan, busy, options);
   costs.disturbance = watch.until_now();
+  // How much the samples themselves scattered tells of unrest that no counter shows.
   costs.disturbance->spread = unrest_of(busy);
   return costs;
 }

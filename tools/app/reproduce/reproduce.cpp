@@ -77,6 +77,7 @@ ReproduceResult reproduce(const ReproduceRequest& r, const Session& session) {
   if (r.errors && !r.cross_validate)
     throw UsageError("reproduce: --errors goes with --cross-validate");
   if (r.cross_validate) {
+    // Every row is judged by all others: a selection would change the others.
     if (!r.cases.empty()) throw UsageError("reproduce: --cross-validate takes all cases");
     result.cross_validation = cross_validate({r.published});
     const CrossValidation& whole = *result.cross_validation;
@@ -170,6 +171,7 @@ Json share_json(const Proportion& share) { return share.of > 0 ? Json(share.valu
 Json defaults_json(const CrossValidation& whole) {
   Json defaults = Json::array();
   for (const DefaultLine& line : whole.defaults) {
+    // Of no rows there is no error: null and not 0.
     const auto of_rows = [&](double value) { return line.rows > 0 ? Json(value) : Json(); };
     const auto of_grids = [&](double value) { return line.grids > 0 ? Json(value) : Json(); };
     defaults.push_back({{"source", line.source},
@@ -239,6 +241,7 @@ Json to_json(const ReproduceResult& whole) {
                                    {"predicted", anomaly.predicted},
                                    {"reason", anomaly.reason}});
     }
+    // Per case and role: calibrated rows are no forecasts.
     for (const ErrorSummary& s : summaries(result)) {
       json["summary"].push_back({{"case", result.name},
                                  {"role", to_string(s.role)},

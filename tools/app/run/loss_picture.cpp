@@ -27,6 +27,7 @@ Points losses_before(const std::filesystem::path& checkpoint, std::int64_t first
     double step = json.at("first_step").get<double>();
     for (const auto& one : json.at("steps")) {
       ++step;
+      // Steps after the checkpoint are trained again, and come from this run.
       if (step <= static_cast<double>(first_step))
         points.emplace_back(step, one.at("loss").get<double>());
     }

@@ -51,6 +51,7 @@ TransportKind choose_transport(const SessionOptions& options) {
   if (name == "nccl") return TransportKind::nccl;
   if (!name.empty())
     throw UsageError(fmt::format("--transport: {} is none of threads, mpi, nccl", name));
+  // Started by a launcher that has MPI: then its processes are meant to meet.
   return started_by(std::getenv) ? TransportKind::mpi : TransportKind::threads;
 }
 

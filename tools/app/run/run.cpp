@@ -54,6 +54,7 @@ RunResult run_alone(const RunRequest& r, const Session& session) {
           fmt::format("{} on {} cores: the result is oversubscribed and compares with nothing",
                       product, available_cores()));
     }
+    // As late as possible: work that begins after the wait is not seen by it.
     wait_for_quiet(r.quiet, session, r.stopping);
     return run_in_one_process(loaded, options, available_backends());
   });
@@ -69,6 +70,8 @@ RunResult run_with_others(const RunRequest& r, const Session& session, Transport
   Processes& processes = *joined.processes;
   const bool leads = processes.index() == 0;
   const auto execute = [&](const ResolvedPlan& loaded, const RunOptions& options) {
+    // Before anything is trained: processes with other options would compute something else
+    // together.
     require_agreement(processes, what_is_run(loaded, options));
     weir::RunResult result =
         run_as_process(loaded, options, available_backends(), processes, joined.links);
@@ -84,6 +87,7 @@ RunResult run_with_others(const RunRequest& r, const Session& session, Transport
   // without that the others would wait for messages that never come.
   try {
     RunResult result = run_plan(r, session, leads, execute);
+    // The leader's files are there before anyone leaves.
     processes.barrier();
     return result;
   } catch (const Transport::Stopped&) {

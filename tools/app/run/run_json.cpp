@@ -33,6 +33,7 @@ void add_devices(nlohmann::ordered_json& json, const std::vector<DeviceUse>& ran
 }  // namespace
 
 nlohmann::ordered_json to_json(const RunResult& result) {
+  // One file a run: the leader's.
   if (!result.leads) return nullptr;
   const weir::RunResult& run = result.run;
   nlohmann::ordered_json json{{"schema", "weir.run/1"},
@@ -64,6 +65,7 @@ nlohmann::ordered_json to_json(const RunResult& result) {
   if (!run.parameters_sha256.empty()) json["parameters_sha256"] = run.parameters_sha256;
   json["oversubscribed"] = run.oversubscribed;
   json["disturbance"] = weir::to_json(result.disturbance);
+  // Only where one thread launches for devices.
   if (run.host_per_action) json["host_s_per_action"] = run.host_per_action->count();
   if (run.host_per_action) json["graph"] = run.graph;
   if (run.graph_refused) json["graph_refused"] = *run.graph_refused;

@@ -33,6 +33,7 @@ Graphs graphs_of(const RunRequest& r) {
 }
 
 RunOptions asked(const RunRequest& r, const Session& session) {
+  // The warm-up is part of the steps that were asked for.
   const int warmup = std::min(r.steps, r.warmup);
   return {.backend = parse_backend(r.backend),
           .steps = r.steps - warmup,
@@ -111,6 +112,7 @@ std::string status_line(const StepReport& report, const Plan& plan, BackendKind 
   const bool sequences = plan.seq_length > 0;
   const auto samples = static_cast<double>(plan.global_batch_size());
   const double units = sequences ? samples * static_cast<double>(plan.seq_length) : samples;
+  // At the pace of the last step.
   const auto left = std::lround(report.time.count() * (report.of - report.done));
   std::string line =
       fmt::format("step {} of {}", report.step, report.step + report.of - report.done);

@@ -102,6 +102,7 @@ void report(RunResult& result, const RunRequest& r, Disturbance disturbance,
     const Chart chart = loss_chart(result.run, summary(result.plan.loaded.plan));
     kept([&] { save_picture(draw_chart(chart), chart_csv(chart), *r.picture, session); });
   }
+  // Last: it says what else could not be kept.
   if (r.output) kept([&] { save(result, *r.output, session); });
 }
 

@@ -26,6 +26,7 @@ namespace {
 
 UniformTimes parse_uniform(const std::string& text) {
   UniformTimes uniform;
+  // A latency may be left out; the three passes may not.
   bool f = false, i = false, w = false;
   for (const std::string& part : parse_words(text)) {
     const auto equals = part.find('=');
@@ -185,6 +186,7 @@ ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
   if (r.list) return result;
   refuse_contradictions(r);
   const ScheduleSource shape{"", r.pp, r.vpp, r.microbatches, r.slices, r.allow_reordered};
+  // A proof is of many shapes: each makes its schedule itself.
   if (r.prove) {
     result.proof = prove_grid({r.name, shape, r.grid, r.slots.value_or(2), r.stopping}, session);
     return result;

@@ -96,11 +96,13 @@ void prove(GridProof& proof, const GridRequest& r, int ranks, int microbatches) 
     for (std::size_t i = 0; i < kProvedModes.size(); ++i) {
       const bool known = std::ranges::any_of(
           proof.examples, [&](const CounterExample& e) { return e.mode == kProvedModes[i]; });
+      // One example a transport is enough.
       if (verdict.safe[i] || known) continue;
       const Program program = program_for(schedule, kProvedModes[i], r.slots);
       proof.examples.push_back({kProvedModes[i], ranks, microbatches, describe_deadlock(program)});
     }
   } catch (const UsageError& why) {
+    // A shape that the schedule does not have is a case too.
     verdict.refused = why.what();
   }
   verdict.ranks = ranks;
@@ -136,6 +138,7 @@ GridProof prove_grid(const GridRequest& r, const Session& session) {
 nlohmann::ordered_json to_json(const GridProof& proof) {
   nlohmann::ordered_json json{
       {"schema", "weir.proof/1"}, {"schedule", proof.schedule}, {"slots", proof.slots}};
+  // Stopped by the user: the verdicts so far stand.
   if (proof.verdicts.size() < proof.asked) {
     json["asked"] = proof.asked;
     json["stopped_after"] = proof.verdicts.size();

@@ -50,6 +50,7 @@ Schedule obtain_schedule(const ScheduleSource& source) {
                                             source.microbatches, source.chunks.value_or(1));
     return schedule_made_for(source, app::output_of(command), command);
   }
+  // Not ours, so it is judged before anybody uses it.
   if (source.name.ends_with(".csv"))
     return judged(parse_schedule_csv(read_text_file(source.name), source.name), source);
   const Generator* its = find_generator(source.name);  // null: the name is refused below

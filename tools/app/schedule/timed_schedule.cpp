@@ -15,12 +15,14 @@ namespace weir {
 
 TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table,
                             TransferMode transfers) {
+  // As closed forms assume: slots without limit, no optimizer.
   LoweringOptions lowering;
   lowering.slots = 0;
   lowering.optimizer = false;
   TimedSchedule timed{block_transfers(lower(schedule, lowering), transfers), {}, {}};
   const OperationCosts costs = expand(timed.program, table);
   auto outcome = simulate(timed.program, costs);
+  // With blocking transfers an order may have no way through: that is an answer.
   if (std::holds_alternative<Stuck>(outcome)) {
     throw NoFeasiblePlan(fmt::format("deadlocks with {} transfers:\n{}", to_string(transfers),
                                      describe_deadlock(timed.program)));

@@ -41,6 +41,7 @@ std::vector<Path> files_of(const Target& target) {
                              std::is_same_v<Value, std::vector<TraceSource>>) {
           std::ranges::for_each(*value, add);
         } else if constexpr (std::is_same_v<Value, ScheduleChoice>) {
+          // Only what ends in .csv is a file; other words name schedules.
           const auto* name = std::get_if<std::string>(value);
           if (name != nullptr && name->ends_with(".csv")) files.emplace_back(*name);
         } else if constexpr (std::is_same_v<Value, Path> || std::is_same_v<Value, PlanSource> ||
@@ -59,6 +60,7 @@ void require_writable_folder(const Path& folder) {
   const Path absolute = std::filesystem::absolute(folder);
   Path there = absolute;
   std::error_code none;  // what cannot be looked at is not there
+  // The nearest folder that exists decides whether the rest can be made.
   while (there.has_relative_path() && !std::filesystem::exists(there, none))
     there = there.parent_path();
   const auto cannot = [&](const std::string& why) {
@@ -123,6 +125,7 @@ void try_outputs(const Fields& fields, const Session& session) {
         std::error_code none;  // what cannot be looked at is told where it is written
         if (std::filesystem::is_directory(path, none))
           throw InputError(path.string(), "", "cannot be written: it is a folder");
+        // Guarded as well: an output must not be one of the inputs.
         static_cast<void>(session.output(path));
       }
     }

@@ -109,6 +109,7 @@ void apply(const ParallelOptions& o, Plan& plan) {
   plan.cp = o.cp.value_or(plan.cp);
   plan.dp = o.dp.value_or(plan.dp);
   plan.ep = o.ep.value_or(plan.ep);
+  // The usual value is left out of plans.
   if (o.etp) plan.etp = *o.etp == plan.tp ? 0 : *o.etp;
   if (o.expert_load > 0) plan.expert_load = o.expert_load;
   if (const auto way = parse_expert_dispatch(o.expert_dispatch)) plan.expert_dispatch = *way;
@@ -118,9 +119,11 @@ void apply(const ParallelOptions& o, Plan& plan) {
   plan.offload_optimizer = o.offload_optimizer.value_or(plan.offload_optimizer);
   if (o.sequence_parallel) plan.sequence_parallel = true;
   if (o.overlap_grad_reduce) plan.overlap_grad_reduce = true;
+  // Where gradients overlap, weights do too, as the tools have it.
   if (o.overlap_grad_reduce) plan.overlap_param_gather = gathers_weights(plan);
   if (o.sequence_parallel && plan.tp == 1)
     throw UsageError("--sequence-parallel needs --tp above 1");
+  // A degree of 1 that was asked for takes with it what only larger degrees have.
   if (o.tp && plan.tp == 1) plan.sequence_parallel = plan.overlap_tensor_parallel = false;
   if (o.overlap_tensor_parallel) plan.overlap_tensor_parallel = true;
   if (o.overlap_tensor_parallel && !plan.sequence_parallel)

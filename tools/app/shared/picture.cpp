@@ -18,12 +18,14 @@ constexpr std::size_t kFewestCharacters = 20, kMostCharacters = 4'000;
 constexpr double kNarrowest = 100, kWidest = 14'400;  // points; a PDF's page is no wider
 
 double points(const std::string& text) {
+  // Terminal characters, or nothing: the picture's own width.
   if (text.empty() || whole_number<std::size_t>(text)) return TimelineOptions{}.width;
   const double scale = text.ends_with("in")   ? 72
                        : text.ends_with("cm") ? 72 / 2.54
                        : text.ends_with("pt") ? 1
                                               : 0;
   double number = 0;
+  // The unit is the last two letters, if there are as many.
   const char* unit = text.data() + std::max<std::size_t>(text.size(), 2) - 2;
   const auto [end, error] = std::from_chars(text.data(), unit, number);
   if (scale == 0 || error != std::errc() || end != unit || !(number > 0))

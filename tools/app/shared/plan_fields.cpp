@@ -66,6 +66,7 @@ Optimizer optimizer_of(const PlanOptions& options) {
             .decay_iters = options.lr_decay_iters.value_or(0),
             .style = *style,
             .min_lr = options.min_lr};
+  // One judge for options and files: the words are the option's.
   if (const auto fault = fault_of(o))
     throw UsageError(fmt::format("{}: {}", option_of(fault->key), fault->expected));
   return o;
@@ -92,6 +93,7 @@ Adapters adapters_of(const PlanOptions& options) {
   Adapters adapters{options.lora_rank, all_products(), options.lora_dropout};
   if (options.lora_targets.empty()) return adapters;
   std::string text = options.lora_targets;
+  // Plans join products by +; a command line by commas.
   std::ranges::replace(text, ',', '+');
   const auto targets = parse_products(text);
   if (!targets) {
@@ -151,6 +153,7 @@ std::vector<int> parse_numbers(const std::string& text, const std::string& optio
     const int first = parse_number(part.substr(0, dots), option, bounds);
     const int last =
         dots == std::string::npos ? first : parse_number(part.substr(dots + 2), option, bounds);
+    // Bounded: a range that was mistyped should not fill the memory.
     if (last < first || last - first > kMostNumbers)
       throw UsageError(fmt::format("{} {}: an empty range", option, part));
     for (int n = first; n <= last; ++n) numbers.push_back(n);
@@ -168,6 +171,7 @@ std::vector<std::string> parse_words(const std::string& text) {
 
 Recompute parse_recompute(const std::string& mode, const std::string& microbatches) {
   const bool alias = mode == "always" || mode == "except-last";
+  // Older words for the same modes.
   const auto known = parse_recompute_word(alias ? "stage" : mode == "never" ? "none" : mode);
   if (!known) {
     throw UsageError(fmt::format(
@@ -316,6 +320,7 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
   Plan plan;
   plan.model_path = options.model.string();
   plan.model_sha256 = sha256_hex(read_text_file(options.model));
+  // The model's own length where it has one: a limit on positions alone is none.
   plan.seq_length = options.seq_length.value_or(model.seq_length);
   if (plan.seq_length <= 0 && model.max_positions > 0 && length == SampleLength::needed) {
     throw UsageError(fmt::format("--seq-length is needed: the model accepts up to {} positions",

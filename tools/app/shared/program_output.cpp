@@ -83,9 +83,11 @@ class Child {
 
   // From here on only what may be called between fork and exec.
   [[noreturn]] void run_guard(const std::string& command) {
+    // A group of its own: all that the command starts can be ended with it.
     ::setpgid(0, 0);
     std::ignore = ::signal(SIGPIPE, SIG_DFL);
     for (const int asked : {SIGINT, SIGTERM, SIGHUP}) std::ignore = ::signal(asked, SIG_DFL);
+    // Our end only: when the parent dies, the lifeline breaks.
     ::close(lifeline_.ends[1]);
     const pid_t shell = ::fork();
     if (shell == 0) {
@@ -100,6 +102,7 @@ class Child {
         ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
       pollfd ours{lifeline_.ends[0], POLLIN, 0};
       constexpr int kLookMs = 5;
+      // Broken: nobody reads any more, so the whole group goes.
       if (::poll(&ours, 1, kLookMs) > 0) ::kill(0, SIGKILL);
     }
     ::_exit(126);
@@ -131,12 +134,14 @@ std::string output_of(const std::string& command, const ProgramLimits& limits) {
     const auto waited = std::min<std::int64_t>(left.count(), 1000);
     if (::poll(&ready, 1, static_cast<int>(waited)) <= 0) continue;
     const ssize_t count = ::read(child.output(), part.data(), part.size());
+    // A signal is no end of output.
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
     text.append(part.data(), static_cast<std::size_t>(count));
     if (text.size() > limits.bytes)
       throw InputError(command, "", fmt::format("prints more than {} bytes", limits.bytes));
   }
+  // Read to the end first: a full pipe would keep the child from ending.
   const int status = child.wait();
   if (status != 0) throw InputError(command, "", ending(status));
   return text;

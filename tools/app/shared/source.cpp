@@ -90,6 +90,7 @@ Costs load(const CostsSource& source, const Model& model, const Plan& plan, cons
   const auto* file = std::get_if<std::filesystem::path>(&source);
   if (file != nullptr) known = load_costs(*file);
   if (const auto* costs = std::get_if<Costs>(&source)) known = *costs;
+  // Measured or calibrated: times of one machine, taken as they are.
   if (known && known->basis != Basis::anchored) {
     if (cluster.kinds() == 1) return *std::move(known);
     throw InputError(
@@ -101,11 +102,13 @@ Costs load(const CostsSource& source, const Model& model, const Plan& plan, cons
   if (splits.empty()) splits.push_back(plan.split());
   Costs builtin = builtin_costs(model, plan.seq_length, plan.dtype, cluster, splits);
   if (!known) return builtin;
+  // Factors learnt on one device mean nothing on another.
   if (known->anchor->device != cluster.device.name) {
     throw InputError(
         known->file, "anchor.device",
         fmt::format("is {}, the cluster has {}", known->anchor->device, cluster.device.name));
   }
+  // Anchored: built-in costs of this plan, scaled by what was learnt.
   builtin.basis = Basis::anchored;
   builtin.origin = std::move(known->origin);
   set_anchor(builtin, *known->anchor);

@@ -53,6 +53,7 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
     throw InputError(file.string(), "weir.info.plan", "is missing: which plan is this a trace of?");
   PlanFile read = read_plan(plan->second, file.string());
   ResolvedPlan resolved = read_within(file, [&] { return resolve(read.plan, file.parent_path()); });
+  // Read for its errors alone.
   static_cast<void>(read_within(file, [&] { return disturbance_of(trace); }));
   TracedPlan traced{std::move(resolved), std::move(trace)};
   traced.plan.remarks = std::move(read.remarks);
@@ -69,6 +70,7 @@ TracedPlan load_traced_plan(const std::filesystem::path& file) {
                      fmt::format("expected {} spans for each of {} steps, found {}", count,
                                  traced.trace.steps.size(), traced.trace.spans.size()));
   }
+  // Every span in its place: all that follows indexes spans by operation.
   for (std::size_t i = 0; i < traced.trace.spans.size(); ++i) {
     const Span& span = traced.trace.spans[i];
     const Operation& planned = program.op(OperationId{i % count});

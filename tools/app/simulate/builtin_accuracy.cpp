@@ -31,6 +31,7 @@ std::optional<CrossValidatedAccuracy> cross_validated(std::string_view device) {
 }
 
 std::string describe(const std::optional<BuiltinAccuracy>& accuracy, std::string_view device) {
+  // Two sources: figures of papers, and measured steps that were left out of what was learnt.
   const auto measured = cross_validated(device);
   std::string words;
   if (accuracy) {

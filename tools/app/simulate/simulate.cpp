@@ -25,6 +25,7 @@ namespace {
 
 // A duration, or the result of a run that wrote checkpoints: their median time.
 Seconds checkpoint_cost(const std::string& text) {
+  // Anything but a file is a duration.
   if (!text.ends_with(".json")) return parse_duration(text, "--checkpoint-cost");
   const Json json = parse_json(read_text_file(text), text);
   JsonObject run(json, text, "");
@@ -39,6 +40,7 @@ Seconds checkpoint_cost(const std::string& text) {
 
 std::optional<Reliability> reliability(const SimulateRequest& o) {
   if (o.mtbf.empty() && o.checkpoint_cost.empty() && o.restart_cost.empty()) return std::nullopt;
+  // Goodput is a product of all three: a default would be a guess.
   if (o.mtbf.empty() || o.checkpoint_cost.empty() || o.restart_cost.empty()) {
     throw UsageError("goodput needs all of --mtbf, --checkpoint-cost and --restart-cost");
   }
@@ -129,10 +131,12 @@ Fields fields(SimulateRequest& r) {
 SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   SimulateResult result{.name = name_of(r.plan), .plan = load(r.plan, session)};
   ResolvedPlan& loaded = result.plan.loaded;
+  // Degrees that were given on the command line make another plan of the same model and schedule.
   Plan plan = loaded.plan;
   apply(r.parallel, plan);
   if (const auto misfit = cannot_divide(loaded.model, plan))
     throw InputError(result.name, misfit->key, misfit->reason);
+  // Only a changed plan is derived anew: that takes time in large models.
   if (plan != loaded.plan)
     loaded = derive(std::move(plan), std::move(loaded.model), std::move(loaded.schedule));
   const auto failures = reliability(r);
@@ -141,16 +145,19 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
                              .costs = r.costs,
                              .job_stack = stack_of(loaded.plan.job)},
                             r.gpus, session);
+  // Told with ranks, so after the plan is known.
   cluster.stragglers = parse_stragglers(r.stragglers, loaded.plan.pp);
   const ForecastOptions options = forecast_options(r);
   if (r.cluster) require_devices(loaded.plan, cluster, *r.cluster);
   result.device = cluster.device.name;
   const Costs costs = load(r.costs, loaded.model, loaded.plan, cluster);
   auto [forecast, trace] = weir::forecast(loaded, costs, cluster, options);
+  // Both widen the interval only: the expected step stays.
   widen_for_unnamed(forecast, loaded, cluster);
   widen_for_job(forecast, loaded, cluster);
   if (failures)
     forecast.goodput = GoodputForecast{*failures, best_checkpoints(forecast.step_time, *failures)};
+  // A limit that was said comes before the cluster's.
   if (!r.memory_limit.empty()) {
     forecast.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
   } else if (r.cluster) {

@@ -11,7 +11,9 @@ namespace weir::app {
 namespace {
 
 std::optional<ArgumentCount> job_arguments(const ResolvedPlan& from, const ResolvedPlan& to) {
+  // A plan without a job's lines has no arguments to count.
   if (from.plan.job.lines.empty()) return std::nullopt;
+  // As if the job itself asked for that plan: what differs are the arguments to change.
   ResolvedPlan wanted = to;
   wanted.plan.job = from.plan.job;
   try {
@@ -19,6 +21,7 @@ std::optional<ArgumentCount> job_arguments(const ResolvedPlan& from, const Resol
     if (!patch) return std::nullopt;
     ArgumentCount count{.of_job = true};
     for (const ArgumentChange& change : patch->changes) {
+      // An argument that only one side has was added or removed.
       int& its = !change.before ? count.added : !change.after ? count.removed : count.changed;
       ++its;
     }

@@ -22,6 +22,8 @@ constexpr const char* kSchema = "weir.search/1";
 // Not how fast and by how many it is searched, which the result does not follow from.
 Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluster& cluster) {
   Json recompute = Json::array();
+  // A plan's words are how re-materialisation is written in files: one plan lends them, mode by
+  // mode.
   for (Plan plan = search.base; const Recompute& one : search.recompute) {
     plan.recompute = one;
     recompute.push_back(plan_json(plan).at("recompute"));
@@ -71,12 +73,14 @@ std::optional<SearchState> SearchFile::state() const {
   const Json json = parse_json(text, file);
   JsonObject object(json, file, "");
   object.expect_schema(kSchema);
+  // Sealed: a state that was cut off would leave out plans without a word.
   require_seal(text, file);
   static_cast<void>(object.text("sha256"));
   const Json& asked = object.at("asked");
   const Json& search = object.at("search");
   object.finish();
   const Json here = Json::parse(asked_);
+  // The first key that differs is told: a search goes on only as the one that was interrupted.
   for (const auto& [key, value] : here.items()) {
     const Json there = asked.is_object() && asked.contains(key) ? asked.at(key) : Json();
     if (there == value) continue;

@@ -28,6 +28,7 @@ void set_limits(weir::SweepRequest& search, const SweepRequest& r, const Cluster
   search.memory_limit = r.memory_limit.empty() ? cluster.largest_memory()
                                                : parse_memory(r.memory_limit, "--memory-limit");
   if (!r.budget.empty()) search.budget = parse_duration(r.budget, "--budget");
+  // Without a cluster or a number of devices each candidate takes what it needs.
   if (!r.cluster && !r.gpus && !r.at_most) return;
   // All of them where the search has a degree to choose; where each was said, no more than them.
   const bool open =
@@ -35,6 +36,7 @@ void set_limits(weir::SweepRequest& search, const SweepRequest& r, const Cluster
   search.devices = r.gpus ? *r.gpus : r.at_most.value_or(cluster.devices());
   search.exact_devices = r.gpus || (!r.at_most && open);
   if (search.pp.empty()) return;
+  // What needs more devices than there are is left out before anything is priced.
   std::erase_if(search.pp, [&](int k) { return k > *search.devices; });
   if (search.pp.empty()) {
     throw NoFeasiblePlan(fmt::format(
@@ -48,6 +50,7 @@ void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   if (!session.given("seq-length")) r.common.seq_length = baseline.seq_length;
   take_treatment(baseline, session, r.common);
   if (!r.global_batch_size) r.global_batch_size = static_cast<int>(baseline.global_batch_size());
+  // What an option says holds; the rest is the baseline's, so that both train alike.
   const auto own = [&session](const char* option, auto& value, const auto& its) {
     if (!session.given(option)) value = its;
   };
@@ -93,6 +96,7 @@ void say_the_rest(SweepRequest& r) {
   const auto otherwise = [](auto& list, const auto& choice) {
     if (list.empty()) list = choice;
   };
+  // All degrees were named: what is left takes its usual value instead of being searched.
   otherwise(r.pp, std::vector{1, 2, 3, 4, 5, 6, 7, 8});
   for (auto* degree : {&r.vpp, &r.parallel.tp, &r.parallel.cp, &r.parallel.dp})
     otherwise(*degree, std::vector{1});
@@ -102,6 +106,7 @@ void say_the_rest(SweepRequest& r) {
   otherwise(r.parallel.etp, std::vector{0});
   for (const std::string& name : r.schedule.words) {
     const Generator* generator = find_generator(name);
+    // A schedule that slices is meant to be tried with slices.
     if (generator != nullptr && generator->default_slices > 1 && r.slices.empty())
       r.slices = {1, generator->default_slices};
   }
@@ -125,6 +130,7 @@ std::vector<std::string> named_beyond(const weir::SweepRequest& asked, const std
     if (lacking)
       lines.push_back(fmt::format("{}: not in {}, and searched as named", *lacking, stack));
   };
+  // Of each choice one at a time, in a plan whose other choices are the stack's own.
   // A pipeline that has nothing else than what is looked at.
   const auto plain = [&asked] {
     Plan plan;
@@ -152,6 +158,7 @@ std::vector<std::string> named_beyond(const weir::SweepRequest& asked, const std
 
 weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Cluster& cluster,
                               const Session& session) {
+  // An empty list was given: there is nothing to search over.
   for (const auto& [list, name] :
        {std::pair(&r.pp, "pp"), {&r.vpp, "vpp"}, {&r.micro_batch_size, "micro-batch-size"}}) {
     if (list->empty() && session.given(name))
@@ -171,6 +178,7 @@ weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Clu
   search.recompute.clear();
   for (const std::string& mode : r.recompute.words) {
     search.recompute.push_back(parse_recompute(mode, ""));
+    // Layers by number are of one partition: a search has many.
     if (search.recompute.back().layers.empty()) continue;
     throw UsageError(
         fmt::format("--recompute {}: a sweep takes none, selective, full, full:N, stage "

@@ -50,7 +50,9 @@ void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
                       const Session& session) {
   const weir::SweepResult& result = reply.result;
   if (!result.plans.empty()) return;
+  // Stopped first: nothing was found because nothing was looked at.
   if (result.stopped_after) throw RunFailed("stopped before a plan was found");
+  // Reasons before the verdict: what was refused and left out may be what to change.
   for (const std::string& reason : result.refused) session.note("left out: " + reason);
   for (const LeftOut& left_out : result.left_out) session.note("left out: " + to_text(left_out));
   if (result.baseline) {
@@ -59,6 +61,7 @@ void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
                              reply.baseline_name, format_duration(f.step_time),
                              format_bytes(f.peak_memory())));
   }
+  // The nearest miss tells how much memory is lacking.
   if (result.smallest_misfit) {
     throw NoFeasiblePlan(fmt::format("no plan fits {}; the smallest ({}) needs {}",
                                      format_bytes(*search.memory_limit),
@@ -99,6 +102,7 @@ weir::SweepResult searched(weir::SweepRequest search, const SweepRequest& r,
   }
   if (file && leads) search.checkpoint = [&](const SearchState& state) { file->keep(state); };
   search.party = std::move(party);
+  // Only the first process keeps the state: all have the same.
   weir::SweepResult result = weir::sweep(search, reply.costs, reply.cluster);
   // A longer budget would go on.
   const bool done = !result.stopped_after && (r.budget.empty() || result.gap == 0);
@@ -137,6 +141,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   search.baseline = std::move(baseline);
   const auto differs =
       search.baseline ? incomparable(*search.baseline, search, model) : std::nullopt;
+  // Rates of unequal work do not compare: the baseline must train the same.
   if (differs) throw InputError(reply.baseline_name, differs->key, differs->reason);
   const weir::SweepRequest asked = search;
   search = with_open_choices(std::move(search), model, reply.cluster);
@@ -158,6 +163,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   if (reply.result.plans.front().plan.pp == 1 && !reply.result.families.empty())
     reply.with_pipeline = std::move(reply.result.families.back());
   reply.first_changes = first_changes_for({asked, search, reply.result}, r.costs, reply.cluster);
+  // Interrupted: what was found so far is an answer, its reasons would be of half a search.
   if (reply.result.stopped_after) {
     if (r.stopping) reply.stopped_by = r.stopping();
     session.progress("sweep", 1, 1);  // wipes the bar
@@ -166,6 +172,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   } else if (r.explain && leads) {
     reply.reasons = reasons_for({asked, search, reply.result}, r.costs, reply.costs, reply.cluster);
   }
+  // Without a front of the search's own, that of the listed plans.
   reply.front = reply.result.front.empty() ? pareto_front(reply.result.plans) : reply.result.front;
   return reply;
 }
@@ -185,6 +192,7 @@ std::vector<SweepRow> rows_of(const weir::SweepResult& result, std::size_t top) 
 void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) {
   const Backends backends = available_backends();
   for (std::size_t i = 0; i < reply.rows.size(); ++i) {
+    // Between runs, so that a run that has begun is a whole measurement.
     reply.stopped_by = r.stopping ? r.stopping() : 0;
     if (reply.stopped_by != 0) {
       session.progress("run", 1, 1);  // wipes the bar
@@ -204,6 +212,7 @@ void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) 
     const Program& program = loaded.program;
     for (std::int32_t step = 0; step < r.steps; ++step)
       bubbles.push_back(step_metrics(program, result.trace, step).bubble_fraction);
+    // The step of median bubble stands for the row.
     std::ranges::sort(bubbles);
     row.bubble = bubbles[bubbles.size() / 2];
     session.progress("run", static_cast<int>(i) + 1, static_cast<int>(reply.rows.size()));
@@ -225,6 +234,7 @@ nlohmann::ordered_json json_of(const SweepReply& reply) {
                              {"plan", plan_json(best.plan)}};
   }
   if (reply.reasons) json["explained"] = to_json(*reply.reasons, reply.front);
+  // Built-in costs say how far off they were elsewhere.
   if (reply.costs.basis == Basis::builtin)
     return with_accuracy(std::move(json), reply.cluster.device.name);
   return json;
@@ -313,6 +323,7 @@ namespace {
 
 SweepReply sweep(const SweepRequest& r, const Session& session, std::optional<SearchParty> party) {
   SweepReply reply = found(r, session, std::move(party));
+  // A run is of every plan that was found, a list of the first.
   reply.rows = rows_of(reply.result, r.run ? reply.result.plans.size()
                                            : static_cast<std::size_t>(std::max(r.top, 0)));
   if (r.run) run_rows(reply, r, session);
@@ -323,6 +334,7 @@ SweepReply sweep(const SweepRequest& r, const Session& session, std::optional<Se
   if (r.report) write_report(reply, r, trust(reply), session);
   if (r.plans) write_plans(reply, *r.plans, session);
   if (r.output) {
+    // Plans in the file are read from its folder: their paths start there.
     const auto folder = std::filesystem::absolute(session.output(*r.output)).parent_path();
     const auto json = json_of(placed_in(reply, folder));
     write_file_atomically(*r.output, json.dump(2) + "\n");

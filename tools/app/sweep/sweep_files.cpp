@@ -18,6 +18,7 @@ namespace weir::app {
 
 void draw(const SweepReply& reply, const std::filesystem::path& file, const Session& session) {
   int ranks = 0;
+  // One K a picture: the largest that any listed plan has.
   for (const SweepRow& row : reply.rows) ranks = std::max(ranks, reply.ranked(row).plan.pp);
   std::map<int, BubblePoint> points;
   for (const SweepRow& row : reply.rows) {
@@ -51,6 +52,7 @@ void write_report(const SweepReply& reply, const SweepRequest& r, const std::str
 
 SweepReply placed_in(SweepReply reply, const std::filesystem::path& folder) {
   const auto move = [&](Plan& plan) { plan = rebased(std::move(plan), ".", folder); };
+  // Wherever a plan is written its paths must hold.
   for (Ranked& ranked : reply.result.plans) move(ranked.plan);
   for (Ranked& ranked : reply.front) move(ranked.plan);
   if (reply.result.baseline) move(reply.result.baseline->ranked.plan);

@@ -19,6 +19,7 @@ SweepReasons reasons_for(const Searched& searched, const CostsSource& source, co
   const auto& [asked, search, result] = searched;
   const Ranked& best = result.plans.front();
   const ResolvedPlan winner = resolve(best.plan, search.folder);
+  // Changes may split layers otherwise, so costs of those splits are made too.
   const Costs its = costs_of_changes(source, winner, cluster);
   const ForecastResult whole = forecast(winner, its, cluster);
   SweepReasons reasons{
@@ -28,8 +29,10 @@ SweepReasons reasons_for(const Searched& searched, const CostsSource& source, co
       .rejected = rejected(search, result, costs, cluster),
       .outside = outside(asked, best, costs, cluster)};
   mark_beyond(reasons.what_if, best.plan, search.software);
+  // Without a plan in use there is nothing to come from.
   if (!search.baseline) return reasons;
   const ResolvedPlan& present = *search.baseline;
+  // From the plan in use towards the best, one choice at a time.
   const Costs all = costs_of_changes(source, present, cluster, best.plan);
   reasons.towards = what_if(present, changes_towards(present, best.plan, all, cluster), all,
                             cluster, result.baseline->ranked.forecast);

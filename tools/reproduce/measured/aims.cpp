@@ -33,6 +33,7 @@ void judge_playbook(const Bench& bench, Aims& aims) {
 }
 
 void judge_playbook_memory(const Bench& bench, Aims& aims) {
+  // `alone`: rows whose layers are not divided; `split`: the others.
   const auto pick = [&](bool alone, bool split) {
     return picked(bench, bench.memories, [&](const MeasuredRun& run) {
       return run.source == "playbook" && (run.plan.tp == 1 ? alone : split);
@@ -42,6 +43,7 @@ void judge_playbook_memory(const Bench& bench, Aims& aims) {
   const std::vector<Judged> split = pick(false, true);
   int inside = 0;
   double widest = 0;
+  // Within the stated band, and how wide the band is: one without the other says nothing.
   for (const Judged& one : split) {
     const RunForecast& f = bench.forecasts[one.run];
     const double measured = bench.run(one).memory_gib->value;
@@ -106,11 +108,13 @@ void judge_fits(const Bench& bench, std::vector<std::string>& crashes, Aims& aim
     const MeasuredRun& run = bench.runs[i];
     const RunForecast& f = bench.forecasts[i];
     if (run.source != "playbook" || !f.refusal.empty()) continue;
+    // Neighbours with smaller micro-batches had room: it crashed, which is no matter of memory.
     if (run.failed && f.fit == Fit::yes && had_room(run, bench.runs)) {
       crashes.push_back(run.row);
       continue;
     }
     ++(run.failed ? failed : ran)[f.fit];
+    // Counted a second time without all that failed for another reason.
     if (run.failed && !(f.fit == Fit::yes && crashed_otherwise(run, bench.runs)))
       ++without_crashes[f.fit];
   }
@@ -163,17 +167,20 @@ std::vector<MeasuredAndForecast> times_of(const Bench& bench, const std::vector<
 
 void judge_bloom(const Bench& bench, Aims& aims) {
   constexpr std::size_t kLeast = 5;
+  // A grid of few layouts leaves nothing to choose.
   const auto grids = grids_of(picked(bench, bench.times, from("bloom")), kLeast);
   const std::vector<Judged> rows = joined(grids);
   const std::vector<Judged> memories =
       joined(grids_of(picked(bench, bench.memories, from("bloom")), kLeast));
   const std::string what = "BLOOM's grids of 5 rows or more";
   aims.errors(what + ": time", rows, std::nullopt);
+  // Anchored on another run of the same grid: what a user measures first.
   aims.anchored(what + ": time", rows, same_grid, "median |error|", median_of, 0.04);
   aims.anchored(what + ": memory", memories, same_grid, "median |error|", median_of, 0.08);
   OrderedPairs pairs;
   double worst = 0;
   int among_three = 0;
+  // Each grid by itself: its best layout, and what choosing by the forecast would cost.
   for (const auto& [grid, of_grid] : grids) {
     const std::vector<MeasuredAndForecast> times = times_of(bench, of_grid);
     const OrderedPairs found = ordered_pairs(times, 0.08);
@@ -185,6 +192,7 @@ void judge_bloom(const Bench& bench, Aims& aims) {
   AimLine tau{what, "as it comes", "tau over pairs more than 8 % apart", pairs.pairs};
   AimLine most{what, "as it comes", "largest regret in measured time",
                static_cast<int>(grids.size())};
+  // Without pairs or grids there is no figure, and no aim reached.
   if (pairs.pairs > 0) tau.figure = pairs.tau();
   if (!grids.empty()) most.figure = worst;
   tau.aim = 0.8;
@@ -205,11 +213,13 @@ void judge_bloom(const Bench& bench, Aims& aims) {
 
 void judge_mlperf(const Bench& bench, Aims& aims) {
   const std::vector<Judged> rows = picked(bench, bench.times, from("mlperf"));
+  // One M as anchor and the others as what is asked for.
   const MayAnchor other_m = [&](const Judged& a, const Judged& b) {
     return same_grid(a, b) && bench.plan(a).microbatches != bench.plan(b).microbatches;
   };
   const std::string what = "MLPerf, one M as anchor, every other M of that machine";
   aims.anchored(what, rows, other_m, "median |error|", median_of, 0.015);
+  // The worst over all anchors: nobody knows which one a user has.
   double worst = 0;
   for (const auto& list : anchored_log_errors(rows, other_m)) {
     for (const double error : list) worst = std::max(worst, relative_error(error));
@@ -285,11 +295,13 @@ void judge_papers(const Publications& published, Aims& aims) {
            Paper{"builtin", "korthikanti-steps.csv", "Korthikanti", "Korthikanti: steps", 0.02,
                  0.04},
        }) {
+    // A table that was not published here has no aims.
     if (!published.has(paper.table)) continue;
     for (const ReproductionCase& c : reproduction_cases()) {
       if (c.name != paper.name) continue;
       std::vector<double> errors;
       for (const ReproductionLine& line : c.run(published).lines) {
+        // Rows without a pipeline taught vTrain's constants.
         if (line.row.starts_with(paper.rows) && !line.row.ends_with(" p=1"))
           errors.push_back(std::abs(line.error()));
       }

@@ -31,11 +31,14 @@ Picks from(std::string_view source) {
 }
 
 Bench bench_of(const std::vector<MeasuredRun>& runs) {
+  // Forecast once, by what is shipped; everything below reads it.
   Bench bench{runs, forecast_runs(runs), {}, {}};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunForecast& shipped = bench.forecasts[i];
     const MeasuredRun& run = runs[i];
+    // What cannot be forecast is told with its reason, and judged by nobody.
     if (!shipped.refusal.empty()) continue;
+    // An unhealthy run shows the machine, not the plan.
     if (run.step && run.unhealthy.empty()) {
       Judged one = judged(run, i);
       one.log_error = std::log(run.step->seconds() / shipped.step.count());
@@ -47,6 +50,7 @@ Bench bench_of(const std::vector<MeasuredRun>& runs) {
       bench.memories.push_back(std::move(one));
     }
   }
+  // Levels last: a group's is learnt on the others.
   learn_levels(bench.times);
   learn_levels(bench.memories);
   return bench;

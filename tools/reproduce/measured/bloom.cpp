@@ -58,6 +58,7 @@ MeasuredRun run_of(const PublishedRow& c, DecoderShelf& shelf) {
   plan.dtype = late ? Dtype::bf16 : Dtype::fp16;
   plan.tp = c.integer("tp");
   plan.pp = c.integer("pp");
+  // Not every table states d: it follows from the devices.
   plan.dp = c.text("dp").empty() ? c.share("gpus", plan.tp * plan.pp) : c.integer("dp");
   plan.micro_batch_size = c.integer("micro_batch");
   plan.microbatches = c.integer("global_batch") / (plan.micro_batch_size * plan.dp);
@@ -82,6 +83,7 @@ MeasuredRun run_of(const PublishedRow& c, DecoderShelf& shelf) {
   set_machine(run, "jean-zay-a100", "megatron-deepspeed-2022");
   if (late) run.cluster.stack.placement = StagePlacement::embedding_head;
   place_stages(run);
+  // TFLOP/s, time and mini-batch of a row must agree with each other.
   if (!failed && !consistent(c, layers))
     run.unforeseen = "its TFLOP/s contradict its time and mini-batch";
   return run;

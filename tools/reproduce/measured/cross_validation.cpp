@@ -23,6 +23,7 @@ SourceLine source_line(const MeasuredSource& source, const Bench& bench) {
     ++line.rows;
     line.failed += run.failed ? 1 : 0;
     line.unhealthy += run.unhealthy.empty() ? 0 : 1;
+    // Why a row was not forecast is counted by reason: many share one.
     const std::string& why = bench.forecasts[i].refusal;
     if (why.empty()) {
       ++line.forecast;
@@ -38,6 +39,7 @@ void add_lines(const Bench& bench, std::span<const RunForecast> by_default,
                CrossValidation& whole) {
   for (const Judged& one : bench.times) {
     const PrintedStep& step = *bench.run(one).step;
+    // The logarithms are of measured over forecast: the forecast is what is left of it.
     const double measured = step.seconds();
     whole.lines.push_back({&bench.run(one), false, step.printed.value,
                            step.printed_of(Seconds(measured * std::exp(-one.log_error))),
@@ -84,10 +86,12 @@ std::string JudgedLine::quantity() const {
 
 CrossValidation cross_validate(const Publications& published) {
   CrossValidation whole;
+  // Every published row, those that cannot be forecast among them.
   whole.runs = all_runs(published, whole);
   const Bench bench = bench_of(whole.runs);
   for (const MeasuredSource& source : measured_sources())
     whole.sources.push_back(source_line(source, bench));
+  // A source that is not here has no line.
   std::erase_if(whole.sources, [](const SourceLine& line) { return line.rows == 0; });
   // Mixtures of experts are of no group; of them only what the default call makes is told.
   std::vector<MeasuredRun> all = whole.runs;
@@ -97,6 +101,7 @@ CrossValidation cross_validate(const Publications& published) {
   whole.defaults = std::move(table.lines);
   whole.effects = factor_effects(factor_pairs(all, by_default), all);
   add_lines(bench, by_default, whole);
+  // Times and memory apart: their levels are different things.
   add_groups(bench.times, false, whole.errors, whole.groups);
   add_groups(bench.memories, true, whole.errors, whole.groups);
   std::ranges::move(ratio_errors(bench.runs, bench.forecasts), std::back_inserter(whole.errors));
@@ -122,6 +127,7 @@ std::string to_csv(const CrossValidation& whole) {
   for (const JudgedLine& line : whole.lines) {
     const MeasuredRun& run = *line.run;
     const Plan& plan = run.plan;
+    // Names of rows and models hold commas, so they are quoted.
     csv += fmt::format("{},\"{}\",{},{},\"{}\",\"{}\",{:.6g},{:.6g},{:.6g},{:.6g},{:.4f},{:.4f}",
                        run.source, run.row, run.cluster.name, run.cluster.stack.name,
                        run.model_name, line.quantity(), line.published, line.forecast,

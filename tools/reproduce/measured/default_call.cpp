@@ -50,12 +50,14 @@ class Software {
 
 MeasuredRun default_run(const MeasuredRun& run, Software& software) {
   MeasuredRun result = run;
+  // The machine and the software, both without what was read of this source.
   result.software = software.of(run);
   Cluster machine = parse_cluster(text_without(run.cluster.name, run.source), run.cluster.name);
   machine.nodes = run.cluster.nodes;
   machine.inter.bandwidth = run.cluster.inter.bandwidth;  // some sources state another
   const std::string name(kDefaultStack);
   Stack stack = parse_stack(text_without(name, run.source), name);
+  // Assumed: the forecast is told that nobody named it.
   set_assumed(stack);
   // What the job says itself, as a user would.
   const Stack& own = run.cluster.stack;
@@ -107,6 +109,7 @@ void set_errors(const std::vector<double>& logs, DefaultLine& line) {
 void set_grids(const std::vector<Of>& rows, DefaultLine& line) {
   constexpr std::size_t kLeast = 4;  // layouts, as there is little to choose among fewer
   std::map<std::string, std::vector<Layout>> grids;
+  // Only healthy runs: an unhealthy one is not what the layout does.
   for (const Of& one : rows) {
     if (one.healthy())
       grids[layout_grid(*one.run)].push_back(
@@ -114,6 +117,7 @@ void set_grids(const std::vector<Of>& rows, DefaultLine& line) {
   }
   std::vector<double> taus, regrets;
   for (const auto& [name, layouts] : grids) {
+    // Fewer layouts than this leave nothing to choose among.
     if (layouts.size() < kLeast) continue;
     std::vector<MeasuredAndForecast> times;
     for (const Layout& one : layouts) times.push_back({one.measured, one.forecast});
@@ -131,6 +135,7 @@ void set_grids(const std::vector<Of>& rows, DefaultLine& line) {
 // known software would have been.
 void add_errors(const std::string& source, const std::vector<Of>& rows,
                 std::vector<GroupErrors>& errors) {
+  // A group is a cluster's and a software's runs: they share what was not known of either.
   std::map<std::pair<std::string, std::string>, std::vector<Beside>> groups;
   for (const Of& one : rows) {
     if (one.healthy() && one.forecast->range)
@@ -158,6 +163,7 @@ void add_ratios(const std::string& source, const std::vector<Of>& rows, Software
   std::vector<const Of*> healthy;
   std::vector<LayoutWords> words;
   for (const Of& one : rows) {
+    // Words of a layout are compared once for each pair: they are made here for all.
     if (!one.healthy()) continue;
     healthy.push_back(&one);
     words.push_back(layout_words(one.run->plan, layout_grid(*one.run)));
@@ -165,6 +171,7 @@ void add_ratios(const std::string& source, const std::vector<Of>& rows, Software
   for (std::size_t i = 0; i < healthy.size(); ++i) {
     const Cluster& on = healthy[i]->run->cluster;
     for (std::size_t j = 0; j < i; ++j) {
+      // Every pair once, and only within one cluster and software: its level cancels.
       const Cluster& other = healthy[j]->run->cluster;
       const BuiltinQuantity quantity = measured_at(distance(words[i], words[j]), known);
       // groups.cpp has those of another job already.
@@ -265,6 +272,7 @@ DefaultTable default_table(std::span<const MeasuredRun> runs,
     if (!by_source.contains(runs[i].source)) sources.push_back(runs[i].source);
     by_source[runs[i].source].push_back({&runs[i], &forecasts[i]});
   }
+  // Errors first of all sources: a line's interval needs those of the others.
   for (const std::string& source : sources) {
     add_errors(source, by_source[source], table.errors);
     add_ratios(source, by_source[source], SoftwareKnown::by_default, table.errors);

@@ -58,6 +58,7 @@ struct LatentSizes {
   std::int64_t vocabulary, heads, experts, dense, groups;  // a token visits half of these
 };
 ExpertModel deepseek(const LatentSizes& sizes, bool predicts) {
+  // Sizes that the models share; what differs between them is the caller's.
   TransformerShape dense{.hidden = 7168,
                          .heads = sizes.heads,
                          .kv_heads = sizes.heads,
@@ -71,6 +72,7 @@ ExpertModel deepseek(const LatentSizes& sizes, bool predicts) {
                          .mlp_bias = false,
                          .rotary = true};
   dense.latent = {.query = 1536, .key_value = 512, .rotary = 64, .value = 128};
+  // Dense blocks are the first ones, experts the rest.
   TransformerShape sparse = dense;
   sparse.experts = sizes.experts;
   sparse.experts_per_token = 8;
@@ -136,11 +138,13 @@ Plan expert_plan(const PublishedRow& c) {
   plan.ep = c.integer("ep");
   plan.expert_dispatch = dispatch_of(c.text_or_empty("moe_dispatcher"));
   plan.recompute = recompute_of(c.text_or_empty("recompute_modules"));
+  // Where experts are divided otherwise than the rest, it is said.
   if (const int etp = one_or(c, "etp"); etp != plan.tp) plan.etp = etp;
   plan.dp = c.share("gpus", plan.tp * plan.pp * plan.cp);
   plan.micro_batch_size = c.integer("micro_batch");
   plan.microbatches = c.share("global_batch", plan.dp * plan.micro_batch_size);
   plan.sequence_parallel = plan.tp > 1;
+  // Fully sharded is ZeRO-3; else the optimizer's state alone is.
   plan.zero = c.text_or_empty("fsdp") == "True" ? 3 : 1;
   // With moe_a2a_overlap as scripts/performance/utils/overrides.py sets it.
   plan.overlap_tensor_parallel = plan.tp > 1 && c.text_or_empty("moe_a2a_overlap") == "True";
@@ -185,6 +189,7 @@ void place_blocks(const PublishedRow& c, const ExpertModel& model, MeasuredRun& 
   if (!layout.empty()) {
     of_stages = parse_layout(layout, "megatron_bridge_experts.csv", "pp_layout").blocks;
   } else {
+    // Equal blocks a stage, the last one what is left over.
     const auto each = (blocks + run.plan.stages() - 1) / run.plan.stages();
     for (std::size_t s = 0; s < stages; ++s) {
       const std::int64_t left = blocks - each * static_cast<std::int64_t>(s);
@@ -193,6 +198,7 @@ void place_blocks(const PublishedRow& c, const ExpertModel& model, MeasuredRun& 
   }
   std::int64_t sum = 0;
   for (const int n : of_stages) sum += n;
+  // A layout that does not add up to the model is told, not forecast.
   if (of_stages.size() != stages || sum != blocks) {
     run.unforeseen = "its layout is not of its stages";
     return;
@@ -210,14 +216,17 @@ MeasuredRun expert_run(const PublishedRow& c) {
                         c.text("system"), plan.tp, plan.pp, plan.vpp, plan.ep,
                         plan.micro_batch_size, plan.global_batch_size());
   const auto named_model = expert_model(run.model_name);
+  // Its shape must be known: a guess would price another model.
   run.unforeseen = named_model ? beyond_expert_plans(c) : "the shape of its model is not stated";
   set_machine(run, expert_cluster(c), "megatron-core");
   const double tokens = static_cast<double>(plan.global_batch_size() * plan.seq_length);
   run.step = {"tokens/s a GPU", c.printed("tokens_per_s_per_gpu"), tokens / plan.devices(), true};
+  // A plan that cannot be forecast has no model, and is told with its reason.
   if (!run.unforeseen.empty()) return run;
   run.model = model_of(*named_model, plan.seq_length);
   if (const auto misfit = cannot_divide(*run.model, plan)) run.unforeseen = misfit->reason;
   place_blocks(c, *named_model, run);
+  // Whatever is not 16 bits is priced as products in 8.
   run.cluster.stack.fp8 = c.text("precision") != "BF16";
   if (c.text_or_empty("moe_a2a_overlap") == "True")
     run.cluster.stack.time.expert_overlap = kOverlapped;

@@ -99,13 +99,16 @@ std::vector<FactorPair> factor_pairs(std::span<const MeasuredRun> runs,
                                      std::span<const RunForecast> forecasts) {
   std::vector<FactorPair> pairs;
   for (const Factor factor : kAll) {
+    // Runs that differ in one factor alone, all else and one constant beside it alike.
     std::map<std::string, std::map<int, std::size_t>> alike;
     for (std::size_t i = 0; i < runs.size(); ++i) {
       const MeasuredRun& run = runs[i];
+      // Only healthy runs that were forecast: a pair needs both figures.
       if (!run.step || !run.unhealthy.empty() || !forecasts[i].refusal.empty()) continue;
       for (const std::string& constant : constant_beside(run.plan, factor))
         alike[all_else(run, factor) + "|" + constant].emplace(value_of(run.plan, factor), i);
     }
+    // Neighbours by value: what one step of the factor does.
     for (const auto& [key, by_value] : alike) add_neighbours(by_value, factor, pairs);
   }
   for (FactorPair& pair : pairs) {
@@ -131,6 +134,7 @@ std::vector<FactorEffect> factor_effects(std::span<const FactorPair> pairs,
       errors.push_back(std::abs(std::exp(pair.forecast - pair.measured) - 1));
       sources.insert(runs[pair.first].source);
       if (std::abs(pair.measured) <= apart) continue;
+      // Only pairs that are apart have a right side.
       ++effect.apart;
       effect.agreeing += pair.measured * pair.forecast > 0 ? 1 : 0;
     }

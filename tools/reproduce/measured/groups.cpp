@@ -34,12 +34,15 @@ std::vector<double> absolute(const std::vector<std::vector<double>>& lists) {
 void add_errors(const GroupKey& key, const std::vector<Judged>& rows, bool memory,
                 std::vector<GroupErrors>& errors) {
   std::vector<double> left_out, ratios;
+  // Left out: by the levels of other clusters and stacks.
   for (const Judged& one : rows) {
     left_out.push_back(std::abs(one.log_left_out()));
     ratios.push_back(one.log_error);
   }
+  // Anchored: by another run of its own cluster, as a user would have.
   const std::vector<double> anchored = absolute(anchored_log_errors(rows, same_group));
   const int count = static_cast<int>(rows.size());
+  // The median of the raw errors is the group's level.
   errors.push_back({"", key.first, key.second,
                     memory ? BuiltinQuantity::memory : BuiltinQuantity::step, count, median(ratios),
                     spaced_quantiles(left_out)});
@@ -54,6 +57,7 @@ GroupLine group_line(const GroupKey& key, const std::vector<Judged>& rows, bool 
   GroupLine line{key.first, key.second, memory, static_cast<int>(rows.size())};
   std::vector<double> ratios;
   for (const Judged& one : rows) ratios.push_back(one.log_error);
+  // Levels are factors, so they are taken out of their logarithms.
   line.level = std::exp(median(ratios));
   line.level_of_others = std::exp(rows.front().log_factor);
   line.as_it_comes = median(errors_of(rows, false));
@@ -63,6 +67,7 @@ GroupLine group_line(const GroupKey& key, const std::vector<Judged>& rows, bool 
   line.interval = grouped_interval(errors, key.first, key.second,
                                    memory ? BuiltinQuantity::memory : BuiltinQuantity::step);
   if (!line.interval) return line;
+  // A run is covered where its error is within the interval of the others.
   int covered = 0;
   for (const Judged& one : rows)
     covered += std::abs(one.log_left_out()) <= line.interval->half_width ? 1 : 0;
@@ -88,6 +93,7 @@ void judge_intervals(const std::vector<GroupLine>& lines, const std::vector<Grou
                      Aims& aims) {
   constexpr int kRows = 20;
   std::vector<double> coverages, widths, anchored;
+  // Few rows tell nothing of a share.
   for (const GroupLine& line : lines) {
     if (line.is_memory || line.rows < kRows || !line.interval) continue;
     coverages.push_back(line.coverage);

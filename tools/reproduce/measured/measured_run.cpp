@@ -80,8 +80,10 @@ void place_stages(MeasuredRun& run) {
 RunForecast forecast_run(const MeasuredRun& run) {
   RunForecast result;
   result.refusal = run.unforeseen;
+  // What cannot be forecast carries its reason, and is counted.
   if (!result.refusal.empty()) return result;
   const Plan& plan = run.plan;
+  // A shape that no generator makes is a reason too.
   ScheduleOrReason made = make_schedule(plan.schedule, {plan.pp, plan.vpp, plan.microbatches});
   if (const auto* reason = std::get_if<std::string>(&made)) {
     result.refusal = *reason;
@@ -91,10 +93,12 @@ RunForecast forecast_run(const MeasuredRun& run) {
       builtin_costs(*run.model, plan.seq_length, plan.dtype, run.cluster, {plan.split()});
   const ResolvedPlan resolved = derive(plan, *run.model, std::get<Schedule>(std::move(made)));
   Forecast f = forecast(resolved, costs, run.cluster, {.detail = ForecastDetail::ranking}).forecast;
+  // Where the software was not named: the range of what it could have been.
   if (run.software) {
     bound_memory(f, resolved, run.cluster);
     result.range = step_range(resolved, run.cluster, *run.software);
   }
+  // Read as the source read it: some count the process, some the allocator.
   result.step = f.step_time;
   const Bytes process = memory_rules(run.cluster, *resolved.part).process_overhead;
   const auto gib = [&](Bytes RankMemory::*bytes) {
@@ -103,6 +107,7 @@ RunForecast forecast_run(const MeasuredRun& run) {
   result.memory_gib = gib(&RankMemory::peak);
   result.memory_least_gib = gib(&RankMemory::least);
   result.memory_most_gib = gib(&RankMemory::upper);
+  // Last: it takes the forecast over.
   result.fit = fit_of(std::move(f), run.cluster.device.memory);
   return result;
 }

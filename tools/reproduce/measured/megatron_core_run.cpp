@@ -16,11 +16,14 @@ Plan plan_of(const MegatronCoreJob& job) {
   plan.pp = job.pp;
   plan.vpp = job.vpp;
   plan.cp = job.cp;
+  // Replicas are what the other degrees leave of the devices.
   plan.dp = job.gpus / (job.tp * job.pp * job.cp);
   plan.micro_batch_size = job.micro_batch_size;
   plan.microbatches = job.microbatches;
+  // Micro-batches where they are stated, else from the mini-batch.
   if (plan.microbatches == 0 && plan.dp > 0)
     plan.microbatches = job.global_batch / (plan.dp * plan.micro_batch_size);
+  // These recipes divide by tokens wherever they divide layers.
   plan.sequence_parallel = plan.tp > 1;
   plan.zero = job.zero;
   // Every recipe of these tables that divides layers has tp_comm_overlap, but for products in 4

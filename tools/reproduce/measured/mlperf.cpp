@@ -39,6 +39,7 @@ MegatronCoreJob job_of(const PublishedRow& c) {
   job.tp = c.integer("tp");
   job.pp = c.integer("pp");
   job.cp = c.integer("cp");
+  // Rounds that state none have the code's own default.
   job.vpp = c.text("vp").empty() ? 12 : c.integer("vp");
   job.micro_batch_size = c.integer("micro_batch");
   job.microbatches = c.integer("micro_batches");
@@ -62,11 +63,13 @@ std::vector<MeasuredRun> read_mlperf(const Publications& published) {
     const PublishedRow& c = repeats.front();
     MeasuredRun run = megatron_core_run(job_of(c), shelf);
     run.row = fmt::format("{}, M={}", name, run.plan.microbatches);
+    // A grid is one machine and one layout, so that rows differ in one choice.
     run.grid = fmt::format("{} {} {} t={} p={} v={} b={}", c.text("benchmark"), c.text("round"),
                            machine_of(c), run.plan.tp, run.plan.pp, run.plan.vpp,
                            run.plan.micro_batch_size);
     std::vector<double> steps;
     for (const PublishedRow& one : repeats) steps.push_back(one.number("step_s_median"));
+    // The median is printed nowhere: its last digit is that of the rows.
     run.step = PrintedStep{"step, s", {median(steps), c.printed("step_s_median").last_digit}};
     runs.push_back(std::move(run));
   }

@@ -115,6 +115,7 @@ double megatron_flops(double batch, double s, double l, double h) {
 }
 
 void add_megatron(const Publications& published, std::vector<MeasuredRun>& runs) {
+  // Table 2 is of one model; its sizes are in the text.
   constexpr int kHeads = 96, kHidden = 12288, kLayers = 96, kSequence = 2048;
   const Model model = gpt(kHeads, kHidden, kLayers, kSequence, kVocabulary);
   for (const PublishedRow& c : published.table("megatron-2021-table2.csv")) {
@@ -126,6 +127,7 @@ void add_megatron(const Publications& published, std::vector<MeasuredRun>& runs)
     plan.microbatches = c.share("batch", plan.dp * plan.micro_batch_size);
     plan.schedule = "1f1b";
     plan.recompute.mode = RecomputeMode::full;
+    // Counted as the paper counts its rates.
     const double flops = megatron_flops(c.number("batch"), kSequence, kLayers, kHidden);
     MeasuredRun run = run_of(plan, model, "megatron-2021");
     run.row = fmt::format("Megatron-LM 175B, {} GPUs", plan.devices());
@@ -149,9 +151,11 @@ void add_zero_bubble(const Publications& published, std::vector<MeasuredRun>& ru
       plan.micro_batch_size = row.b;
       plan.microbatches = row.m;
       plan.schedule = schedule;
+      // 1F1B-I runs one layer a chunk; the others all of a stage's.
       const int blocks = plan.schedule == "interleaved-1f1b" ? 1 : row.layers_per_stage();
       plan.vpp = row.layers_per_stage() / blocks;
       std::vector<int> of_stages(static_cast<std::size_t>(plan.stages()), blocks);
+      // The ends have a layer less, for the embedding and the head.
       --of_stages.front();
       --of_stages.back();
       MeasuredRun run = run_of(plan, model, "megatron-2021", of_stages);
@@ -183,6 +187,7 @@ CaseResult reproduce_builtin(const Publications& published) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const MeasuredRun& run = runs[i];
     const PrintedStep& step = *run.step;
+    // The 22B steps helped to find a built-in rate: they are no forecasts.
     result.add(run.row.starts_with("Korthikanti 22B") ? Role::calibrated : Role::predicted,
                {run.row, step.quantity, step.printed, step.printed_of(forecasts[i].step),
                 run.cluster.device.name});

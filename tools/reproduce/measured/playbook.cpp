@@ -61,6 +61,7 @@ Plan plan_of(const PublishedRow& c) {
   plan.zero = c.text("zero") == "0" ? 0 : c.integer("zero");
   plan.sequence_parallel = plan.tp > 1;
   plan.overlap_tensor_parallel = plan.tp > 1;  // its tp_linear_async_communication
+  // nanotron reduces while the backward runs only without ZeRO.
   plan.overlap_grad_reduce = plan.zero == 0 && plan.dp > 1;
   plan.schedule = "1f1b";
   plan.slots = 0;
@@ -94,8 +95,10 @@ std::vector<MeasuredRun> read_playbook(const Publications& published) {
         fmt::format("{} d={} t={} p={} b={} M={} zero={}", run.model_name, run.plan.dp, run.plan.tp,
                     run.plan.pp, run.plan.micro_batch_size, run.plan.microbatches, run.plan.zero);
     set_machine(run, "h100-p5", "nanotron");
+    // nanotron's own rule cuts the stages.
     place_stages(run);
     run.failed = c.text("status") != "ok";
+    // Told with its reason, and kept out of the errors.
     run.unhealthy = unhealthy(c);
     if (const auto ms = c.printed_or_none("step_ms")) run.step = PrintedStep{"step, ms", *ms, 1e3};
     run.memory_gib = c.printed_or_none("gpu_memory_gb");

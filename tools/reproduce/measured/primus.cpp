@@ -48,6 +48,7 @@ std::vector<MeasuredRun> read_primus(const Publications& published) {
     run.model = shelf.get(sizes, kSequence, AttentionKind::fused);
     run.row = fmt::format("{} p={} {}", run.model_name, run.plan.pp, c.text("schedule"));
     run.grid = run.model_name;
+    // Tokens of the whole job over those of a device: the printed rate.
     run.step = PrintedStep{"tokens/s a GPU", c.printed("tokens_per_s_per_gpu"),
                            1.0 * kMicrobatches * kSequence / run.plan.pp, true};
     run.memory_gib = c.printed_or_none("max_memory_gb");

@@ -40,6 +40,7 @@ void add_steps(const Timeline& timeline, CaseResult& result) {
   const std::vector<Interruption> interrupted = interruptions(timeline.trace);
   for (const std::int32_t step : judged_steps(timeline)) {
     const StepWindow& window = timeline.trace.steps[static_cast<std::size_t>(step)];
+    // Each iteration by the medians of the one before: nothing of itself.
     const Trace predicted = forecast_by_step(timeline, step - 1);
     const StepWindow& forecast = predicted.steps.front();
     const ReproducedNumber number{
@@ -47,6 +48,7 @@ void add_steps(const Timeline& timeline, CaseResult& result) {
         "step ms",
         {to_seconds(window.end - window.start).count() * 1e3, 0.001},
         to_seconds(forecast.end - forecast.start).count() * 1e3};
+    // An interruption is the machine's, and cannot be told from an iteration before it.
     const auto why = std::ranges::find(interrupted, step, &Interruption::step);
     if (why == interrupted.end()) {
       result.add(Role::predicted, number);
@@ -67,6 +69,7 @@ void add_memory(const Timeline& timeline, CaseResult& result) {
     const auto over_first = [](Bytes bytes, Bytes first) {
       return static_cast<double>(bytes.count()) / static_cast<double>(first.count());
     };
+    // The two ranks that taught the line are no forecasts.
     const bool fitted = r == 1 || r + 2 == measured.size();
     result.add(fitted ? Role::calibrated : Role::predicted,
                {fmt::format("rank {}", r),
@@ -79,11 +82,13 @@ void add_memory(const Timeline& timeline, CaseResult& result) {
 }  // namespace
 
 Timeline primus_timeline(const Publications& published) {
+  // Ordered maps: the timeline must not depend on the order of rows.
   std::map<int, std::map<std::int64_t, RankIteration>> ranks;
   for (const PublishedRow& row : published.table(kTimelineTable)) {
     RankIteration& one = ranks[static_cast<int>(row.number("rank"))][row.integer("iteration")];
     one.total = milliseconds(row, "total_ms");
     one.memory = Bytes(std::llround(row.number("memory_gib") * 0x1p30));
+    // A row that is missing would shift every micro-batch behind it.
     if (row.number("microbatch") != static_cast<double>(one.forward_start.size()))
       row.fail("microbatch", "expected the micro-batches of a rank in order, from 0");
     one.forward_start.push_back(milliseconds(row, "forward_start_ms"));
@@ -107,6 +112,7 @@ TimelineStarts starts_by_previous(const Timeline& timeline) {
   const std::vector<Interruption> interrupted = interruptions(timeline.trace);
   TimelineStarts result;
   std::vector<double> all, uninterrupted;
+  // Only iterations that have a whole one before them.
   for (const std::int32_t step : judged_steps(timeline)) {
     const std::vector<double> errors =
         start_errors(forecast_by_step(timeline, step - 1), timeline.trace, step);

@@ -61,9 +61,11 @@ std::vector<MeasuredRun> read_sailor(const Publications& published) {
     plan.slots = 0;
     plan.boundaries = ends_of(c, plan.pp);
     const int items = plan.boundaries.back();
+    // The last boundary is the end of the model, which a plan does not have.
     plan.boundaries.pop_back();
     run.model_name = c.text("model");
     const DecoderSizes& sizes = named(sizes_by_name(), c, "model");
+    // Items are embedding, blocks and head: two more than blocks.
     if (items != sizes.layers + 2)
       run.unforeseen = fmt::format("{} items are not its model's {}", items, sizes.layers + 2);
     run.model = shelf.get(sizes, kSequence, AttentionKind::unfused);

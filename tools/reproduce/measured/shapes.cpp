@@ -9,6 +9,7 @@
 namespace weir {
 
 Model decoder_of(const DecoderSizes& s, std::int64_t sequence, AttentionKind attention) {
+  // GPT's family has biases and positions; Llama's has neither.
   const bool bias = !s.llama;
   const NormKind norm = s.llama ? NormKind::rms_norm : NormKind::layer_norm;
   Decoder d;
@@ -58,6 +59,7 @@ const DecoderSizes* known_decoder(const std::string& name) {
       {"GPT320B", {44, 6144, 48, kGpt}},
       {"GPT3175B", {96, 12288, 96, kGpt}},
   };
+  // Sources spell one model in many ways.
   std::string key;
   for (const char c : name) {
     if (c != ' ' && c != '-' && c != '_')

@@ -27,6 +27,7 @@ Plan torchtitan_plan(const PublishedRow& c) {
   plan.microbatches = plan.pp;
   plan.micro_batch_size = c.share("local_batch", plan.pp);
   plan.sequence_parallel = plan.tp > 1;
+  // FSDP spans replicas and context parallelism.
   plan.zero = plan.dp * plan.cp > 1 ? 3 : 0;
   const std::string& technique = c.text("technique");
   plan.overlap_tensor_parallel = technique.find("syncTP") != std::string::npos ||
@@ -99,12 +100,14 @@ std::vector<MeasuredRun> read_torchtitan(const Publications& published) {
                            tokens / plan.devices(), true};
     run.memory_gib = c.printed_or_none("memory_gib");
     const DecoderSizes* sizes = known_decoder(run.model_name);
+    // Only these shapes are read: others would be forecast as the wrong model.
     if (sizes == nullptr) c.fail("model", "expected a Llama 3.1");
     run.model = shelf.get(*sizes, plan.seq_length, AttentionKind::fused);
     const bool h200 = c.text("hardware").starts_with("H200");
     set_machine(run, h200 ? "dgx-h200" : "h100-96gb", torchtitan_stack(c, h200));
     run.cluster.stack.fp8 = c.text("precision").starts_with("float8");
     place_stages(run);
+    // What the degrees do not make of the devices is told, not forecast.
     if (plan.devices() != c.integer("gpus")) run.unforeseen = "its degrees do not make its devices";
     runs.push_back(std::move(run));
   }
@@ -129,6 +132,7 @@ std::vector<MeasuredRun> read_llm_foundry(const Publications& published) {
     set_machine(run, mpt_cluster(c), "llm-foundry");
     run.cluster.stack.fp8 = c.text("Precision") == "amp_fp8";
     place_stages(run);
+    // Offloading is of memory that this forecast does not have.
     if (c.text("Activation CPUOffload") == "True")
       run.unforeseen = "it keeps activations in the host's memory";
     runs.push_back(std::move(run));

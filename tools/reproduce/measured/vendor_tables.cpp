@@ -49,6 +49,7 @@ std::vector<MeasuredRun> read_megatron_bridge(const Publications& published) {
   for (const PublishedRow& c : published.table("megatron_bridge_recipes.csv")) {
     MegatronCoreJob job;
     job.model = c.text("model");
+    // Other families are read by their own case.
     if (!job.model.starts_with("LLAMA")) continue;
     job.cluster = bridge_cluster(c);
     job.gpus = c.integer("gpus");
@@ -59,6 +60,7 @@ std::vector<MeasuredRun> read_megatron_bridge(const Publications& published) {
     job.vpp = integer_or_one(c, "vp");
     job.micro_batch_size = c.integer("micro_batch");
     job.global_batch = c.integer("global_batch");
+    // Whatever is not 16 bits is priced as products in 8.
     job.fp8 = c.text("precision") != "BF16";
     job.zero = c.text_or_empty("fsdp") == "True" ? 3 : 1;
     MeasuredRun run = megatron_core_run(job, shelf);
@@ -66,6 +68,7 @@ std::vector<MeasuredRun> read_megatron_bridge(const Publications& published) {
                           c.text("release"), c.text("precision"), c.text("gpus"), c.text("system"),
                           job.tp, job.pp, job.cp, job.vpp, job.micro_batch_size, job.global_batch);
     run.step = tokens_a_device(c.printed("tokens_per_s_per_gpu"), job);
+    // What the recipe has and a plan does not.
     if (const std::string why = beyond_plans(c); !why.empty()) run.unforeseen = why;
     runs.push_back(std::move(run));
   }
@@ -80,6 +83,7 @@ std::vector<MeasuredRun> read_nemo(const Publications& published) {
     job.model = c.text("Model");
     job.cluster = "dgx-h100";
     job.gpus = c.integer("#-GPUs");
+    // A task is fine-tuning: its sequences are packed to a length of their own.
     const bool tuning = !c.text("Task").empty();
     job.sequence = tuning ? 4096 : c.integer("Sequence Length");
     job.tp = integer_or_one(c, "TP");
@@ -93,6 +97,7 @@ std::vector<MeasuredRun> read_nemo(const Publications& published) {
     run.row = fmt::format("{} on {}, t={} p={} c={} v={} b={} B={}", job.model, job.gpus, job.tp,
                           job.pp, job.cp, job.vpp, job.micro_batch_size, job.global_batch);
     run.step = tokens_a_device(c.printed("Tokens / sec / GPU"), job);
+    // Packed sequences cost what no plan of one length says.
     if (tuning) run.unforeseen = "fine-tuning of packed sequences";
     runs.push_back(std::move(run));
   }
@@ -104,6 +109,7 @@ std::vector<MeasuredRun> read_dgx_cloud(const Publications& published) {
   std::vector<MeasuredRun> runs;
   for (const PublishedRow& c : published.table("dgxc_h100.csv")) {
     const std::string& name = c.text("model");
+    // A row without degrees states no layout.
     if (c.text("tp").empty()) continue;
     const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
     MegatronCoreJob job;
@@ -127,6 +133,7 @@ std::vector<MeasuredRun> read_dgx_cloud(const Publications& published) {
     run.row = fmt::format("{} on {}, t={} p={} c={} v={} b={} M={}", name, job.gpus, job.tp, job.pp,
                           job.cp, job.vpp, job.micro_batch_size, run.plan.microbatches);
     if (const auto step = parse_printed(c.text("step_s"))) run.step = PrintedStep{"step, s", *step};
+    // A time that is no number cannot be held against one.
     if (!run.step) run.unforeseen = "its time cannot be read";
     if (has("Finetuning")) run.unforeseen = "fine-tuning of packed sequences";
     runs.push_back(std::move(run));

@@ -31,6 +31,7 @@ std::map<std::string, Device> devices(const Publications& published) {
     KernelModel& kernels = device.kernels.emplace();
     kernels.tile_rows = 128;
     kernels.tile_columns = 256;
+    // No constants yet: a fit finds them.
     kernels.products.efficiency = 1;
     kernels.bandwidth_efficiency = 0.8;  // of the bytes of a product, which seldom count
     kernels.floor = Seconds(3e-6);
@@ -74,6 +75,7 @@ std::vector<ProductRow> product_rows(const Publications& published,
     const MatmulShape shape{row.integer("m"), row.integer("n"), row.integer("k"),
                             row.integer("batch")};
     const Printed tflops = row.printed("tflops");
+    // Products of like depth form a group, which is forecast by constants fitted without it.
     ProductRow product{&named(all, row, "device"),
                        shape,
                        {fp8 ? ProductPrecision::fp8 : ProductPrecision::plan,
@@ -82,6 +84,7 @@ std::vector<ProductRow> product_rows(const Publications& published,
                        flops(shape) / (tflops.value * 1e12),
                        fmt::format("k {}", std::bit_floor(static_cast<std::uint64_t>(shape.k))),
                        ""};
+    // A row that contradicts itself teaches nothing, and is shown as an anomaly.
     product.fault = fault_of(product);
     rows.push_back(std::move(product));
   }
@@ -329,6 +332,7 @@ void add_products(const Publications& published, const std::map<std::string, Dev
     const auto kept = pointers<ProductRow>(
         rows, [&](const ProductRow& row) { return row.device->name == name && row.fault.empty(); });
     const RateFit<ProductRow> fit = product_fit(all.at(name));
+    // Each group of rows by constants that were fitted without it.
     const std::vector<double> times = left_out_times(fit, kept);
     RateErrors errors;
     for (std::size_t i = 0; i < kept.size(); ++i) {
@@ -337,9 +341,11 @@ void add_products(const Publications& published, const std::map<std::string, Dev
                                    flops(kept[i]->shape) / times[i] / 1e12});
     }
     const FittedProducts& all_rows = fitted.products.at(name);
+    // Printed are the constants of all rows: those a user gets.
     note(result, name + " products", product_constants(all_rows.rates), errors);
     const ProductRates& r = all_rows.rates;
     const std::vector<double> x{r.efficiency, r.half_tile, r.exposed_output};
+    // Faulty rows are shown beside what the model says of them.
     for (const ProductRow& row : rows) {
       if (row.device->name != name || row.fault.empty()) continue;
       result.add_anomaly({product_text(row), "product, TFLOP/s", row.tflops,
@@ -406,6 +412,7 @@ FittedKernels fit_kernels(const Publications& published) {
   const std::map<std::string, Device> all = devices(published);
   FittedKernels fitted;
   const std::vector<ProductRow> products = product_rows(published, all);
+  // As a user gets them: fitted to all rows.
   for (const std::string& name : names(products, product_device)) {
     const auto kept = pointers<ProductRow>(products, [&](const ProductRow& row) {
       return row.device->name == name && row.fault.empty();
@@ -416,6 +423,7 @@ FittedKernels fit_kernels(const Publications& published) {
   const std::vector<AttentionRow> attention = attention_rows(published);
   for (const AttentionSet& set : attention_sets()) {
     const auto kept = rows_of(set, attention);
+    // A set may take constants of one that was fitted before it.
     const AttentionConstants constants = constants_of(set, fitted.attention);
     fitted.attention[set.name()] = {
         constants.rates(attention_fit(all.at(set.device), constants).constants(kept)),

@@ -69,6 +69,7 @@ std::vector<LinkRow> link_rows(const Publications& published) {
 
 double time_of(const LinkRow& row, const Cluster& cluster) {
   const int p = row.members();
+  // How many of a node's devices take part decides what a ring shares.
   const Link link = group_link(cluster, p, kNode / row.per_node);
   switch (row.collective) {
     case Collective::all_reduce:
@@ -78,6 +79,7 @@ double time_of(const LinkRow& row, const Cluster& cluster) {
     case Collective::reduce_scatter:
       return ring_reduce_scatter(row.bytes, p, link).count();
     case Collective::send_receive: {
+      // A message is one pair's: no ring, no tree, no switch.
       const Link& wire = row.nodes > 1 ? cluster.inter : cluster.intra;
       const LinkRegime regime = wire.at(row.bytes);
       return (regime.latency + row.bytes / regime.bandwidth).count();

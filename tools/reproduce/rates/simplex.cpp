@@ -47,25 +47,31 @@ std::vector<double> simplex_minimum(const std::function<double(std::span<const d
   };
   const auto lower = [](const Corner& a, const Corner& b) { return a.value < b.value; };
   std::vector<Corner> corners{corner(start)};
+  // A tenth of each coordinate: the start's own scale, and no direction favoured.
   for (std::size_t i = 0; i < start.size(); ++i) {
     std::vector<double> moved = start;
     moved[i] *= 1.1;
     corners.push_back(corner(std::move(moved)));
   }
   for (int step = 0; step < kSteps; ++step) {
+    // Stable: with equal values the order, and so the way taken, is the same every time.
     std::stable_sort(corners.begin(), corners.end(), lower);
     Corner& worst = corners.back();
     const double spread = worst.value - corners.front().value;
     if (spread <= kAgree * std::abs(corners.front().value)) break;
+    // Reflection (Nelder and Mead 1965): through the centre of all others, away from the worst.
     const std::vector<double> centre = centre_of_all_but_the_last(corners);
     Corner reflected = corner(along(centre, worst.x, -1));
     if (reflected.value < corners.front().value) {
+      // Better than the best: twice as far, if that is better still.
       Corner expanded = corner(along(centre, worst.x, -2));
       worst = std::move(reflected.value < expanded.value ? reflected : expanded);
     } else if (reflected.value < corners[corners.size() - 2].value) {
+      // Not the worst any more: the reflection is enough.
       worst = std::move(reflected);
     } else if (Corner contracted = corner(along(centre, worst.x, 0.5));
                contracted.value < worst.value) {
+      // Else half way towards the centre.
       worst = std::move(contracted);
     } else {
       // Nothing on the line through the worst is better: all corners move half way to the best.

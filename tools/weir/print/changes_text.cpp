@@ -54,6 +54,7 @@ void print_choices(Printout& out, const std::string& title, const std::vector<Re
               {}};
   for (const Rejected& one : rows) {
     const std::string name = one.choice + ": " + one.value;
+    // Why no such plan is among the results matters as much as the plan.
     if (!one.best) {
       table.rows.push_back({name, "-", "-", "-", one.reason});
       continue;

@@ -48,6 +48,7 @@ std::string kernels_text(const Trace& trace, const KernelTrace& kernels) {
   text +=
       fmt::format("  {:<{}} {:>8} {:>10} {:>8}\n", "kernel", kNameWidth, "calls", "total", "share");
   for (const KernelRow& row : table.kernels) text += row_text(row.name, row);
+  // A tail of small kernels would bury the table: they are one row.
   if (table.other_names > 0)
     text += row_text(fmt::format("({} others)", table.other_names), table.others);
   text += fmt::format("  {:<10} {:>8} {:>8} {:>10} {:>16}\n", "action", "actions", "kernels",

@@ -61,6 +61,7 @@ void print_derivation(Printout& out, const layout::Program& program, const layou
     return with_value(Polynomial(local_size(program, layout, tensor.dimensions)), cost.symbols);
   };
   std::vector<bool> counted(program.tensors.size(), false);
+  // A tensor that some einsum makes is told with that einsum; the others are given.
   for (const layout::Einsum& einsum : program.einsums)
     counted[static_cast<std::size_t>(einsum.output)] = true;
   for (std::size_t t = 0; t < program.tensors.size(); ++t) {
@@ -77,6 +78,7 @@ void print_derivation(Printout& out, const layout::Program& program, const layou
     std::vector<std::string> over;
     for (const int m : one.all_reduced_over)
       over.push_back(layout.mesh[static_cast<std::size_t>(m)].name);
+    // A tensor that two einsums make is a sum: its memory is counted once.
     const bool again = counted[static_cast<std::size_t>(program.einsums[e].output)];
     counted[static_cast<std::size_t>(program.einsums[e].output)] = true;
     rows.push_back(
@@ -100,9 +102,11 @@ void print_tables(Printout& out, const layout::LayoutFile& file) {
   for (const layout::Layout& layout : file.layouts) {
     const LayoutCost cost = layout_cost(file.program, layout);
     const LayoutNumbers all = layout_numbers(file.program, layout);
+    // Formulas leave constants out, as papers do; the last columns have them.
     const Polynomial computation = cost.computation.without_constants();
     const Polynomial communication = cost.communication.without_constants();
     const Polynomial memory = cost.memory.without_constants();
+    // A ratio of two sums may not be a polynomial: then it is written as what it is.
     const auto ratio = communication_per_computation(cost);
     formulas.push_back({layout.name, rules_text(file.program, layout),
                         to_text(computation, cost.symbols), to_text(communication, cost.symbols),
@@ -144,6 +148,7 @@ void print_coverage(Printout& out, const layout::LayoutFile& file) {
     std::vector<std::string> rows;
     for (const layout::Layout& layout : file.layouts) {
       const LayoutCost cost = layout_cost(file.program, layout);
+      // What this part sends and the others do not.
       const Polynomial missing = missing_communication(cost, first, last);
       if (!missing.terms().empty())
         rows.push_back(fmt::format("{} of {}", to_text(missing, cost.symbols), layout.name));
@@ -213,6 +218,7 @@ void print_layout_run(Printout& out, const layout::LayoutFile& file,
     rows.back().push_back(fmt::format("{:.1f}%", row.spread * 100));
     rows.back().push_back(row.difference == 0 ? "bitwise equal"
                                               : fmt::format("within {:.1e}", row.difference));
+    // With more workers than cores rates of a core predict nothing.
     if (result.oversubscribed) continue;
     rows.push_back(parts({"", "", "", "predicted"}, row.predicted,
                          row.predicted.work() / row.measured.work() - 1,

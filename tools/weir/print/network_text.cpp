@@ -64,6 +64,7 @@ void print_cost(Printout& out, const app::NetworksResult& result,
 
 void print_front(Printout& out, const app::NetworksResult& result) {
   const FoundLayouts& found = *result.found;
+  // The fastest of those that fit.
   const FoundLayout* best = found.best(result.cluster->device.memory);
   out.say(
       "{} meshes, {} placings of a layer priced; no legal layout is faster and no larger than one "

@@ -83,12 +83,14 @@ std::vector<std::vector<std::size_t>> blocks_of(const std::vector<std::size_t>& 
   std::vector<std::vector<std::size_t>> blocks{{}};
   std::size_t used = 0;
   for (std::size_t c = 0; c < widths.size(); ++c) {
+    // The first column names the row, so it stands in every block.
     const bool full = width && blocks.back().size() > (c > 0 ? 1U : 0U) &&
                       used + kGap.size() + widths[c] > *width;
     if (full) {
       blocks.push_back({0});
       used = widths[0];
     }
+    // No gap before a block's first column.
     used += widths[c] + (blocks.back().empty() ? 0 : kGap.size());
     blocks.back().push_back(c);
   }
@@ -153,6 +155,7 @@ Table folded(const Table& table, std::size_t same_from) {
   Table fewer{table.columns, {}, {}};
   for (std::size_t first = 0; first < table.rows.size();) {
     std::size_t last = first;
+    // Neighbours alone: rows keep their order.
     while (last + 1 < table.rows.size() && equal(table.rows[first], table.rows[last + 1])) ++last;
     auto& row = fewer.rows.emplace_back(table.rows[first]);
     for (std::size_t c = 0; c < same_from && last > first; ++c)
@@ -174,6 +177,7 @@ std::string columns_text(const Table& table, std::optional<std::size_t> width) {
   // A mark stands before the best row, so all lines of the table begin behind its room.
   const std::size_t margin = shown.best ? kMark.size() : 0;
   const std::string blank(margin, ' ');
+  // A mark takes room from all lines, or columns would not stand under each other.
   if (width) *width -= std::min(*width, margin);
   std::vector<std::size_t> widths = widths_of(shown);
   if (width) shrink(shown, widths, *width);
@@ -202,6 +206,7 @@ std::string markdown_text(const Table& table) {
     text += "|";
     for (std::size_t c = 0; c < shown.rows[r].size(); ++c) {
       const std::string cell = markdown_cell(shown.rows[r][c]);
+      // Markdown has no room beside the table: the best row is bold.
       text += shown.best == r && c == 0 ? " **" + cell + "** |" : " " + cell + " |";
     }
     text += "\n";

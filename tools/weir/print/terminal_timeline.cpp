@@ -32,9 +32,11 @@ double scale_of(const Trace& trace, std::size_t most) {
   }
   if (durations.empty()) durations.push_back(end);
   std::ranges::sort(durations);
+  // A few very short actions must not stretch the picture.
   const std::int64_t shortest =
       std::max(durations.front(), durations[durations.size() / 2] / kShortestOfMedian);
   const auto cells = static_cast<double>(std::max(kFewestCells, longest_name + 1));
+  // Wide enough for the shortest action's name, and no wider than the most that is allowed.
   return std::min(cells / static_cast<double>(shortest),
                   static_cast<double>(most) / static_cast<double>(end));
 }
@@ -68,6 +70,7 @@ std::string coloured(const DrawnRow& row, std::size_t first, std::size_t last) {
 std::vector<DrawnRow> drawn_rows(const Trace& trace, std::size_t most) {
   const double scale = scale_of(trace, most);
   const auto cell_of = [&](Nanoseconds time) {
+    // Rounded down at both ends, so that neighbours share a border and never overlap.
     return static_cast<std::size_t>(static_cast<double>(time.count()) * scale);
   };
   const std::size_t width = cell_of(trace.steps[0].end);
@@ -82,6 +85,7 @@ std::vector<DrawnRow> drawn_rows(const Trace& trace, std::size_t most) {
     const std::size_t first = cell_of(span.start), last = std::min(cell_of(span.end), width);
     std::string name = to_string(span.action);
     name.resize(last > first ? last - first : 0, ' ');
+    // The last cell ends an action, so that equal neighbours stay apart.
     if (!name.empty()) name.back() = '|';
     for (std::size_t i = first; i < last; ++i) {
       row.cells[i] = name[i - first];
