@@ -29,6 +29,7 @@ struct Sizes {
   int s, heads, kv_heads, d;
   int window;  // keys that a query sees: s where it sees all up to itself
   float scale;
+  int first_head, all_heads;  // of the block whose heads these are some of
   AttentionMask mask;
 };
 
@@ -56,7 +57,7 @@ struct Head {
     value = key + static_cast<std::int64_t>(z.kv_heads) * z.d;
     context = sample * z.s * context_step + head * z.d;
     rows = (sample * z.heads + head) * z.s;
-    matrix = static_cast<std::uint64_t>(sample * z.heads + head);
+    matrix = static_cast<std::uint64_t>(sample * z.all_heads + z.first_head + head);
   }
 };
 

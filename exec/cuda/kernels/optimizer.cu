@@ -207,8 +207,12 @@ __global__ void clip_factor_kernel(Squares squares, double most, float* factor) 
   for (std::int64_t first = 0; first < squares.weights; first += kThreads) {
     const std::int64_t weight = first + threadIdx.x;
     double own = 0;
-    for (int part = 0; part < squares.parts && weight < squares.weights; ++part)
-      own += squares.of[part * squares.weights + weight];
+    for (int place = 0; place < squares.places && weight < squares.weights; ++place) {
+      double piece = 0;
+      for (int part = place; part < squares.parts; part += squares.places)
+        piece += squares.of[part * squares.weights + weight];
+      own += piece;
+    }
     brought[threadIdx.x] = own;
     __syncthreads();
     const std::int64_t count = min(std::int64_t{kThreads}, squares.weights - first);
