@@ -18,7 +18,12 @@ namespace weir::cuda {
 struct BlockSize {
   std::int64_t rows, batch, s, h, f, heads, kv_heads, d;
   std::int64_t window;  // keys that a query sees; 0: all up to itself
-  BlockSize(const TransformerShape& shape, std::int64_t batch_size, std::int64_t seq_length)
+  int place, places;    // among the devices that divide the block
+  RowRun own;           // of the residual stream, the rows that the device has
+  std::int64_t room;    // numbers at the workspace's begin where all rows are gathered: none where
+                        // the device has them
+  BlockSize(const TransformerShape& shape, std::int64_t batch_size, std::int64_t seq_length,
+            const Group& group)
       : rows(batch_size * seq_length),
         batch(batch_size),
         s(seq_length),
@@ -27,16 +32,27 @@ struct BlockSize {
         heads(shape.heads),
         kv_heads(shape.kv_heads),
         d(shape.head_dim),
-        window(shape.window < seq_length ? shape.window : 0) {}
+        window(shape.window < seq_length ? shape.window : 0),
+        place(group.place),
+        places(group.places),
+        own(group.own_rows(rows)),
+        room(group.divides_rows ? rows * h : 0) {}
   [[nodiscard]] std::int64_t q() const { return heads * d; }
   [[nodiscard]] std::int64_t qkv() const { return (heads + 2 * kv_heads) * d; }
   [[nodiscard]] std::int64_t group() const { return heads / kv_heads; }  // queries to a key
   [[nodiscard]] std::int64_t matrices() const { return heads * s * s; }  // elements of one sample's
-  [[nodiscard]] std::int64_t elements() const { return rows * h; }       // of the residual stream
-  [[nodiscard]] Rows residual() const { return {rows, h}; }
-  // Of I's workspace: first the context's gradient, for which there is room beside the residual
-  // stream's; behind both, fused, the row sums of the attention's backward.
-  [[nodiscard]] std::int64_t second() const { return rows * std::max(h, q()); }
+  [[nodiscard]] std::int64_t elements() const { return rows * h; }  // of all rows' residual stream
+  // The device's of the residual stream, and where these begin among all rows' numbers.
+  [[nodiscard]] Rows residual() const { return {own.count, h}; }
+  [[nodiscard]] std::int64_t first_number() const { return own.first * h; }
+  // Where a sample's matrices begin among those of all devices.
+  [[nodiscard]] std::int64_t first_matrix(std::int64_t sample) const {
+    return (sample * places + place) * matrices();
+  }
+  // Of I's workspace, behind the room: first the context's gradient, for which there is room beside
+  // the residual stream's; behind both, fused, the row sums of the attention's backward.
+  [[nodiscard]] std::int64_t first() const { return room; }
+  [[nodiscard]] std::int64_t second() const { return room + rows * std::max(h, q()); }
   [[nodiscard]] std::int64_t third() const { return second() + elements(); }
 };
 
@@ -48,7 +64,7 @@ struct BlockCall {
   const LayerCall& call;
   const Workbench& on;
   block_places::WeightPlaces at{shape};
-  BlockSize size{shape, call.batch, call.seq_length};
+  BlockSize size{shape, call.batch, call.seq_length, on.group};
   BlockProducts products = block_products(shape, size.rows);
 
   [[nodiscard]] E* weight(int place) const {
@@ -60,8 +76,16 @@ struct BlockCall {
     return elements<E>(call.carried[which]);
   }
   [[nodiscard]] E* workspace() const { return elements<E>(call.workspace); }
-  [[nodiscard]] StepMask mask(double probability, DropoutSite site) const {
-    return on.mask(call, probability, site);
+  [[nodiscard]] StepMask mask(double probability, DropoutSite site, std::int64_t first = 0) const {
+    return on.mask(call, probability, site, first);
+  }
+  // Of the residual stream, of the device's rows.
+  [[nodiscard]] StepMask residual_mask(DropoutSite site) const {
+    return mask(shape.residual_dropout, site, size.first_number());
+  }
+  // All rows of what the device has its own of, at the workspace's begin, or at `place` in it.
+  [[nodiscard]] const E* all_rows(const E* own, std::int64_t place = 0) const {
+    return on.group.all_rows<E>(own, size.elements(), workspace() + place);
   }
 };
 

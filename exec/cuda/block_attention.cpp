@@ -61,7 +61,7 @@ float score_scale(const BlockSize& z) {
 }
 
 Matrices matrices_of(const BlockSize& z, std::int64_t sample) {
-  return {z.heads, z.s, sample * z.matrices(), z.window};
+  return {z.heads, z.s, z.first_matrix(sample), z.window};
 }
 
 template <class E>
@@ -74,7 +74,7 @@ AttentionMask fused_mask(const StepMask& mask) {
 
 template <class E>
 AttentionShape fused_shape(const BlockCall<E>& block) {
-  return attention_shape(block.shape, block.size.batch, block.size.s, block.on.matmul->element());
+  return attention_shape(block.shape, block.size.batch, block.size.s, block.on);
 }
 
 template <class E>
@@ -157,7 +157,7 @@ void unfused_gradient(const BlockCall<E>& block, const E* d_context) {
     const E* p = block.saved(Saved::probabilities) + b * z.matrices();
     const E* mixed = p;
     if (mask.mask.active()) {
-      dropout<E>(mask, static_cast<std::uint64_t>(b * z.matrices()), p, z.matrices(), scratch,
+      dropout<E>(mask, static_cast<std::uint64_t>(z.first_matrix(b)), p, z.matrices(), scratch,
                  on.stream);
       mixed = scratch;
     }
@@ -180,10 +180,19 @@ void unfused_gradient(const BlockCall<E>& block, const E* d_context) {
 }  // namespace
 
 AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch,
-                               std::int64_t seq_length, Element element) {
-  const BlockSize z(shape, batch, seq_length);
-  const Dtype dtype = element == Element::bf16 ? Dtype::bf16 : Dtype::fp32;
-  return {z.batch, z.s, z.heads, z.d, dtype, shape.attention_dropout > 0, z.kv_heads, z.window};
+                               std::int64_t seq_length, const Workbench& on) {
+  const BlockSize z(shape, batch, seq_length, on.group);
+  const Dtype dtype = on.matmul->element() == Element::bf16 ? Dtype::bf16 : Dtype::fp32;
+  return {.batch = z.batch,
+          .s = z.s,
+          .heads = z.heads,
+          .d = z.d,
+          .dtype = dtype,
+          .dropout = shape.attention_dropout > 0,
+          .kv_heads = z.kv_heads,
+          .window = z.window,
+          .first_head = z.place * z.heads,
+          .all_heads = z.places * z.heads};
 }
 
 ScratchNeeds prepare_attention(const TransformerShape& shape, const BlockSize& size,

@@ -52,6 +52,12 @@ class CudaBackend : public Backend {
         fixed_(std::move(fixed)) {
     on_.stream = stream_.handle();
     on_.matmul = &matmul_;
+    if (request.group != nullptr) {
+      on_.group = {.place = request.group->place(),
+                   .places = request.group->count(),
+                   .divides_rows = request.divides_rows,
+                   .stream = on_.stream};
+    }
     on_.fused = &attention_;
     stream_.tell(watch_.get());
   }
@@ -91,6 +97,7 @@ class CudaBackend : public Backend {
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
   void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }
+  void connect(TensorLinks& links) override { on_.group.links = &links; }
 
   // There when this returns: a step may be launched on any stream.
   void begin_step(std::uint32_t step) override {

@@ -8,6 +8,7 @@
 
 #include "exec/cuda/attention.hpp"
 #include "exec/cuda/blas/matmul.hpp"
+#include "exec/cuda/group.hpp"
 #include "exec/cuda/kernels/types.hpp"
 #include "exec/device/backend.hpp"
 #include "exec/training/rotary_tables.hpp"
@@ -26,9 +27,17 @@ struct ScratchNeeds {
   std::int64_t masked_bytes = 0;  // the same in the working format
   std::int64_t fused_bytes = 0;   // what the kernels of fused attention ask for
   std::int64_t table_bytes = 0;   // of rotary positions, of all prepared layers
+  std::int64_t row_numbers = 0;   // float: three a row of logits, where devices divide these
+  std::int64_t group_bytes = 0;   // the other devices' parts of a slice of a sum
   [[nodiscard]] std::int64_t bytes() const;
   void cover(const ScratchNeeds& other);
 };
+
+// Floats up to where the next tensor would begin: algorithms are chosen for sums that begin as
+// tensors do.
+[[nodiscard]] inline std::int64_t whole_lines(std::int64_t floats) {
+  return aligned_bytes(floats * 4) / 4;
+}
 
 // A tensor's elements.
 template <class E>
@@ -52,14 +61,18 @@ struct Workbench {
   void* fused_scratch = nullptr;
   RotaryTables rotary;
   const float* factor = nullptr;  // of gradients, where they are clipped on the device
+  float* row_numbers = nullptr;
+  Group group;
 
   // Tables of rotary positions are there when this returns.
   void use(std::byte* scratch, const ScratchNeeds& needs);
   void multiply(const Gemm& gemm, const Operands& operands) const;
   // The micro-batch's tokens, brought to the device.
   [[nodiscard]] Tokens bring_tokens(const LayerCall& call) const;
-  // The mask of a place in the layer, at the step that the device knows.
-  [[nodiscard]] StepMask mask(const LayerCall& call, double probability, DropoutSite site) const;
+  // The mask of a place in the layer, at the step that the device knows, from element `first` of
+  // its numbers on, a multiple of four.
+  [[nodiscard]] StepMask mask(const LayerCall& call, double probability, DropoutSite site,
+                              std::int64_t first = 0) const;
   // pass(E{}) with E the type of activations and working weights: Bf16 or float.
   template <class Pass>
   void in_elements(Pass pass) const {
@@ -73,7 +86,7 @@ struct Workbench {
 
 // What a block with fused attention asks of its kernels.
 [[nodiscard]] AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch,
-                                             std::int64_t seq_length, Element element);
+                                             std::int64_t seq_length, const Workbench& on);
 
 // Makes all that a layer's passes launch ready; returns the scratch memory it needs.
 ScratchNeeds prepare(const Layer& layer, std::int64_t batch, std::int64_t seq_length,
@@ -81,25 +94,25 @@ ScratchNeeds prepare(const Layer& layer, std::int64_t batch, std::int64_t seq_le
 
 // Makes the gemms of a layer ready; returns the scratch memory it needs.
 ScratchNeeds prepare(const EmbeddingShape& shape, std::int64_t batch, std::int64_t seq_length,
-                     Matmul& matmul);
+                     const Workbench& on);
 void forward(const EmbeddingShape& shape, const LayerCall& call, const Workbench& on);
 void backward_input(const EmbeddingShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const EmbeddingShape& shape, const LayerCall& call, const Workbench& on);
 
 ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
-                     Matmul& matmul);
+                     const Workbench& on);
 void forward(const TransformerShape& shape, const LayerCall& call, const Workbench& on);
 void backward_input(const TransformerShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const TransformerShape& shape, const LayerCall& call, const Workbench& on);
 
 ScratchNeeds prepare(const NormShape& shape, std::int64_t batch, std::int64_t seq_length,
-                     Matmul& matmul);
+                     const Workbench& on);
 void forward(const NormShape& shape, const LayerCall& call, const Workbench& on);
 void backward_input(const NormShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const NormShape& shape, const LayerCall& call, const Workbench& on);
 
 ScratchNeeds prepare(const HeadShape& shape, std::int64_t batch, std::int64_t seq_length,
-                     Matmul& matmul);
+                     const Workbench& on);
 void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on);
 void backward_input(const HeadShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbench& on);
@@ -109,7 +122,7 @@ void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbe
 [[noreturn]] inline void refuse_cell() {
   throw std::logic_error("a cell of convolutions has no CUDA kernels");
 }
-inline ScratchNeeds prepare(const CellShape&, std::int64_t, std::int64_t, Matmul&) {
+inline ScratchNeeds prepare(const CellShape&, std::int64_t, std::int64_t, const Workbench&) {
   refuse_cell();
 }
 inline void forward(const CellShape&, const LayerCall&, const Workbench&) { refuse_cell(); }

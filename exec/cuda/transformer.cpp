@@ -6,6 +6,12 @@
 //
 // Norms are layer norms or RMS norms, biases may be absent; a gated MLP's u is two halves and
 // g = act(first) second. Attention is exec/cuda/block_attention's.
+//
+// Where devices divide the block (Shoeybi et al. 2019, section 3) each has a part of the heads and
+// of f. What ends in the residual stream, (c Wo) and (g Wdown) forwards, the gradients of n1 and n2
+// backwards, is then summed over the devices; the rest of the stream each has whole. Under sequence
+// parallelism (Korthikanti et al. 2022, section 4.2) each has its rows of that rest: what a product
+// reads is gathered, and the sums are scattered.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -35,7 +41,7 @@ Curve curve_of(Activation activation) { return static_cast<Curve>(activation); }
 template <class E>
 void up_and_activate(const BlockCall<E>& block) {
   const auto& [shape, call, on, at, z, products] = block;
-  const E *x = block.saved(Saved::normed2), *w = block.weight(at.up_w);
+  const E *x = block.all_rows(block.saved(Saved::normed2)), *w = block.weight(at.up_w);
   E *bias = block.weight(at.up_b), *u = block.saved(Saved::up), *g = block.saved(Saved::activated);
   const Gemm fused = products.up.forward(Epilogue::bias_gelu);
   if (on.matmul->ready(fused)) return on.multiply(fused, {x, w, g, bias, u});
@@ -81,6 +87,18 @@ bool adds_in_gemms(const TransformerShape& shape, const BlockProducts& products,
          matmul.ready(products.down.forward_onto());
 }
 
+// A product that ends in the residual stream: each device multiplies its part, the first adds the
+// bias, and all add up; y has the device's rows.
+template <class E>
+void shared_product(const BlockCall<E>& block, Linear product, const E* x, const E* w, E* bias,
+                    E* y) {
+  const Group& group = block.on.group;
+  product.bias = product.bias && group.place == 0;
+  E* const part = group.divides_rows ? block.workspace() : y;
+  block.on.multiply(product.forward(), {x, w, part, product.bias ? bias : nullptr});
+  group.sum_parts(part, block.size.elements(), y);
+}
+
 // From the context and x to y1 and its norm.
 template <class E>
 void add_attention(const BlockCall<E>& block, const Norm<E>& norm) {
@@ -93,9 +111,8 @@ void add_attention(const BlockCall<E>& block, const Norm<E>& norm) {
     on.multiply(products.out.forward_onto(), {c, w, sum, bias, nullptr, x});
     return norm_rows<E>(shape.norm, sum, norm, z.residual(), on.stream);
   }
-  on.multiply(products.out.forward(), {c, w, sum, bias});
-  residual_norm_rows<E>(shape.norm, x,
-                        block.mask(shape.residual_dropout, DropoutSite::attention_output), sum,
+  shared_product<E>(block, products.out, c, w, bias, sum);
+  residual_norm_rows<E>(shape.norm, x, block.residual_mask(DropoutSite::attention_output), sum,
                         norm, z.residual(), on.stream);
 }
 
@@ -108,9 +125,9 @@ void add_mlp(const BlockCall<E>& block) {
   const E* before = block.saved(Saved::mlp_input);
   if (adds_in_gemms(shape, products, *on.matmul))
     return on.multiply(products.down.forward_onto(), {x, w, y, bias, nullptr, before});
-  on.multiply(products.down.forward(), {x, w, y, bias});
-  dropout_add<E>(block.mask(shape.residual_dropout, DropoutSite::mlp_output), before, z.elements(),
-                 y, on.stream);
+  shared_product<E>(block, products.down, x, w, bias, y);
+  dropout_add<E>(block.residual_mask(DropoutSite::mlp_output), before, z.own.count * z.h, y,
+                 on.stream);
 }
 
 template <class E>
@@ -123,8 +140,8 @@ void run_forward(const BlockCall<E>& block) {
                       block.saved(Saved::normed2), call.saved[Saved::statistics2].floats()};
 
   norm_rows<E>(shape.norm, elements<E>(call.input), norm1, z.residual(), on.stream);
-  on.multiply(products.qkv.forward(),
-              {norm1.y, block.weight(at.qkv_w), block.saved(Saved::qkv), block.weight(at.qkv_b)});
+  on.multiply(products.qkv.forward(), {block.all_rows(norm1.y), block.weight(at.qkv_w),
+                                       block.saved(Saved::qkv), block.weight(at.qkv_b)});
   attend<E>(block);
   add_attention<E>(block, norm2);
   up_and_activate<E>(block);
@@ -149,22 +166,26 @@ void run_backward_input(const BlockCall<E>& block) {
   const auto& [shape, call, on, at, z, products] = block;
   const E* dy = elements<E>(call.output_gradient);
   E* dx = elements<E>(call.input_gradient);
-  E* a = block.workspace();
-  E* b = a + z.second();
+  E* a = block.workspace() + z.first();
+  E* b = block.workspace() + z.second();
+  // The device's rows of what was found of all in b: where they are divided, in what was gathered.
+  E* summed = on.group.divides_rows ? block.workspace() : b;
   E* d_out = block.carried(Carried::out_gradient);
   float* norm1 = call.carried[Carried::norm_gradients].floats();
   float* norm2 = norm1 + 2 * z.h;
 
-  const StepMask mlp_mask = block.mask(shape.residual_dropout, DropoutSite::mlp_output);
+  const StepMask mlp_mask = block.residual_mask(DropoutSite::mlp_output);
   // Phase 1: back through the MLP. The mask that the forward drew is drawn again.
-  activate_and_up_gradient<E>(block, dropped<E>(mlp_mask, dy, z.elements(), a, on.stream));
+  activate_and_up_gradient<E>(
+      block, block.all_rows(dropped<E>(mlp_mask, dy, z.own.count * z.h, a, on.stream)));
   on.multiply(products.up.input(Epilogue::none),
               {block.carried(Carried::up_gradient), block.weight(at.up_w), b});
+  on.group.sum_parts(b, z.elements(), summed);
   // Phase 2: the second norm. dy reaches y1 past the MLP too, as the norm's residual.
   auto second = norm_gradient<E>(block, call.saved[Saved::mlp_input], Saved::statistics2,
-                                 at.norm2_gain, b, norm2);
+                                 at.norm2_gain, summed, norm2);
   second.residual = dy;
-  second.mask = block.mask(shape.residual_dropout, DropoutSite::attention_output);
+  second.mask = block.residual_mask(DropoutSite::attention_output);
   // y1's gradient: what W needs of it is masked; without a mask it is the same, and made once.
   const bool masked = second.mask.mask.active();
   E* d_sum = masked ? dx : d_out;
@@ -173,20 +194,19 @@ void run_backward_input(const BlockCall<E>& block) {
   norm_rows_gradient<E>(shape.norm, second, z.residual(), on.stream);
   // Phase 3: back through attention's output, attention and qkv. The workspace's a and b are used
   // in turn.
-  on.multiply(products.out.input(Epilogue::none), {d_out, block.weight(at.out_w), a});
+  on.multiply(products.out.input(Epilogue::none),
+              {block.all_rows(d_out), block.weight(at.out_w), a});
   attend_gradient<E>(block, a);
   on.multiply(products.qkv.input(Epilogue::none),
               {block.carried(Carried::qkv_gradient), block.weight(at.qkv_w), b});
+  on.group.sum_parts(b, z.elements(), summed);
   // Phase 4: the first norm, with y1's gradient as the residual: dx is complete.
-  auto first = norm_gradient<E>(block, call.input, Saved::statistics1, at.norm1_gain, b, norm1);
+  auto first =
+      norm_gradient<E>(block, call.input, Saved::statistics1, at.norm1_gain, summed, norm1);
   first.residual = d_sum;
   first.dx = dx;
   norm_rows_gradient<E>(shape.norm, first, z.residual(), on.stream);
 }
-
-// Floats up to where the next tensor would begin: algorithms are chosen for sums that begin as
-// tensors do.
-std::int64_t whole_lines(std::int64_t floats) { return aligned_bytes(floats * 4) / 4; }
 
 // The vectors that a block's W adds to gradients, all in one launch at its end.
 struct VectorGradients {
@@ -200,7 +220,7 @@ struct VectorGradients {
 
 // dw (+)= dy' x and db (+)= dy summed over its rows.
 template <class E>
-void linear_gradient(const Linear& linear, const E* dy, Saved x, int weight, int bias,
+void linear_gradient(const Linear& linear, const E* dy, const E* read, int weight, int bias,
                      const BlockCall<E>& block, VectorGradients& vectors) {
   const LayerCall& call = block.call;
   const Workbench& on = block.on;
@@ -208,7 +228,6 @@ void linear_gradient(const Linear& linear, const E* dy, Saved x, int weight, int
     return call.gradients[static_cast<std::size_t>(place)];
   };
   float* dw = gradient(weight).floats();
-  const void* read = block.saved(x);
   const Gemm plain = linear.weight(call.accumulate, Epilogue::none),
              fused = linear.weight(call.accumulate, Epilogue::row_sums_of_a);
   // Without a bias there is nothing to sum.
@@ -235,16 +254,21 @@ void run_backward_weight(const BlockCall<E>& block) {
   const auto& [shape, call, on, at, z, products] = block;
   // The masked gradient of I is gone by now: the mask is drawn again.
   const E* d_down =
-      dropped<E>(block.mask(shape.residual_dropout, DropoutSite::mlp_output),
-                 elements<E>(call.output_gradient), z.elements(), block.workspace(), on.stream);
+      dropped<E>(block.residual_mask(DropoutSite::mlp_output), elements<E>(call.output_gradient),
+                 z.own.count * z.h, block.workspace() + z.room, on.stream);
   VectorGradients vectors{on.row_sums, {}};
-  linear_gradient<E>(products.down, d_down, Saved::activated, at.down_w, at.down_b, block, vectors);
-  linear_gradient<E>(products.up, block.carried(Carried::up_gradient), Saved::normed2, at.up_w,
-                     at.up_b, block, vectors);
-  linear_gradient<E>(products.out, block.carried(Carried::out_gradient), Saved::context, at.out_w,
-                     at.out_b, block, vectors);
-  linear_gradient<E>(products.qkv, block.carried(Carried::qkv_gradient), Saved::normed1, at.qkv_w,
-                     at.qkv_b, block, vectors);
+  // Gradients are gathered in the first part of the workspace, what they multiply in the second:
+  // the masked gradient there was gathered before.
+  linear_gradient<E>(products.down, block.all_rows(d_down), block.saved(Saved::activated),
+                     at.down_w, at.down_b, block, vectors);
+  linear_gradient<E>(products.up, block.carried(Carried::up_gradient),
+                     block.all_rows(block.saved(Saved::normed2), z.room), at.up_w, at.up_b, block,
+                     vectors);
+  linear_gradient<E>(products.out, block.all_rows(block.carried(Carried::out_gradient)),
+                     block.saved(Saved::context), at.out_w, at.out_b, block, vectors);
+  linear_gradient<E>(products.qkv, block.carried(Carried::qkv_gradient),
+                     block.all_rows(block.saved(Saved::normed1), z.room), at.qkv_w, at.qkv_b, block,
+                     vectors);
   const auto add = [&, &gradients = call.gradients](const float* from, int place, std::int64_t n) {
     if (place != WeightPlaces::kAbsent)
       vectors.add(from, gradients[static_cast<std::size_t>(place)], n);
@@ -267,8 +291,9 @@ void run_backward_weight(const BlockCall<E>& block) {
 }  // namespace
 
 ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
-                     Matmul& matmul) {
-  const BlockSize z(shape, batch, seq_length);
+                     const Workbench& on) {
+  Matmul& matmul = *on.matmul;
+  const BlockSize z(shape, batch, seq_length, on.group);
   const BlockProducts products = block_products(shape, z.rows);
   const BlockEpilogues epilogues = block_epilogues(shape, matmul.element());
   std::int64_t widest = 2 * z.h, sums = 0;
@@ -291,13 +316,17 @@ ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int
     sums += whole_lines(linear.out);  // biases' gradients
   }
   if (epilogues.gelu) matmul.try_prepare(products.up.forward(Epilogue::bias_gelu));
-  // Residuals can be added within a product only where no mask comes between.
-  if (shape.residual_dropout == 0) {
-    for (const Linear& linear : {products.out, products.down})
+  // Of a product that devices share one adds the bias, and the residual stream comes behind the
+  // sum. Residuals can be added within a product only where no mask comes between.
+  for (Linear linear : {products.out, products.down}) {
+    if (!on.group.divided() && shape.residual_dropout == 0)
       matmul.try_prepare(linear.forward_onto());
+    if (on.group.place > 0) matmul.prepare(linear.forward(Epilogue::none));
   }
   ScratchNeeds needs = prepare_attention(shape, z, matmul);
-  needs.cover({.partials = widest * partials_of(z.rows), .row_sums = sums});
+  needs.cover({.partials = widest * partials_of(z.rows),
+               .row_sums = sums,
+               .group_bytes = on.group.room_bytes(z.elements(), bytes_of(matmul.element()))});
   return needs;
 }
 

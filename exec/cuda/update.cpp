@@ -70,7 +70,8 @@ void squares(const SquaresCall& call, cudaStream_t stream) {
 }
 
 void factor(const FactorCall& call, Workbench& on) {
-  clip_factor({call.squares, call.weights, call.parts}, call.most, call.factor.floats(), on.stream);
+  clip_factor({call.squares, call.weights, call.parts, call.places}, call.most,
+              call.factor.floats(), on.stream);
   on.factor = call.factor.floats();
 }
 

@@ -37,6 +37,9 @@ namespace {
 
 }  // namespace
 
+void Backend::connect(TensorLinks&) {
+  throw std::logic_error("a backend in the host's memory sums by its group");
+}
 std::int64_t Backend::squares_room(std::int64_t) const { return 0; }
 void Backend::launch_squares(const SquaresCall&, Stream&) { refuse_launch(); }
 void Backend::launch_factor(const FactorCall&) { refuse_launch(); }

@@ -128,9 +128,10 @@ struct SquaresCall {
 
 // From the squares of all weights to the factor that clips their gradients.
 struct FactorCall {
-  const double* squares = nullptr;  // [parts, weights]; a weight's parts are added in order
+  const double* squares = nullptr;  // [parts, weights]
   std::int64_t weights = 0;
   int parts = 1;
+  int places = 1;   // a weight's parts are added in order, first those of a place: every so many
   double most = 0;  // the optimizer's clip_norm
   Tensor factor;    // where it stays until the step's last update
 };
@@ -174,6 +175,9 @@ class Backend : public BlockSource {
   // Library scratch memory needed by the prepared layers, taken from the arena for the whole run.
   [[nodiscard]] virtual std::int64_t scratch_bytes() const = 0;
   virtual void use_scratch(const Tensor& scratch) = 0;
+  // Before the first pass, where it was made with a group whose tensors are not the host's: what
+  // connects it with the group's other devices. Outlives all launches.
+  virtual void connect(TensorLinks& links);
 
   // Before a step's first launch, when all that was launched before is finished. Whatever depends
   // on the step may be taken from here on from what this has put in place, so that a launch
@@ -240,8 +244,9 @@ struct BackendRequest {
   int multiprocessors = 0;
   bool fastest = false;  // cuda: chosen for the rank's own group; gives up equal bits over K
   bool kernels = false;  // cuda: every kernel is recorded (kernel_watch)
-  // cpu: the devices that divide the layers with this one, of each of which it is given its part;
-  // outlives the backend. Null: layers are whole.
+  // The devices that divide the layers with this one, of each of which it is given its part;
+  // outlives the backend. Where tensors are not the host's it says who they are, and
+  // Backend::connect how to reach them. Null: layers are whole.
   TensorGroup* group = nullptr;
   bool divides_rows = false;  // with a group: sequence parallelism
   // cuda: ranks are processes. Those of one device take turns on it, each with all of it.

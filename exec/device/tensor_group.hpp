@@ -5,6 +5,8 @@
 
 #include <span>
 
+#include "exec/device/arena.hpp"
+
 namespace weir {
 
 class TensorGroup {
@@ -24,6 +26,20 @@ class TensorGroup {
   // into `own`. An all-gather: every device's `own` becomes its run of `values`.
   virtual void sum_own(std::span<const float> values, std::span<float> own) = 0;
   virtual void gather(std::span<const float> own, std::span<float> values) = 0;
+};
+
+// The same where numbers are not in the host's memory, or launches do not wait: messages between
+// the devices, of which each makes the sums by kernels of its own (exec/cuda/group).
+class TensorLinks {
+ public:
+  struct Part {
+    int place = 0;  // of the device that it goes to, or comes from
+    Tensor tensor;
+  };
+  virtual ~TensorLinks() = default;
+  // Called by all devices in the same order of calls. Behind all that this one's backend has
+  // launched on its stream, and before all that it launches next.
+  virtual void exchange(std::span<const Part> sends, std::span<const Part> receives) = 0;
 };
 
 }  // namespace weir

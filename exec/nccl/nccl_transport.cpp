@@ -46,7 +46,8 @@ NcclTransport::NcclTransport(const StreamTransportRequest& request, Processes& p
   // NCCL takes the device that is current when a communicator is made.
   CUDA_CHECK(cudaSetDevice(request_.backend->stream()->device()));
   connect_edges();
-  for (const Among among : {Among::replicas, Among::sharers, Among::norm}) connect_circle(among);
+  for (const Among among : {Among::replicas, Among::sharers, Among::norm, Among::places})
+    connect_circle(among);
 }
 
 NcclCommunicator::Wait NcclTransport::wait() const {
@@ -63,7 +64,8 @@ bool NcclTransport::shares() const {
 int NcclTransport::blocks_each() const {
   constexpr int kBlocksSharing = 2;  // measured: more do not find room beside another process's
   if (sharing_gpus_ == GpuSharing::yes) return kBlocksSharing;
-  const int of_all = (request_.replicas > 1 ? 1 : 0) + (norm_members() > 1 ? 1 : 0);
+  const int of_all = (request_.replicas > 1 ? 1 : 0) + (request_.places > 1 ? 1 : 0) +
+                     (norm_members() > 1 ? 1 : 0);
   std::vector<int> communicators(static_cast<std::size_t>(request_.program.shape().ranks), of_all);
   for (const Edge& edge : request_.program.edges()) {
     ++communicators[static_cast<std::size_t>(edge.from.value)];
@@ -75,8 +77,9 @@ int NcclTransport::blocks_each() const {
       1, kBlocks / std::max(1, *std::max_element(communicators.begin(), communicators.end())));
 }
 
-int NcclTransport::process_of(std::int32_t rank, int replica) const {
-  return replica * request_.program.shape().ranks + rank;
+// As exec/processes/process_grid numbers them.
+int NcclTransport::process_of(std::int32_t rank, int place, int replica) const {
+  return (replica * request_.places + place) * request_.program.shape().ranks + rank;
 }
 
 // The sender of an edge makes its id. There is one edge from a process to another, so ids need no
@@ -91,10 +94,10 @@ void NcclTransport::connect_edges() {
     const auto message = std::span(&ids[edge], 1);
     if (edges[edge].from == request_.rank) {
       NCCL_CHECK(ncclGetUniqueId(&ids[edge]));
-      const int to = process_of(edges[edge].to.value, request_.replica);
+      const int to = process_of(edges[edge].to.value, request_.place, request_.replica);
       tickets.push_back(processes_.start_send(to, kIdTag, std::as_bytes(message)));
     } else if (edges[edge].to == request_.rank) {
-      const int from = process_of(edges[edge].from.value, request_.replica);
+      const int from = process_of(edges[edge].from.value, request_.place, request_.replica);
       tickets.push_back(processes_.start_receive(from, kIdTag, std::as_writable_bytes(message)));
     }
   }
@@ -150,7 +153,7 @@ std::unique_ptr<NcclCommunicator> NcclTransport::join(const std::vector<int>& me
 }
 
 int NcclTransport::norm_members() const {
-  return request_.norm_parts * request_.program.shape().ranks;
+  return request_.norm_parts * request_.places * request_.program.shape().ranks;
 }
 
 int NcclTransport::Circle::place_of(int member) const {
@@ -165,13 +168,16 @@ std::optional<NcclTransport::Circle> NcclTransport::circle_of(Among among) const
   };
   if (among == Among::sharers && shares()) {
     for (const std::int32_t rank : request_.sharing_ranks)
-      add(rank, process_of(rank, request_.replica));
+      add(rank, process_of(rank, request_.place, request_.replica));
   } else if (among == Among::replicas) {
     for (int replica = 0; replica < request_.replicas; ++replica)
-      add(replica, process_of(request_.rank.value, replica));
+      add(replica, process_of(request_.rank.value, request_.place, replica));
+  } else if (among == Among::places) {
+    for (int place = 0; place < request_.places; ++place)
+      add(place, process_of(request_.rank.value, place, request_.replica));
   } else if (among == Among::norm) {
     // Over all replicas where each has a part of the squares; else within one.
-    const int first = request_.norm_parts > 1 ? 0 : process_of(0, request_.replica);
+    const int first = request_.norm_parts > 1 ? 0 : process_of(0, 0, request_.replica);
     for (int member = 0; member < norm_members(); ++member) add(member, first + member);
   }
   // Who is alone needs no communicator.
@@ -209,6 +215,16 @@ void NcclTransport::send(std::int32_t edge, const Tensor& message) {
 void NcclTransport::receive(std::int32_t edge, const Tensor& into) {
   const End& end = edges_.at(edge);
   end.communicator->receive(part(end.peer, into), handle_of(*end.stream));
+}
+
+// On the stream that computes: what comes in is there for what is launched next.
+void NcclTransport::PlaceLinks::exchange(std::span<const Part> sends,
+                                         std::span<const Part> receives) {
+  const Circle& circle = of_.circles_.at(Among::places);
+  std::vector<NcclPart> out, in;
+  for (const Part& to : sends) out.push_back(part(circle.place_of(to.place), to.tensor));
+  for (const Part& from : receives) in.push_back(part(circle.place_of(from.place), from.tensor));
+  circle.communicator->exchange(out, in, handle_of(*of_.request_.backend->stream()));
 }
 
 void NcclTransport::exchange(Among among, std::span<const StreamTransfer> sends,

@@ -1,8 +1,9 @@
 // Between the GPUs of several processes over NCCL: one communicator for each directed edge, one for
-// a rank's replicas, one for the ranks of a replica that share weights, and one for all whose
-// squares make up a norm. All are connected before the first step, edges in rounds in which every
-// process has one edge at most. NCCL carries messages alone: sums are our own kernels', so that
-// their order is (exec/streams/stream_gradients).
+// a rank's replicas, one for the devices that divide its layers, one for the ranks of a replica
+// that share weights, and one for all whose squares make up a norm. All are connected before the
+// first step, edges in rounds in which every process has one edge at most. NCCL carries messages
+// alone: sums are our own kernels', so that their order is (exec/streams/slice_sums,
+// exec/cuda/group).
 //
 // The receiver launches a receive into each free slot, and a send waits on its stream until its
 // receive is there: slots bound the messages without a word between the ends. Strictly first in,
@@ -41,6 +42,9 @@ class NcclTransport : public StreamTransport {
   [[nodiscard]] Stream& gradient_stream() override { return *gradients_; }
   void exchange(Among among, std::span<const StreamTransfer> sends,
                 std::span<const StreamTransfer> receives) override;
+  [[nodiscard]] TensorLinks* tensor_links() override {
+    return request_.places > 1 ? &places_ : nullptr;
+  }
   void check() override;
   void abandon() noexcept override;
 
@@ -49,6 +53,15 @@ class NcclTransport : public StreamTransport {
     std::unique_ptr<Stream> stream;
     std::unique_ptr<NcclCommunicator> communicator;
     int peer = 0;  // in it
+  };
+
+  class PlaceLinks : public TensorLinks {
+   public:
+    explicit PlaceLinks(NcclTransport& of) : of_(of) {}
+    void exchange(std::span<const Part> sends, std::span<const Part> receives) override;
+
+   private:
+    NcclTransport& of_;
   };
 
   void connect_edges();
@@ -66,7 +79,7 @@ class NcclTransport : public StreamTransport {
   [[nodiscard]] std::optional<Circle> circle_of(Among among) const;
   // A communicator of these processes, of which this is one; the first makes its id.
   [[nodiscard]] std::unique_ptr<NcclCommunicator> join(const std::vector<int>& members);
-  [[nodiscard]] int process_of(std::int32_t rank, int replica) const;
+  [[nodiscard]] int process_of(std::int32_t rank, int place, int replica) const;
   [[nodiscard]] NcclCommunicator::Wait wait() const;
   [[nodiscard]] int blocks_each() const;  // of a communicator's kernel
   [[nodiscard]] bool shares() const;      // weights with other ranks
@@ -79,6 +92,7 @@ class NcclTransport : public StreamTransport {
   std::map<std::int32_t, End> edges_;
   std::unique_ptr<Stream> gradients_;
   std::map<Among, Circle> circles_;
+  PlaceLinks places_{*this};
 };
 
 }  // namespace weir

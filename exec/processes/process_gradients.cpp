@@ -334,6 +334,12 @@ void ProcessGradients::sum_partial_gradients() {
   each([this](std::span<float> gradient, std::size_t first) {
     std::copy_n(summed_.data() + first, gradient.size(), gradient.data());
   });
+  if (setup_.backend->in_host_memory()) return;
+  for (const GradientKey& key : partial_) {
+    const std::span<float> gradient = on_host(key);
+    setup_.backend->to_device(parameter(key).gradient, gradient.data(),
+                              static_cast<std::int64_t>(gradient.size_bytes()));
+  }
 }
 
 void ProcessGradients::exchange_notes() {

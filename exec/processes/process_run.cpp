@@ -18,6 +18,7 @@
 #include "exec/processes/process_record.hpp"
 #include "exec/processes/process_replica_group.hpp"
 #include "exec/processes/process_tensor_group.hpp"
+#include "exec/processes/process_tensor_links.hpp"
 #include "exec/processes/stream_rank.hpp"
 #include "exec/rank/interpreter.hpp"
 #include "exec/rank/message_sizes.hpp"
@@ -205,6 +206,10 @@ class ProcessRun {
   void connect_interpreted(const TransportFactory& open_transport) {
     Backend* backend = device_ ? &device_->backend() : nullptr;
     Arena* arena = device_ ? &device_->arena() : nullptr;
+    if (backend != nullptr && group_ != nullptr && !backend->in_host_memory()) {
+      links_ = std::make_unique<ProcessTensorLinks>(tensor_members(), processes_, *backend);
+      backend->connect(*links_);
+    }
     auto transport = open_transport({program_, message_bytes_, rank_,
                                      pipeline_ * program_.shape().ranks, backend, arena, now_ns});
     own_rank_ = std::make_unique<InterpretedRank>(
@@ -230,13 +235,14 @@ class ProcessRun {
     const GradientNorm norm(loaded_);
     // With optimizer state divided, squares are partial in each replica, and all of them exchange.
     const int norm_parts = loaded_.plan.zero > 0 ? loaded_.plan.dp : 1;
-    auto transport =
-        open_transport({program_, rank_, replica_, loaded_.plan.dp, sharing_ranks(program_, copies),
-                        &backend, &arena, norm.clips() ? norm_parts : 0});
+    auto transport = open_transport({program_, rank_, replica_, loaded_.plan.dp, tensor_,
+                                     loaded_.plan.tp, sharing_ranks(program_, copies), &backend,
+                                     &arena, norm.clips() ? norm_parts : 0});
+    if (group_ != nullptr) backend.connect(*transport->tensor_links());
     own_rank_ = std::make_unique<StreamRank>(
         routes_, std::move(transport),
-        StreamGradients::Setup{program_, training_->stages, copies, rank_, loaded_.plan, replica_,
-                               &backend, &arena},
+        StreamGradients::Setup{program_, training_->stages, copies, rank_, loaded_.plan,
+                               loaded_.model, replica_, tensor_, &backend, &arena},
         norm, message_bytes_,
         [this](GradientExchange& gradients) { return make_handler(gradients); },
         [this](const std::function<bool()>& reached) { processes_.wait_until(reached); }, now_ns);
@@ -440,6 +446,7 @@ class ProcessRun {
   std::optional<ResolvedPlan> undivided_;  // where they are divided
   std::unique_ptr<ProcessTensorGroup> group_;
   std::unique_ptr<ProcessReplicaGroup> replicas_;  // where they divide gradients
+  std::unique_ptr<ProcessTensorLinks> links_;      // where their tensors are not the host's
   std::int64_t blocks_ = 0;                        // taken before this step
   StepClock clock_;
   std::unique_ptr<RankDevice> device_;  // null for timed waits, as the next two

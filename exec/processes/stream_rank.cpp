@@ -19,8 +19,10 @@ std::optional<StreamNorm> norm_of(const StreamGradients::Setup& setup, const Gra
   std::vector<StreamNorm::RankOfNorm> ranks(static_cast<std::size_t>(setup.program.shape().ranks));
   ranks[setup.rank.position()] = {setup.backend, setup.arena};
   const bool slices = setup.plan.zero > 0;
+  const int places = setup.plan.tp;
   return StreamNorm({setup.program, setup.stages, norm, gradients, std::move(ranks),
-                     slices ? setup.plan.dp : 1, slices ? setup.replica : 0});
+                     (slices ? setup.plan.dp : 1) * places,
+                     (slices ? setup.replica : 0) * places + setup.place, places, &setup.model});
 }
 
 }  // namespace

@@ -207,6 +207,9 @@ void StepLauncher::compute(OperationId id) {
   }
   const Action& action = program_.op(id).action;
   await_predecessors(stream, id);
+  // Where no gradient is reduced, devices that divide layers still sum some.
+  if (action.kind == ActionKind::OPTIMIZER && others_.gradients != nullptr)
+    others_.gradients->launch_partials();
   rank.arena->begin_action(end_[id]);  // what this action releases is in use until then
   stream.begin_action(names_[id]);
   stream.record(begin_[id]);
@@ -289,12 +292,14 @@ void StepLauncher::reduce(OperationId id) {
   stream.end_action();
 }
 
-// Sums a stage's gradients over the replicas; the last reduction of the step also exchanges those
-// of tied weights and then, where gradients are clipped, all squares.
+// Sums a stage's gradients over the replicas; the last reduction of the step, behind which the rank
+// has optimizers alone, also sums those that devices have parts of, exchanges those of tied weights
+// and then, where gradients are clipped, all squares.
 void StepLauncher::launch_reduction(OperationId id, Stage stage, Stream& stream) {
   if (others_.transport == nullptr) return norm_->launch_squares(stage, stream);
   others_.gradients->launch_sum(stage);
   if (id != last_reduction_) return;
+  others_.gradients->launch_partials();
   if (others_.gradients->exchanges()) others_.gradients->launch_exchange();
   if (norm_ != nullptr) norm_->launch_all(*others_.transport);
 }

@@ -5,16 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "exec/rank/tensor_shards.hpp"
 #include "exec/training/replica_share.hpp"
 
 namespace weir {
-namespace {
-
-// Numbers of a piece: 4 MB from each other replica, which links carry at their full rate.
-constexpr std::int64_t kPiece = std::int64_t{1} << 20;
-constexpr std::int64_t kFloat = sizeof(float);
-
-}  // namespace
 
 StreamGradients::StreamGradients(Setup setup, StreamTransport& transport)
     : setup_(std::move(setup)),
@@ -24,16 +18,36 @@ StreamGradients::StreamGradients(Setup setup, StreamTransport& transport)
     updated_ = setup_.backend->stream()->make_event();
     gathered_ = transport_.gradient_stream().make_event();
   }
-  if (setup_.plan.dp == 1) return;
+  std::int64_t longest = 0, partial = 0;
   for (const Stage stage : setup_.program.shape().all_stages()) {
     if (setup_.program.shape().rank_of(stage) != setup_.rank) continue;
     std::int64_t numbers = 0;
-    // The first replica's slice is the largest: room for it is room for each.
-    for (const Parameter& held : setup_.stages[stage.position()]->parameters())
-      numbers += slice(held.description.elements(), 0).count;
-    stride_ = std::max(stride_, std::min(kPiece, numbers));
+    const std::vector<Parameter>& held = setup_.stages[stage.position()]->parameters();
+    for (std::size_t p = 0; p < held.size(); ++p) {
+      numbers += SliceSums::longest_slice(held[p].description.elements(), setup_.plan.dp);
+      if (!partial_here(held[p])) continue;
+      partial_.emplace_back(stage.value, static_cast<int>(p));
+      partial += SliceSums::longest_slice(held[p].updated.count, setup_.plan.tp);
+    }
+    longest = std::max(longest, numbers);
   }
-  room_ = setup_.arena->allocate(room_of(setup_.plan.dp) * kFloat);
+  if (setup_.plan.dp > 1) {
+    replicas_.emplace(SliceSums::Setup{transport_, setup_.backend, Among::replicas, setup_.plan.dp,
+                                       setup_.replica},
+                      *setup_.arena, longest);
+  }
+  if (partial_.empty()) return;
+  places_.emplace(
+      SliceSums::Setup{transport_, setup_.backend, Among::places, setup_.plan.tp, setup_.place},
+      *setup_.arena, partial);
+  found_ = setup_.backend->stream()->make_event();
+  whole_ = transport_.gradient_stream().make_event();
+}
+
+bool StreamGradients::partial_here(const Parameter& held) const {
+  const Layer& layer = setup_.model.layers[static_cast<std::size_t>(held.id.layer)];
+  return setup_.plan.tp > 1 && held.updated.count > 0 &&
+         is_partial(layer, held.id.tensor, setup_.plan.sequence_parallel);
 }
 
 Parameter& StreamGradients::parameter(const GradientKey& key) const {
@@ -44,25 +58,8 @@ bool StreamGradients::divided(const GradientKey& key) const {
   return dividing_replicas(setup_.plan, parameter(key).description, ParameterPart::gradient) > 1;
 }
 
-Slice StreamGradients::slice(std::int64_t elements, int replica) const {
-  return replica_slice(elements, replica, setup_.plan.dp);
-}
-
-// The replica's own part is in its place in the gradient.
-std::int64_t StreamGradients::room_of(int replica) const {
-  return (replica - (replica > setup_.replica ? 1 : 0)) * stride_;
-}
-
 Tensor StreamGradients::gradient(const GradientKey& key) const {
   return slice_of(parameter(key).gradient, parameter(key).updated);
-}
-
-Tensor StreamGradients::part(const Chunk& chunk, int replica) const {
-  const Parameter& held = parameter(chunk.key);
-  const Slice all = slice(held.description.elements(), replica);
-  const std::int64_t count = std::clamp(all.count - chunk.offset, std::int64_t{0}, chunk.count);
-  if (count == 0) return {};
-  return slice_of(held.gradient, {all.first + chunk.offset, count});
 }
 
 void StreamGradients::launch_sum(Stage stage) {
@@ -71,78 +68,32 @@ void StreamGradients::launch_sum(Stage stage) {
 
 void StreamGradients::launch_sum(Stage stage, int first_parameter, int count) {
   if (setup_.plan.dp == 1) return;
-  std::vector<GradientKey> keys;
+  std::vector<SliceSums::Divided> gradients, sums;
   for (int p = first_parameter; p < first_parameter + count; ++p) {
     const GradientKey key{stage.value, p};
-    // A layer whose sum overlapped the backward has been launched already.
-    if (summed_.insert(key).second) keys.push_back(key);
-  }
-  if (keys.empty()) return;
-  for (const Piece& piece : pieces_of(keys)) launch_piece(piece);
-  std::vector<Divided> sums;
-  for (const GradientKey& key : keys) {
-    // A divided weight's sum stays with the replica that updates it.
+    if (!summed_.insert(key).second) continue;
     const Parameter& held = parameter(key);
-    if (!divided(key)) sums.push_back({held.gradient, held.description.elements()});
+    gradients.push_back({held.gradient, held.description.elements()});
+    if (!divided(key)) sums.push_back(gradients.back());
   }
-  gather(sums);
+  if (gradients.empty()) return;
+  replicas_->launch_sums(gradients);
+  replicas_->gather(sums);
 }
 
-// By the slices of the first replica, which no other's exceed: so all cut alike.
-std::vector<StreamGradients::Piece> StreamGradients::pieces_of(
-    const std::vector<GradientKey>& keys) const {
-  std::vector<Piece> pieces;
-  std::int64_t taken = stride_;  // of the last piece's room
-  for (const GradientKey& key : keys) {
-    const std::int64_t numbers = slice(parameter(key).description.elements(), 0).count;
-    for (std::int64_t offset = 0; offset < numbers;) {
-      if (taken == stride_) {
-        pieces.emplace_back();
-        taken = 0;
-      }
-      const std::int64_t count = std::min(numbers - offset, stride_ - taken);
-      pieces.back().push_back({key, offset, count, taken});
-      offset += count;
-      taken += count;
-    }
-  }
-  return pieces;
-}
-
-void StreamGradients::launch_piece(const Piece& piece) {
-  std::vector<StreamTransfer> sends, receives;
-  std::vector<OrderedSums::One> sums;
-  for (const Chunk& chunk : piece) {
-    const Tensor own = part(chunk, setup_.replica);
-    for (int replica = 0; replica < setup_.plan.dp; ++replica) {
-      if (replica == setup_.replica) continue;
-      // Empty where a short tensor leaves a replica without a slice.
-      if (const Tensor theirs = part(chunk, replica)) sends.push_back({replica, theirs});
-      const std::int64_t place = (room_of(replica) + chunk.place) * kFloat;
-      if (own) receives.push_back({replica, {room_.data + place, own.bytes}});
-    }
-    if (own) sums.push_back({own.floats(), room_.floats() + chunk.place, own.bytes / kFloat});
-  }
-  // Sends and receives of a piece go as one exchange, or two replicas could wait for each other.
-  transport_.exchange(Among::replicas, sends, receives);
-  if (sums.empty()) return;
-  setup_.backend->launch_sums({sums, setup_.plan.dp, setup_.replica, stride_},
-                              transport_.gradient_stream());
-}
-
-void StreamGradients::gather(const std::vector<Divided>& tensors) {
-  std::vector<StreamTransfer> sends, receives;
-  for (const Divided& tensor : tensors) {
-    const auto of = [&](int replica) {
-      return slice_of(tensor.whole, slice(tensor.elements, replica), tensor.element_bytes);
-    };
-    for (int replica = 0; replica < setup_.plan.dp; ++replica) {
-      if (replica == setup_.replica) continue;
-      if (of(setup_.replica).bytes > 0) sends.push_back({replica, of(setup_.replica)});
-      if (of(replica).bytes > 0) receives.push_back({replica, of(replica)});
-    }
-  }
-  if (!sends.empty() || !receives.empty()) transport_.exchange(Among::replicas, sends, receives);
+void StreamGradients::launch_partials() {
+  if (partial_.empty() || std::exchange(partials_summed_, true)) return;
+  Stream& stream = *setup_.backend->stream();
+  Stream& messages = transport_.gradient_stream();
+  stream.record(found_);
+  messages.wait_for(found_);
+  std::vector<SliceSums::Divided> gradients;
+  for (const GradientKey& key : partial_)
+    gradients.push_back({gradient(key), parameter(key).updated.count});
+  places_->launch_sums(gradients);
+  places_->gather(gradients);
+  messages.record(whole_);
+  stream.wait_for(whole_);
 }
 
 void StreamGradients::whole(Stage stage, int first_parameter, int count) {
@@ -182,7 +133,7 @@ std::vector<Tensor> StreamGradients::copies(Stage stage, std::size_t parameter) 
 
 void StreamGradients::updated(Stage stage) {
   const auto& uses = setup_.copies[stage.position()];
-  std::vector<Divided> weights;
+  std::vector<SliceSums::Divided> weights;
   for (std::size_t p = 0; p < uses.size(); ++p) {
     const GradientKey key{stage.value, static_cast<int>(p)};
     // A second use of a weight is updated with the first.
@@ -196,7 +147,7 @@ void StreamGradients::updated(Stage stage) {
   Stream& messages = transport_.gradient_stream();
   stream.record(updated_);
   messages.wait_for(updated_);
-  gather(weights);
+  replicas_->gather(weights);
   messages.record(gathered_);
   stream.wait_for(gathered_);  // the action ends behind it
 }
@@ -205,6 +156,7 @@ void StreamGradients::end_step() {
   for (auto& [key, tensor] : arrived_) setup_.arena->release(tensor);
   arrived_.clear();
   summed_.clear();
+  partials_summed_ = false;
 }
 
 }  // namespace weir

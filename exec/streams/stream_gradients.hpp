@@ -3,19 +3,21 @@
 // stream, and optimizers are ordered behind it by events. The step launcher calls it where the
 // program has a REDUCE_GRAD.
 //
-// Each replica owns a slice of each gradient, takes all others' parts of it a piece at a time, adds
-// them in the order of replicas, as the host would, and sends the sums round; under ZeRO-1 these
-// stay where they are made, and the weights that are updated by them go round instead.
+// Replicas sum each gradient slice by slice (exec/streams/slice_sums); under ZeRO-1 the sums stay
+// where they are made, and the weights that are updated by them go round instead. Devices that
+// divide layers sum those gradients of which each has found a part.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "exec/device/backend.hpp"
 #include "exec/rank/gradient_exchange.hpp"
 #include "exec/rank/stage.hpp"
+#include "exec/streams/slice_sums.hpp"
 #include "exec/streams/stream_transport.hpp"
 #include "exec/training/gradient_peers.hpp"
 
@@ -29,17 +31,24 @@ class StreamGradients : public GradientExchange {
     GradientCopies copies;
     Rank rank;
     const Plan& plan;
+    const Model& model;  // undivided
     int replica = 0;
+    int place = 0;               // among the plan's tp devices
     Backend* backend = nullptr;  // with a stream
     Arena* arena = nullptr;
   };
-  // Takes room for a piece of each other replica's gradients from the arena, for the whole run.
+  // Takes room for a piece of each other replica's gradients, and of each other device's partial
+  // ones, from the arena, for the whole run.
   StreamGradients(Setup setup, StreamTransport& transport);
 
   // A stage's gradients are whole: launches the sum over the replicas of those that are not summed
   // yet.
   void launch_sum(Stage stage);
-  // All sums of the rank are launched: launches the exchange of tied weights' gradients.
+  // All sums of the rank are launched, and all that makes gradients: launches, once a step, the sum
+  // of those of which each device that divides the layers has found a part. What the rank launches
+  // next comes behind it.
+  void launch_partials();
+  // Then the exchange of tied weights' gradients.
   [[nodiscard]] bool exchanges() const {
     return !peers_.outgoing.empty() || !peers_.incoming.empty();
   }
@@ -60,26 +69,9 @@ class StreamGradients : public GradientExchange {
   void stop() override {}
 
  private:
-  // Numbers of a replica's slice of a gradient, from `offset` on; where the slice is shorter, as
-  // many as it has. `place`: in the room, among those of one other replica.
-  struct Chunk {
-    GradientKey key;
-    std::int64_t offset = 0, count = 0, place = 0;
-  };
-  using Piece = std::vector<Chunk>;  // of one exchange
-
   void launch_sum(Stage stage, int first_parameter, int count);
-  [[nodiscard]] std::vector<Piece> pieces_of(const std::vector<GradientKey>& keys) const;
-  void launch_piece(const Piece& piece);
-  // Of each tensor every replica's slice to all others.
-  struct Divided {
-    Tensor whole;
-    std::int64_t elements = 0, element_bytes = 4;
-  };
-  void gather(const std::vector<Divided>& tensors);
-  [[nodiscard]] Slice slice(std::int64_t elements, int replica) const;
-  [[nodiscard]] Tensor part(const Chunk& chunk, int replica) const;  // empty: nothing of it
-  [[nodiscard]] std::int64_t room_of(int replica) const;  // numbers before another replica's
+  // Of devices that divide layers: each has a part of this weight's gradient.
+  [[nodiscard]] bool partial_here(const Parameter& held) const;
   [[nodiscard]] Parameter& parameter(const GradientKey& key) const;
   [[nodiscard]] bool divided(const GradientKey& key) const;
   // What this replica updates by: its slice under ZeRO-1, else all.
@@ -88,8 +80,10 @@ class StreamGradients : public GradientExchange {
   Setup setup_;
   StreamTransport& transport_;
   GradientPeers peers_;
-  Tensor room_;
-  std::int64_t stride_ = 0;  // numbers of one replica in the room
+  std::optional<SliceSums> replicas_, places_;  // where there are sums over them
+  std::vector<GradientKey> partial_;            // whose gradients places add up
+  bool partials_summed_ = false;                // in this step
+  Event found_, whole_;                         // behind partial gradients, and behind their sums
   std::map<GradientKey, Event>
       made_;                      // behind the last gradient of a layer, by its first parameter
   Event updated_, gathered_;      // behind a stage's update, and behind its weights' exchange

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "exec/rank/tensor_shards.hpp"
+
 namespace weir {
 namespace {
 
@@ -24,6 +26,7 @@ StreamNorm::StreamNorm(Setup setup) : setup_(std::move(setup)) {
       // One row of squares for each part: replicas have parts of their own where the state is
       // divided.
       squares_ = own.arena->allocate(setup_.parts * weights * kNumber);
+      if (setup_.places > 1) reader_->put_zeros(squares_);  // of what others make
     }
     std::int64_t room = 0;  // of its largest stage: squares of one are made after another's
     for (const Stage stage : setup_.program.shape().all_stages()) {
@@ -40,6 +43,11 @@ StreamNorm::StreamNorm(Setup setup) : setup_(std::move(setup)) {
   }
 }
 
+bool StreamNorm::makes(const Parameter& held) const {
+  if (setup_.part % setup_.places == 0) return true;
+  return is_divided(setup_.model->layers[static_cast<std::size_t>(held.id.layer)], held.id.tensor);
+}
+
 bool StreamNorm::here(Stage stage) const {
   return setup_.ranks[setup_.program.shape().rank_of(stage).position()].backend != nullptr;
 }
@@ -54,16 +62,29 @@ void StreamNorm::launch_squares(Stage stage, Stream& on) {
   const std::span<const int> parameters = setup_.norm.parameters_of(stage);
   if (parameters.empty()) return;
   const auto& held = setup_.stages[stage.position()]->parameters();
-  std::vector<std::vector<Tensor>> gradients;  // that the call shows
-  std::vector<SquaresCall::One> weights;
+  std::vector<std::vector<Tensor>> gradients;  // that the calls show
+  std::vector<SquaresCall::One> weights;       // that follow each other
+  const Rank rank = setup_.program.shape().rank_of(stage);
+  double* to = place(setup_.part, stage);
+  const auto launch = [&] {
+    if (!weights.empty()) {
+      setup_.ranks[rank.position()].backend->launch_squares({weights, rooms_[rank.position()], to},
+                                                            on);
+    }
+    to += weights.size();
+    weights.clear();
+  };
   for (const int p : parameters) {
     const auto parameter = static_cast<std::size_t>(p);
+    if (!makes(held[parameter])) {
+      launch();
+      ++to;
+      continue;
+    }
     gradients.push_back(setup_.gradients.copies(stage, parameter));
     weights.push_back({gradients.back(), held[parameter].updated.count});
   }
-  const Rank rank = setup_.program.shape().rank_of(stage);
-  setup_.ranks[rank.position()].backend->launch_squares(
-      {weights, rooms_[rank.position()], place(setup_.part, stage)}, on);
+  launch();
 }
 
 // What a rank of a part has made, as messages with a member.
@@ -105,6 +126,7 @@ void StreamNorm::launch_factor(Rank rank) {
       {.squares = reinterpret_cast<const double*>(squares_.data),
        .weights = static_cast<std::int64_t>(setup_.norm.weights()),
        .parts = setup_.parts,
+       .places = setup_.places,
        .most = setup_.norm.most(),
        .factor = factor});
 }
@@ -116,8 +138,12 @@ double StreamNorm::read() {
   const std::span<double> squares = setup_.norm.squares();
   for (std::size_t weight = 0; weight < weights; ++weight) {
     squares[weight] = 0;
-    for (std::size_t part = weight; part < found.size(); part += weights)
-      squares[weight] += found[part];
+    for (int place = 0; place < setup_.places; ++place) {
+      double piece = 0;
+      for (int part = place; part < setup_.parts; part += setup_.places)
+        piece += found[static_cast<std::size_t>(part) * weights + weight];
+      squares[weight] += piece;
+    }
   }
   static_cast<void>(setup_.norm.factor());  // throws where it is not finite
   return setup_.norm.norm().value();

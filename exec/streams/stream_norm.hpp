@@ -31,8 +31,12 @@ class StreamNorm {
     GradientNorm norm;     // that clips
     GradientExchange& gradients;
     std::vector<RankOfNorm> ranks;  // by rank
-    int parts = 1;  // replicas that each make the squares of their slices of the gradients
-    int part = 0;   // this one's
+    // Replicas that each make the squares of their slices of the gradients, times devices that each
+    // make those of their parts of divided weights: those of one replica follow each other.
+    int parts = 1;
+    int part = 0;                  // this one's
+    int places = 1;                // divides parts
+    const Model* model = nullptr;  // undivided; where there are several places
   };
   // Takes its memory from the arenas, for the whole run.
   explicit StreamNorm(Setup setup);
@@ -50,6 +54,8 @@ class StreamNorm {
 
  private:
   [[nodiscard]] bool here(Stage stage) const;
+  // Of a weight that all devices have whole the first alone makes the squares.
+  [[nodiscard]] bool makes(const Parameter& held) const;
   [[nodiscard]] double* place(int part, Stage stage) const;
   void add_squares(std::vector<StreamTransfer>& to, int member, int part, Rank rank) const;
 

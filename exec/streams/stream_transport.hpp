@@ -3,9 +3,10 @@
 // (exec/nccl).
 //
 // What two ends put on their streams must meet in one order, or both wait for ever. Messages of an
-// edge follow each other on a stream of their own. Exchanges share one stream: those of each
-// stage's gradients in launch order, which all processes find alike, then one of tied weights', one
-// of squares, and those of each stage's weights.
+// edge follow each other on a stream of their own. Devices that divide layers exchange on the
+// stream that computes, in launch order, which all processes find alike. Other exchanges share one
+// stream: those of each stage's gradients in launch order, then those of gradients that devices
+// have parts of, one of tied weights', one of squares, and those of each stage's weights.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,14 +19,16 @@
 #include "exec/device/arena.hpp"
 #include "exec/device/backend.hpp"
 #include "exec/device/stream.hpp"
+#include "exec/device/tensor_group.hpp"
 #include "plan/program/program.hpp"
 
 namespace weir {
 
 // Who exchanges, and what each is called: the ranks of a replica that share weights, by rank; the
-// replicas of a rank, by replica; and all processes whose squares make up one norm, first those of
-// replica 0 by rank, then those of the next where it has a part of its own.
-enum class Among : std::uint8_t { sharers, replicas, norm };
+// replicas of a rank, by replica; the devices that divide a rank's layers, by place; and all
+// processes whose squares make up one norm, first those of replica 0 by place and rank, then those
+// of the next where it has a part of its own.
+enum class Among : std::uint8_t { sharers, replicas, places, norm };
 
 // What goes to, or comes from, another of them.
 struct StreamTransfer {
@@ -49,6 +52,9 @@ class StreamTransport {
   virtual void exchange(Among among, std::span<const StreamTransfer> sends,
                         std::span<const StreamTransfer> receives) = 0;
 
+  // Null where layers are whole.
+  [[nodiscard]] virtual TensorLinks* tensor_links() { return nullptr; }
+
   virtual void check() = 0;             // throws RunFailed when a connection broke
   virtual void abandon() noexcept = 0;  // what waits for another process ends, undone; nothing may
                                         // be launched after it
@@ -59,6 +65,8 @@ struct StreamTransportRequest {
   Rank rank;
   int replica = 0;
   int replicas = 1;
+  int place = 0;  // among the devices that divide the rank's layers
+  int places = 1;
   std::vector<std::int32_t>
       sharing_ranks;  // between which gradients are exchanged (exec/training/gradient_peers)
   Backend* backend = nullptr;  // with a stream

@@ -49,8 +49,12 @@ struct DropoutMask {
   std::uint32_t layer_and_site = 0;
   std::uint32_t drop_below = 0;  // an element is dropped when its number is below this
   float scale = 1;               // of the elements kept: 1 / (1 - probability)
+  // Of a tensor that is a run of a larger one's elements, whose numbers these are: those before it,
+  // by fours.
+  std::uint64_t first_block = 0;
 
-  [[nodiscard]] WEIR_HOST_DEVICE PhiloxBlock block(std::uint64_t index) const {
+  [[nodiscard]] WEIR_HOST_DEVICE PhiloxBlock block(std::uint64_t of_element) const {
+    const std::uint64_t index = first_block + of_element;
     return philox4x32_10(PhiloxBlock{{static_cast<std::uint32_t>(index),
                                       (static_cast<std::uint32_t>(index >> 32) << 16) ^ microbatch,
                                       step, layer_and_site}},

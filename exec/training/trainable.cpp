@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "plan/job/direct_skips.hpp"
 #include "plan/model/sample.hpp"
+#include "plan/model/split.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -110,7 +112,8 @@ struct LackingOnCuda : LackingOnCpu {
     const bool turned = b.rotary || b.qk_norm;
     // The parts of a pass's workspace begin on 16 bytes.
     const std::int64_t together = b.heads * b.head_dim;
-    const bool uneven = together != b.hidden && (together % 8 != 0 || b.hidden % 8 != 0);
+    const bool uneven =
+        together != b.hidden && (b.hidden % 8 != 0 || (together > b.hidden && together % 8 != 0));
     TransformerShape on_cpu = b;
     if (!b.sinks) on_cpu.window = 0;
     return those({{!b.pre_norm, "this order of norms"},
@@ -150,7 +153,6 @@ std::vector<std::string> forecast_alone(const Plan& plan, BackendKind backend) {
     words.push_back(fmt::format("offload_optimizer = {}", plan.offload_optimizer));
   if (plan.optimizer.kind == OptimizerKind::muon) words.emplace_back("optimizer = muon");
   if (backend == BackendKind::cpu) return words;
-  if (plan.tp > 1) words.push_back(fmt::format("tp = {} on a GPU", plan.tp));
   if (plan.zero > 1) words.push_back(fmt::format("zero = {} on a GPU", plan.zero));
   if ((selective && cores) || plan.recompute.at_a_time > 1)
     words.push_back(recompute + " on a GPU");
@@ -166,8 +168,7 @@ void list_what_runs(const Plan& plan, Replicas replicas, BackendKind backend, Re
     why.push_back(fmt::format("the plan has {}; that can be forecast, not run", list));
   }
   const bool divided = plan.tp > 1;
-  const bool runs = !divided || backend == BackendKind::cpu;
-  if (runs && (divided || plan.dp > 1) && replicas == Replicas::one) {
+  if ((divided || plan.dp > 1) && replicas == Replicas::one) {
     why.push_back(fmt::format(
         "the plan has {} = {}; {} run as processes only (mpirun -n {} weir run)",
         divided ? "tp" : "dp", divided ? plan.tp : plan.dp,
@@ -194,6 +195,26 @@ void list_kernels(const Model& model, BackendKind backend, Reasons& why) {
                         layer == first ? "" : fmt::format(" ({})", layer));
   }
   why.push_back(line + "; it can be forecast, not trained or measured");
+}
+
+// The model as one of the plan's devices computes it.
+Model of_a_device(const ResolvedPlan& loaded) {
+  Model model = loaded.model;
+  if (loaded.plan.tp == 1) return model;
+  for (Layer& layer : model.layers) layer.shape = shard(layer.shape, loaded.plan.split());
+  return model;
+}
+
+// Each thing once, with the first layer that has it.
+void list_undivided(const ResolvedPlan& loaded, Reasons& why) {
+  if (loaded.plan.tp == 1) return;
+  std::set<std::string_view> told;
+  for (const Layer& layer : loaded.model.layers) {
+    const char* what = std::visit(UndividedPart{}, layer.shape);
+    if (what == nullptr || !told.insert(what).second) continue;
+    why.push_back(
+        fmt::format("{}: {} not divided among devices: not with tp above 1", layer.name, what));
+  }
 }
 
 // Rules that CUDA's kernels do not know.
@@ -251,19 +272,14 @@ void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKin
   list_what_runs(loaded.plan, replicas, backend, why);
   // Whether stages may be empty is asked only of plans that could be run otherwise.
   if (why.empty()) require_stages(loaded, Stack{});
-  list_kernels(loaded.model, backend, why);
+  list_kernels(of_a_device(loaded), backend, why);
+  list_undivided(loaded, why);
   list_optimizer(loaded.plan.optimizer, backend, why);
   list_what_cuda_trains(loaded, backend, why);
   // All reasons at once: whoever mends one should not find the next by another run.
   refuse_for(why);
   require_whole_images(loaded);
   for (const Layer& layer : loaded.model.layers) {
-    if (loaded.plan.tp > 1) {
-      if (const char* what = std::visit(UndividedPart{}, layer.shape)) {
-        throw MissingComponent(
-            fmt::format("{}: {} not divided among devices: not with tp above 1", layer.name, what));
-      }
-    }
     if (std::holds_alternative<TimedShape>(layer.shape)) {
       throw InputError(
           loaded.plan.model_path, layer.name,

@@ -46,5 +46,43 @@ TEST(CudaKernelSums, TermsAreAddedInOrder) {
   }
 }
 
+// Of activations: three terms 1,000 or 1,003 numbers apart, the second of them unaligned, in fp32
+// and rounded once; largest numbers too.
+template <class E>
+class CudaKernelCombine : public ::testing::Test {};
+TYPED_TEST_SUITE(CudaKernelCombine, ElementTypes);
+
+TYPED_TEST(CudaKernelCombine, TermsOfActivationsInOrder) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  constexpr int kTerms = 3;
+  for (const std::int64_t stride : {1'000, 1'003}) {
+    const std::int64_t n = stride - 5;
+    std::vector<std::vector<float>> terms;
+    for (unsigned term = 0; term < kTerms; ++term)
+      terms.push_back(random_held<E>(stride, 90 + term));
+    for (int own = 0; own < kTerms; ++own) {
+      std::vector<float> others;
+      for (int term = 0; term < kTerms; ++term) {
+        if (term != own)
+          others.insert(others.end(), terms[size(term)].begin(), terms[size(term)].end());
+      }
+      const DeviceArray<E> mine(to_elements<E>(terms[size(own)])), theirs(to_elements<E>(others)),
+          sum(size(n)), top(size(n));
+      const SumOrder order{kTerms, own, stride};
+      combine<E>(Together::sum, {mine.get(), theirs.get(), n, sum.get()}, order, nullptr);
+      combine<E>(Together::largest, {mine.get(), theirs.get(), n, top.get()}, order, nullptr);
+      std::vector<float> added, largest;
+      for (std::size_t i = 0; i < size(n); ++i) {
+        added.push_back(
+            static_cast<float>(static_cast<E>(terms[0][i] + terms[1][i] + terms[2][i])));
+        largest.push_back(std::max({terms[0][i], terms[1][i], terms[2][i]}));
+      }
+      EXPECT_EQ(host_floats(sum), added) << own;
+      EXPECT_EQ(host_floats(top), largest) << own;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir::cuda

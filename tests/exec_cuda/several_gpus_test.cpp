@@ -51,7 +51,7 @@ RunResult in_one_process(const ResolvedPlan& loaded, int steps) {
 }
 
 ThreadsResult over_nccl(const ResolvedPlan& loaded, int steps) {
-  const bool shared = gpus() < loaded.plan.pp * loaded.plan.dp;
+  const bool shared = gpus() < loaded.plan.pp * loaded.plan.tp * loaded.plan.dp;
   const GpuSharing sharing = shared ? GpuSharing::yes : GpuSharing::no;
   return run_as_threads(
       loaded, steps_on_gpus(steps),
@@ -159,6 +159,39 @@ TEST(CudaSeveralGpus, StagesClipByOneNorm) {
     EXPECT_EQ(found.leaders.parameters_sha256, one.parameters_sha256);
     for (std::size_t step = 0; step < 3; ++step)
       EXPECT_EQ(found.leaders.steps[step].gradient_norm, one.steps[step].gradient_norm);
+  }
+}
+
+// Two devices that divide the layers of K = 1 and 2, with their rows and without: the losses of one
+// to five digits, and one set of bits for every K; with replicas that share the optimizer too.
+TEST(CudaSeveralGpus, DividedLayersTrainAsWholeOnes) {
+  WEIR_NEEDS_DEVICES(4);
+  const TinyModel model(tiny_llama("qwen3", "", 3, 37));
+  Plan plan = model.plan({}, 2, "1f1b");
+  plan.optimizer.clip_norm = 0.05;
+  const RunResult whole = in_one_process(model.load(plan), 3);
+  const auto expect_whole = [&](const ThreadsResult& found) {
+    EXPECT_EQ(found.endings, Endings{});
+    for (std::size_t step = 0; step < 3; ++step)
+      EXPECT_NEAR(found.leaders.steps[step].loss, whole.steps[step].loss, 1e-5) << step;
+  };
+  for (const bool sequence_parallel : {false, true}) {
+    plan = model.plan({}, 2, "1f1b");
+    plan.optimizer.clip_norm = 0.05;
+    plan.tp = 2;
+    plan.sequence_parallel = sequence_parallel;
+    const ThreadsResult one = over_nccl(model.load(plan), 3);
+    expect_whole(one);
+    Plan stages = model.plan({2}, 2, "1f1b");
+    stages.optimizer.clip_norm = 0.05;
+    stages.tp = 2;
+    stages.sequence_parallel = sequence_parallel;
+    EXPECT_EQ(over_nccl(model.load(stages), 3).leaders.parameters_sha256,
+              one.leaders.parameters_sha256);
+    plan.dp = 2;
+    plan.zero = 1;
+    plan.microbatches = 1;
+    expect_whole(over_nccl(model.load(plan), 3));
   }
 }
 

@@ -3,6 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+
 #include "exec/cuda/kernels/cross_entropy.hpp"
 #include "exec/cuda/kernels/embedding.hpp"
 #include "tests/exec_cuda/device.hpp"
@@ -22,6 +25,42 @@ struct Text {
   [[nodiscard]] std::int64_t rows() const { return batch * length; }
   [[nodiscard]] std::size_t at(std::int64_t row) const {
     return size(row / length * (length + 1) + row % length);
+  }
+};
+
+// Logits of a vocabulary in `count` tables of as many rows, the last filled up.
+template <class E>
+struct DividedText {
+  const Text& text;
+  std::int64_t rows, n = text.rows();
+  std::vector<float> x;  // [part, row of logits, column]
+  DividedText(const Text& of, int count, std::int64_t rows_each)
+      : text(of), rows(rows_each), x(random_held<E>(count * n * rows, 17)) {}
+  [[nodiscard]] double logit(std::int64_t part, std::int64_t r, std::int64_t j) const {
+    return x[size((part * n + r) * rows + j)];
+  }
+  [[nodiscard]] std::int64_t classes(std::int64_t part) const {
+    return std::min(rows, text.vocabulary - part * rows);
+  }
+  [[nodiscard]] std::vector<E> padded(int part, std::int64_t row) const {
+    std::vector<E> values(size(n * row), static_cast<E>(7.0F));
+    for (std::int64_t r = 0; r < n; ++r) {
+      for (std::int64_t j = 0; j < rows; ++j)
+        values[size(r * row + j)] = static_cast<E>(static_cast<float>(logit(part, r, j)));
+    }
+    return values;
+  }
+  // The gradient of a part's row, and -log softmax[target] of the whole.
+  double expect_row(int part, std::int64_t r, double scale, double* gradient) const {
+    double total = 0;
+    for (std::int64_t j = 0; j < text.vocabulary; ++j)
+      total += std::exp(logit(j / rows, r, j % rows));
+    const std::int64_t target = text.ids[text.at(r) + 1];
+    for (std::int64_t j = 0; j < rows; ++j) {
+      const double one = part * rows + j == target ? 1 : 0;
+      gradient[j] = j < classes(part) ? (std::exp(logit(part, r, j)) / total - one) * scale : 0;
+    }
+    return std::log(total) - logit(target / rows, r, target % rows);
   }
 };
 
@@ -67,6 +106,107 @@ TYPED_TEST(CudaKernelTokens, CrossEntropyAndItsGradient) {
   }
 }
 
+// A vocabulary of 29 tokens in tables of 10 rows, 9,001 in tables of 3,001: the last is filled up
+// by a row, or by two. What the devices find together is what one finds.
+TYPED_TEST(CudaKernelTokens, CrossEntropyOfADividedVocabulary) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  constexpr int kParts = 3;
+  struct Sizes {
+    std::int64_t vocabulary, rows, row;
+  };
+  for (const auto& [vocabulary, rows, row] : {Sizes{29, 10, 10}, Sizes{9001, 3001, 3008}}) {
+    const Text text(vocabulary, 21);
+    const DividedText<E> parts(text, kParts, rows);
+    const std::int64_t n = text.rows();
+    const DeviceArray<std::int32_t> ids(text.ids);
+    const Tokens tokens{ids.get(), text.batch, text.length};
+    const float scale = 1.0F / 64;
+    std::vector<std::unique_ptr<DeviceArray<E>>> held;
+    for (int part = 0; part < kParts; ++part)
+      held.push_back(std::make_unique<DeviceArray<E>>(parts.padded(part, row)));
+    const auto of = [&](int part) {
+      return DividedLogits<E>{
+          {held[size(part)]->get(), parts.classes(part), row}, part * parts.rows, parts.rows};
+    };
+    std::vector<float> largest(size(n), -1e30F), powers(size(n), 0.0F), at_target(size(n), 0.0F);
+    for (int part = 0; part < kParts; ++part) {
+      const DeviceFloats found(size(n));
+      largest_logits<E>(of(part), tokens, {found.get(), nullptr, nullptr}, nullptr);
+      const std::vector<float> top = found.host();
+      for (std::size_t r = 0; r < top.size(); ++r) largest[r] = std::max(largest[r], top[r]);
+    }
+    const DeviceFloats all_largest(largest);
+    for (int part = 0; part < kParts; ++part) {
+      const DeviceFloats sums(size(n)), targets(size(n));
+      sum_powers<E>(of(part), tokens, {all_largest.get(), sums.get(), targets.get()}, nullptr);
+      const std::vector<float> own_sums = sums.host(), own_targets = targets.host();
+      for (std::size_t r = 0; r < own_sums.size(); ++r) {
+        powers[r] += own_sums[r];
+        at_target[r] += own_targets[r];
+      }
+    }
+    const DeviceFloats all_powers(powers), all_targets(at_target);
+    for (int part = 0; part < kParts; ++part) {
+      const DeviceArray<double> row_losses(size(n)), loss(1);
+      divided_cross_entropy<E>(of(part), tokens, scale,
+                               {all_largest.get(), all_powers.get(), all_targets.get()},
+                               row_losses.get(), loss.get(), nullptr);
+      std::vector<double> expected(size(n * row), 7);  // between the rows nothing changes
+      double expected_loss = 0;
+      for (std::int64_t r = 0; r < n; ++r)
+        expected_loss += scale * parts.expect_row(part, r, scale, &expected[size(r * row)]);
+      expect_close(host_floats(*held[size(part)]), expected, kElement<E>, 0);
+      EXPECT_NEAR(loss.host()[0], expected_loss, 1e-5 * expected_loss) << part;
+    }
+  }
+}
+
+// A table of tokens 10 to 19 of 29 gives zeros for the others, and positions and masks come behind
+// the sum: of rows 8 to 23, as if of all.
+TYPED_TEST(CudaKernelTokens, ATableOfSomeTokens) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  const Text text(29, 13);
+  const TableRows has{10, 10};
+  const StepOnDevice step(1);
+  const DropoutMask mask = step.mask(0.2, DropoutSite::embedding);
+  for (const std::int64_t h : {36, 64}) {
+    const auto token = random_held<E>(has.count * h, 13),
+               position = random_held<E>(text.length * h, 14);
+    const auto dy = random_held<E>(text.rows() * h, 15);
+    const DeviceArray<std::int32_t> ids(text.ids);
+    const DeviceArray<E> token_in(to_elements<E>(token)), position_in(to_elements<E>(position)),
+        dy_in(to_elements<E>(dy)), y(dy.size());
+    const DeviceFloats dtoken(token);
+    const Tokens tokens{ids.get(), text.batch, text.length};
+    embed<E>(tokens, has, token_in.get(), nullptr, h, {}, y.get(), nullptr);
+    embed_gradient<E>(tokens, has, dy_in.get(), h, {}, dtoken.get(), nullptr, nullptr);
+    const std::int64_t first = 8, rows = 16;
+    std::vector<double> found, summed, dtoken_expected(token.begin(), token.end());
+    for (std::int64_t r = 0; r < text.rows(); ++r) {
+      const std::int64_t of_table = text.ids[text.at(r)] - has.first;
+      const bool here = of_table >= 0 && of_table < has.count;
+      for (std::int64_t j = 0; j < h; ++j) {
+        const double value = here ? double{token[size(of_table * h + j)]} : 0;
+        found.push_back(value);
+        if (here) dtoken_expected[size(of_table * h + j)] += dy[size(r * h + j)];
+        if (r < first || r >= first + rows) continue;
+        const double place = position[size(r % text.length * h + j)];
+        summed.push_back((value + place) * mask.factor(static_cast<std::uint64_t>(r * h + j)));
+      }
+    }
+    expect_close(host_floats(y), found, 0);
+    expect_close(dtoken.host(), dtoken_expected, kSum<float>);
+    DropoutMask of_run = mask;
+    of_run.first_block = static_cast<std::uint64_t>(first * h / 4);
+    add_positions<E>(position_in.get(), first, text.length, step.on_device(of_run), {rows, h},
+                     y.get() + first * h, nullptr);
+    const std::vector<float> all = host_floats(y);
+    expect_close({all.begin() + first * h, all.begin() + (first + rows) * h}, summed, kElement<E>);
+  }
+}
+
 // 2700 rows, more than a block looks at between two meetings. Every token comes often, but three:
 // one in the first row and near the last; one far from the begin only, and before that where it is
 // a target and no row; and one never.
@@ -88,9 +228,11 @@ TYPED_TEST(CudaKernelTokens, EmbeddingAndItsGradient) {
         dy_in(to_elements<E>(dy)), y(dy.size());
     const DeviceFloats dtoken(token), dposition(position);
     const Tokens tokens{ids.get(), text.batch, text.length};
-    embed<E>(tokens, token_in.get(), position_in.get(), h, step.on_device(mask), y.get(), nullptr);
-    embed_gradient<E>(tokens, dy_in.get(), h, step.on_device(mask), dtoken.get(), dposition.get(),
-                      nullptr);  // adds
+    const TableRows all{0, text.vocabulary};
+    embed<E>(tokens, all, token_in.get(), position_in.get(), h, step.on_device(mask), y.get(),
+             nullptr);
+    embed_gradient<E>(tokens, all, dy_in.get(), h, step.on_device(mask), dtoken.get(),
+                      dposition.get(), nullptr);  // adds
     std::vector<double> y_expected, dtoken_expected(token.begin(), token.end()),
         dposition_expected(position.begin(), position.end());
     for (std::int64_t row = 0; row < text.rows(); ++row) {

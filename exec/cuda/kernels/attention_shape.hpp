@@ -19,6 +19,8 @@ struct AttentionShape {
   bool dropout = false;           // of the probabilities
   std::int64_t kv_heads = heads;  // divides heads
   std::int64_t window = 0;        // keys that a query sees, itself the last; 0: all up to it
+  // Where devices divide a block's heads: how many come before these, and how many it has.
+  std::int64_t first_head = 0, all_heads = heads;
   [[nodiscard]] std::int64_t width() const { return heads * d; }
   [[nodiscard]] std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * d; }
   [[nodiscard]] std::int64_t keys_at() const { return width(); }  // in a row
@@ -28,7 +30,7 @@ struct AttentionShape {
   [[nodiscard]] std::int64_t rows() const { return batch * heads * s; }  // floats of the statistics
 };
 
-// Which of the probabilities are dropped: a mask numbered row-major in [batch, heads, s, s].
+// Which of the probabilities are dropped: a mask numbered row-major in [batch, all_heads, s, s].
 // `step`, in device memory, takes the place of the mask's own where it is not null, so that a
 // captured graph stays right at every later step.
 struct AttentionMask {

@@ -173,6 +173,72 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
+// visit(column, L of them) over the columns of a block's row: L at a time while whole vectors last,
+// then one by one.
+template <int L, class Visit>
+__device__ void walk_row(std::int64_t columns, Visit visit) {
+  const std::int64_t whole = columns / L * L;
+  const std::int64_t stride = std::int64_t{blockDim.x} * L;
+  for (std::int64_t j = std::int64_t{threadIdx.x} * L; j < whole; j += stride)
+    visit(j, std::integral_constant<int, L>{});
+  for (std::int64_t j = whole + threadIdx.x; j < columns; j += blockDim.x)
+    visit(j, std::integral_constant<int, 1>{});
+}
+
+template <class E, int L>
+__global__ void __launch_bounds__(kMostThreads)
+    largest_logits_kernel(DividedLogits<E> of, float* largest) {
+  const E* x = of.logits.values + std::int64_t{blockIdx.x} * of.logits.row;
+  float top = -FLT_MAX;
+  walk_row<L>(of.logits.vocabulary, [&](std::int64_t j, auto lanes) {
+    constexpr int N = decltype(lanes)::value;
+    float value[N];
+    load<N>(x + j, value);
+    for (int k = 0; k < N; ++k) top = fmaxf(top, value[k]);
+  });
+  top = block_reduce(top, Max{});
+  if (threadIdx.x == 0) largest[blockIdx.x] = top;
+}
+
+template <class E, int L>
+__global__ void __launch_bounds__(kMostThreads)
+    sum_powers_kernel(DividedLogits<E> of, Tokens tokens, RowNumbers numbers) {
+  const std::int64_t row = blockIdx.x;
+  const E* x = of.logits.values + row * of.logits.row;
+  const float largest = numbers.largest[row];
+  float sum = 0;
+  walk_row<L>(of.logits.vocabulary, [&](std::int64_t j, auto lanes) {
+    constexpr int N = decltype(lanes)::value;
+    float value[N];
+    load<N>(x + j, value);
+    for (int k = 0; k < N; ++k) sum += expf(value[k] - largest);
+  });
+  sum = block_reduce(sum, Sum{});
+  if (threadIdx.x != 0) return;
+  numbers.powers[row] = sum;
+  const std::int64_t target = tokens.ids[token_index(tokens, row) + 1] - of.first;
+  const bool here = target >= 0 && target < of.logits.vocabulary;
+  numbers.at_target[row] = here ? static_cast<float>(x[target]) - largest : 0.0F;
+}
+
+template <class E, int L>
+__global__ void __launch_bounds__(kMostThreads)
+    divided_cross_entropy_kernel(DividedLogits<E> of, Tokens tokens, float scale,
+                                 RowNumbers numbers, double* row_losses) {
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t target = tokens.ids[token_index(tokens, row) + 1] - of.first;
+  E* x = of.logits.values + row * of.logits.row;
+  const float largest = numbers.largest[row], factor = scale / numbers.powers[row];
+  // The largest cancels.
+  if (threadIdx.x == 0)
+    row_losses[row] = log(static_cast<double>(numbers.powers[row])) - numbers.at_target[row];
+  walk_row<L>(of.logits.vocabulary, [&](std::int64_t j, auto lanes) {
+    gradient_of<E, decltype(lanes)::value>(x, j, target, largest, factor, scale);
+  });
+  for (std::int64_t j = of.logits.vocabulary + threadIdx.x; j < of.rows; j += blockDim.x)
+    x[j] = static_cast<E>(0.0F);
+}
+
 __global__ void sum_losses_kernel(const double* row_losses, std::int64_t rows, double scale,
                                   double* loss) {
   double sum = 0;
@@ -231,5 +297,57 @@ void cross_entropy(const Logits<E>& logits, Tokens tokens, float scale, double* 
 }
 template void cross_entropy(const Logits<float>&, Tokens, float, double*, double*, cudaStream_t);
 template void cross_entropy(const Logits<Bf16>&, Tokens, float, double*, double*, cudaStream_t);
+
+namespace {
+
+// launch(blocks, threads, L): a block a row.
+template <class E, class Launch>
+void for_rows(const DividedLogits<E>& of, const Tokens& tokens, const char* name, Launch launch) {
+  const auto rows = static_cast<unsigned>(tokens.batch * tokens.seq_length);
+  with_lanes<E>(takes_vectors<E>(of.logits.row, of.logits.values), [&](auto lanes) {
+    launch(rows, threads_for_row(of.rows, lanes, kMostThreads), lanes);
+  });
+  check_launch(name);
+}
+
+}  // namespace
+
+template <class E>
+void largest_logits(const DividedLogits<E>& of, Tokens tokens, const RowNumbers& numbers,
+                    cudaStream_t stream) {
+  for_rows(of, tokens, "largest_logits", [&](unsigned rows, unsigned threads, auto lanes) {
+    constexpr int L = lanes;
+    largest_logits_kernel<E, L><<<rows, threads, 0, stream>>>(of, numbers.largest);
+  });
+}
+template void largest_logits(const DividedLogits<float>&, Tokens, const RowNumbers&, cudaStream_t);
+template void largest_logits(const DividedLogits<Bf16>&, Tokens, const RowNumbers&, cudaStream_t);
+
+template <class E>
+void sum_powers(const DividedLogits<E>& of, Tokens tokens, const RowNumbers& numbers,
+                cudaStream_t stream) {
+  for_rows(of, tokens, "sum_powers", [&](unsigned rows, unsigned threads, auto lanes) {
+    constexpr int L = lanes;
+    sum_powers_kernel<E, L><<<rows, threads, 0, stream>>>(of, tokens, numbers);
+  });
+}
+template void sum_powers(const DividedLogits<float>&, Tokens, const RowNumbers&, cudaStream_t);
+template void sum_powers(const DividedLogits<Bf16>&, Tokens, const RowNumbers&, cudaStream_t);
+
+template <class E>
+void divided_cross_entropy(const DividedLogits<E>& of, Tokens tokens, float scale,
+                           const RowNumbers& numbers, double* row_losses, double* loss,
+                           cudaStream_t stream) {
+  for_rows(of, tokens, "divided_cross_entropy", [&](unsigned rows, unsigned threads, auto lanes) {
+    constexpr int L = lanes;
+    divided_cross_entropy_kernel<E, L>
+        <<<rows, threads, 0, stream>>>(of, tokens, scale, numbers, row_losses);
+  });
+  sum_losses(row_losses, tokens.batch * tokens.seq_length, scale, loss, stream);
+}
+template void divided_cross_entropy(const DividedLogits<float>&, Tokens, float, const RowNumbers&,
+                                    double*, double*, cudaStream_t);
+template void divided_cross_entropy(const DividedLogits<Bf16>&, Tokens, float, const RowNumbers&,
+                                    double*, double*, cudaStream_t);
 
 }  // namespace weir::cuda

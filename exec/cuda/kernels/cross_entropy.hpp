@@ -19,4 +19,32 @@ template <class E>
 void cross_entropy(const Logits<E>& logits, Tokens tokens, float scale, double* row_losses,
                    double* loss, cudaStream_t stream);
 
+// Where devices divide the vocabulary (Shoeybi et al. 2019, section 3): `logits` are those of the
+// rows that this one has, the first of them of token `first`; of its `rows` those behind
+// `logits.vocabulary` fill the table up. Between the three the devices find, row by row, the
+// largest of all, and the sums of `powers` and of `at_target`.
+template <class E>
+struct DividedLogits {
+  Logits<E> logits;
+  std::int64_t first, rows;
+};
+struct RowNumbers {  // a number a row of logits each
+  float *largest, *powers, *at_target;
+};
+// largest = the largest logit.
+template <class E>
+void largest_logits(const DividedLogits<E>& of, Tokens tokens, const RowNumbers& numbers,
+                    cudaStream_t stream);
+// powers = the sum of exp(logit - largest); at_target = the target's logit - largest, 0 where
+// another device has it.
+template <class E>
+void sum_powers(const DividedLogits<E>& of, Tokens tokens, const RowNumbers& numbers,
+                cudaStream_t stream);
+// As cross_entropy: the logits become its gradient, zeros in the rows that fill up, and *loss is
+// the sum over the whole vocabulary.
+template <class E>
+void divided_cross_entropy(const DividedLogits<E>& of, Tokens tokens, float scale,
+                           const RowNumbers& numbers, double* row_losses, double* loss,
+                           cudaStream_t stream);
+
 }  // namespace weir::cuda

@@ -14,20 +14,39 @@ constexpr int kBlocksATime =
 
 // A thread: L columns of one row.
 template <class E, int L>
-__global__ void embed_kernel(Tokens tokens, const E* token, const E* position, std::int64_t width,
-                             StepMask given, E* y) {
+__global__ void embed_kernel(Tokens tokens, TableRows has, const E* token, const E* position,
+                             std::int64_t width, StepMask given, E* y) {
   const std::int64_t i = thread_index() * L;
   if (i >= tokens.batch * tokens.seq_length * width) return;
   const std::int64_t row = i / width, j = i % width;
-  float value[L], factor[L];
+  float value[L] = {}, factor[L];
   // A sample has one token more than rows, the last target: token_index leaves it out.
-  load<L>(token + tokens.ids[token_index(tokens, row)] * width + j, value);
+  const std::int64_t of_table = tokens.ids[token_index(tokens, row)] - has.first;
+  if (of_table >= 0 && of_table < has.count) load<L>(token + of_table * width + j, value);
   if (position != nullptr) {
     float place[L];
     load<L>(position + row % tokens.seq_length * width + j, place);
     for (int k = 0; k < L; ++k) value[k] += place[k];
   }
   // Dropout comes after the sum, as one mask over both embeddings.
+  factors<L>(at_this_step(given), static_cast<std::uint64_t>(i), factor);
+  for (int k = 0; k < L; ++k) value[k] *= factor[k];
+  store<L>(y + i, value);
+}
+
+template <class E, int L>
+__global__ void add_positions_kernel(const E* position, std::int64_t first, std::int64_t seq_length,
+                                     StepMask given, Rows size, E* y) {
+  const std::int64_t i = thread_index() * L;
+  if (i >= size.rows * size.width) return;
+  float value[L], factor[L];
+  load<L>(y + i, value);
+  if (position != nullptr) {
+    float place[L];
+    const std::int64_t row = first + i / size.width;
+    load<L>(position + row % seq_length * size.width + i % size.width, place);
+    for (int k = 0; k < L; ++k) value[k] += place[k];
+  }
   factors<L>(at_this_step(given), static_cast<std::uint64_t>(i), factor);
   for (int k = 0; k < L; ++k) value[k] *= factor[k];
   store<L>(y + i, value);
@@ -92,19 +111,21 @@ __device__ int rows_of(const Tokens& tokens, unsigned places, std::int64_t begin
 // its other rows do nothing.
 template <class E, int L>
 __global__ void __launch_bounds__(kThreads, kBlocksATime)
-    embed_token_gradient_kernel(Tokens tokens, const E* dy, std::int64_t width, StepMask given,
-                                float* gradient) {
+    embed_token_gradient_kernel(Tokens tokens, TableRows has, const E* dy, std::int64_t width,
+                                StepMask given, float* gradient) {
   __shared__ std::int64_t rows[kPlaces];
   const std::int64_t own = token_index(tokens, blockIdx.x),
                      end = tokens.batch * (tokens.seq_length + 1);
   const std::int32_t id = tokens.ids[own];
+  const std::int64_t of_table = id - has.first;
+  if (of_table < 0 || of_table >= has.count) return;
   // Is this the token's first row? If an earlier place holds the token, that row's block does the
   // sum.
   for (std::int64_t begin = 0; begin < own; begin += kPlaces) {
     if (__syncthreads_or(static_cast<int>(places_of(tokens, id, begin, own))) != 0) return;
   }
   const DropoutMask mask = at_this_step(given);
-  gradient += id * width;
+  gradient += of_table * width;
   for (std::int64_t columns = 0; columns < width; columns += std::int64_t{kThreads} * L) {
     const std::int64_t j = columns + std::int64_t{threadIdx.x} * L;
     // Begins with what earlier micro-batches left: gradients accumulate in their order.
@@ -153,31 +174,48 @@ __global__ void embed_position_gradient_kernel(Tokens tokens, const E* dy, std::
 }  // namespace
 
 template <class E>
-void embed(Tokens tokens, const E* token, const E* position, std::int64_t width,
+void embed(Tokens tokens, TableRows has, const E* token, const E* position, std::int64_t width,
            const StepMask& mask, E* y, cudaStream_t stream) {
   const std::int64_t n = tokens.batch * tokens.seq_length * width;
   with_lanes<E>(takes_vectors<E>(width, token, position, y), [&](auto lanes) {
     constexpr int L = lanes;
     embed_kernel<E, L><<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(
-        tokens, token, position, width, mask, y);
+        tokens, has, token, position, width, mask, y);
   });
   check_launch("embed");
 }
-template void embed(Tokens, const float*, const float*, std::int64_t, const StepMask&, float*,
-                    cudaStream_t);
-template void embed(Tokens, const Bf16*, const Bf16*, std::int64_t, const StepMask&, Bf16*,
-                    cudaStream_t);
+template void embed(Tokens, TableRows, const float*, const float*, std::int64_t, const StepMask&,
+                    float*, cudaStream_t);
+template void embed(Tokens, TableRows, const Bf16*, const Bf16*, std::int64_t, const StepMask&,
+                    Bf16*, cudaStream_t);
 
 template <class E>
-void embed_gradient(Tokens tokens, const E* dy, std::int64_t width, const StepMask& mask,
-                    float* token_gradient, float* position_gradient, cudaStream_t stream) {
+void add_positions(const E* position, std::int64_t first, std::int64_t seq_length,
+                   const StepMask& mask, Rows size, E* y, cudaStream_t stream) {
+  with_lanes<E>(takes_vectors<E>(size.width, position, y), [&](auto lanes) {
+    constexpr int L = lanes;
+    add_positions_kernel<E, L>
+        <<<blocks_for(size.rows * size.width, kThreads * L), kThreads, 0, stream>>>(
+            position, first, seq_length, mask, size, y);
+  });
+  check_launch("add_positions");
+}
+template void add_positions(const float*, std::int64_t, std::int64_t, const StepMask&, Rows, float*,
+                            cudaStream_t);
+template void add_positions(const Bf16*, std::int64_t, std::int64_t, const StepMask&, Rows, Bf16*,
+                            cudaStream_t);
+
+template <class E>
+void embed_gradient(Tokens tokens, TableRows has, const E* dy, std::int64_t width,
+                    const StepMask& mask, float* token_gradient, float* position_gradient,
+                    cudaStream_t stream) {
   assert(tokens.batch * (tokens.seq_length + 1) < (std::int64_t{1} << 31) && "places in 32 bits");
   const auto rows = static_cast<unsigned>(tokens.batch * tokens.seq_length);
   // Both kernels add to fp32 sums, so those too must begin on 16 bytes for vectors.
   with_lanes<E>(takes_vectors<E>(width, dy, token_gradient, position_gradient), [&](auto lanes) {
     constexpr int L = lanes;
     embed_token_gradient_kernel<E, L>
-        <<<rows, kThreads, 0, stream>>>(tokens, dy, width, mask, token_gradient);
+        <<<rows, kThreads, 0, stream>>>(tokens, has, dy, width, mask, token_gradient);
     if (position_gradient != nullptr) {
       const unsigned blocks = blocks_for(tokens.seq_length * width, kThreads * L);
       embed_position_gradient_kernel<E, L>
@@ -186,9 +224,9 @@ void embed_gradient(Tokens tokens, const E* dy, std::int64_t width, const StepMa
   });
   check_launch("embed_gradient");
 }
-template void embed_gradient(Tokens, const float*, std::int64_t, const StepMask&, float*, float*,
-                             cudaStream_t);
-template void embed_gradient(Tokens, const Bf16*, std::int64_t, const StepMask&, float*, float*,
-                             cudaStream_t);
+template void embed_gradient(Tokens, TableRows, const float*, std::int64_t, const StepMask&, float*,
+                             float*, cudaStream_t);
+template void embed_gradient(Tokens, TableRows, const Bf16*, std::int64_t, const StepMask&, float*,
+                             float*, cudaStream_t);
 
 }  // namespace weir::cuda

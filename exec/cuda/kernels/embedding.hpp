@@ -6,15 +6,28 @@
 
 namespace weir::cuda {
 
-// y = (token[id] + position[place]) * mask; position may be null.
+// Tokens whose rows a table has, the first of them in its first row.
+struct TableRows {
+  std::int64_t first = 0, count = 0;
+};
+
+// y = (token[id] + position[place]) * mask, with zeros for the row of a token that the table does
+// not have; position may be null.
 template <class E>
-void embed(Tokens tokens, const E* token, const E* position, std::int64_t width,
+void embed(Tokens tokens, TableRows has, const E* token, const E* position, std::int64_t width,
            const StepMask& mask, E* y, cudaStream_t stream);
 
-// token_gradient[id] += dy * mask in ascending row order; position_gradient may be null. The
-// gradients are fp32.
+// y = (y + position[place]) * mask of the rows from `first` on among those of all samples; position
+// may be null.
 template <class E>
-void embed_gradient(Tokens tokens, const E* dy, std::int64_t width, const StepMask& mask,
-                    float* token_gradient, float* position_gradient, cudaStream_t stream);
+void add_positions(const E* position, std::int64_t first, std::int64_t seq_length,
+                   const StepMask& mask, Rows size, E* y, cudaStream_t stream);
+
+// token_gradient[id] += dy * mask in ascending row order, of the tokens that the table has;
+// position_gradient may be null. The gradients are fp32.
+template <class E>
+void embed_gradient(Tokens tokens, TableRows has, const E* dy, std::int64_t width,
+                    const StepMask& mask, float* token_gradient, float* position_gradient,
+                    cudaStream_t stream);
 
 }  // namespace weir::cuda

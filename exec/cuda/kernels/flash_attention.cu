@@ -240,6 +240,8 @@ Sizes sizes_of(const AttentionShape& shape, const AttentionMask& mask) {
           .d = static_cast<int>(shape.d),
           .window = static_cast<int>(shape.window > 0 ? shape.window : shape.s),
           .scale = shape.scale(),
+          .first_head = static_cast<int>(shape.first_head),
+          .all_heads = static_cast<int>(shape.all_heads),
           .mask = mask};
 }
 

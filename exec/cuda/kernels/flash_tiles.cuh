@@ -29,6 +29,7 @@ struct Sizes {
   int s, heads, kv_heads, d;
   int window;  // keys that a query sees: s where it sees all up to itself
   float scale;
+  int first_head, all_heads;  // of the block whose heads these are some of
   AttentionMask mask;
 };
 
@@ -58,7 +59,7 @@ struct Head {
     context = sample * z.s * context_step + head * z.d;
     // Statistics lie head by head, so that a tile's rows are neighbours.
     rows = (sample * z.heads + head) * z.s;
-    matrix = static_cast<std::uint64_t>(sample * z.heads + head);
+    matrix = static_cast<std::uint64_t>(sample * z.all_heads + z.first_head + head);
   }
 };
 

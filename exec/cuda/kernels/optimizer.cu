@@ -219,8 +219,12 @@ __global__ void clip_factor_kernel(Squares squares, double most, float* factor) 
     const std::int64_t weight = first + threadIdx.x;
     // A weight's pieces are added in ascending order by the thread that has it.
     double own = 0;
-    for (int part = 0; part < squares.parts && weight < squares.weights; ++part)
-      own += squares.of[part * squares.weights + weight];
+    for (int place = 0; place < squares.places && weight < squares.weights; ++place) {
+      double piece = 0;
+      for (int part = place; part < squares.parts; part += squares.places)
+        piece += squares.of[part * squares.weights + weight];
+      own += piece;
+    }
     brought[threadIdx.x] = own;
     __syncthreads();
     // Phase 2: thread 0 adds in the order of weights, in double.

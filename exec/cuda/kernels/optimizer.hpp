@@ -63,11 +63,13 @@ void sums_of_squares(const std::vector<Updated>& parameters, double* room, doubl
 [[nodiscard]] std::int64_t square_partials(std::int64_t elements);
 
 // From all weights' sums of squares, [parts, weights], to the factor that gradients are clipped by:
-// 1, or most / (norm + 1e-6) where that is less. A weight's parts are added in order, then weights.
+// 1, or most / (norm + 1e-6) where that is less. Of a weight's parts every `places`-th one is of
+// one device's piece of it: those of a piece are added in order, then pieces, then weights.
 struct Squares {
   const double* of;
   std::int64_t weights;
   int parts;
+  int places = 1;  // divides parts
 };
 void clip_factor(const Squares& squares, double most, float* factor, cudaStream_t stream);
 

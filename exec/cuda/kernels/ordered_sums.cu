@@ -57,7 +57,54 @@ __global__ void ordered_sums_kernel(const __grid_constant__ Arrays arrays, SumOr
   }
 }
 
+// L numbers from i on.
+template <class E, class Combine, int L>
+__device__ void combine_some(const Terms<E>& terms, const SumOrder& order, std::int64_t i) {
+  const E* other = terms.others + i;
+  float all[L];
+  for (int term = 0; term < order.terms; ++term) {
+    float value[L];
+    if (term == order.own) {
+      load<L>(terms.own + i, value);
+    } else {
+      load<L>(other, value);
+      other += order.stride;
+    }
+    for (int k = 0; k < L; ++k) all[k] = term == 0 ? value[k] : Combine{}(all[k], value[k]);
+  }
+  store<L>(terms.to + i, all);
+}
+
+template <class E, class Combine, int L>
+__global__ void combine_kernel(Terms<E> terms, SumOrder order) {
+  std::int64_t i = thread_index() * L;
+  if (i + L <= terms.n) {
+    combine_some<E, Combine, L>(terms, order, i);
+  } else {
+    for (; i < terms.n; ++i) combine_some<E, Combine, 1>(terms, order, i);
+  }
+}
+
+template <class E, class Combine>
+void run_combine(const Terms<E>& terms, const SumOrder& order, cudaStream_t stream) {
+  with_lanes<E>(takes_vectors<E>(order.stride, terms.own, terms.others, terms.to), [&](auto lanes) {
+    constexpr int L = lanes;
+    combine_kernel<E, Combine, L>
+        <<<blocks_for(terms.n, kThreads * L), kThreads, 0, stream>>>(terms, order);
+  });
+  check_launch("combine");
+}
+
 }  // namespace
+
+template <class E>
+void combine(Together how, const Terms<E>& terms, const SumOrder& order, cudaStream_t stream) {
+  if (terms.n == 0) return;
+  if (how == Together::largest) return run_combine<E, Max>(terms, order, stream);
+  run_combine<E, Sum>(terms, order, stream);
+}
+template void combine(Together, const Terms<float>&, const SumOrder&, cudaStream_t);
+template void combine(Together, const Terms<Bf16>&, const SumOrder&, cudaStream_t);
 
 void ordered_sums(const std::vector<OrderedSum>& sums, const SumOrder& order, cudaStream_t stream) {
   // A kernel's arguments are limited, so many arrays take several launches.

@@ -1,5 +1,5 @@
-// What several replicas have of some arrays, added in the replicas' order: element by element, so
-// that how the arrays are cut into messages changes no bit.
+// What several replicas have of some arrays, or several devices of a tensor that they divide, added
+// in their order: element by element, so that how arrays are cut into messages changes no bit.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,5 +22,18 @@ struct SumOrder {
   std::int64_t stride;
 };
 void ordered_sums(const std::vector<OrderedSum>& sums, const SumOrder& order, cudaStream_t stream);
+
+// The same of one array of activations, in fp32 and rounded once: to[i] = the sum, or the largest,
+// of all terms' i-th numbers, of which `own` are this device's. `to` may be `own`.
+enum class Together : std::uint8_t { sum, largest };
+template <class E>
+struct Terms {
+  const E* own;
+  const E* others;
+  std::int64_t n;
+  E* to;
+};
+template <class E>
+void combine(Together how, const Terms<E>& terms, const SumOrder& order, cudaStream_t stream);
 
 }  // namespace weir::cuda

@@ -16,8 +16,13 @@ namespace {
 
 class EmulatedBackend : public Backend {
  public:
-  explicit EmulatedBackend(Dtype dtype) : matmul_(dtype, 0) {
+  explicit EmulatedBackend(const BackendRequest& request) : matmul_(request.dtype, 0) {
     on_.matmul = &matmul_;
+    if (request.group != nullptr) {
+      on_.group = {.place = request.group->place(),
+                   .places = request.group->count(),
+                   .divides_rows = request.divides_rows};
+    }
     on_.fused = &attention_;
   }
 
@@ -35,6 +40,7 @@ class EmulatedBackend : public Backend {
   }
   std::int64_t scratch_bytes() const override { return needs_.bytes(); }
   void use_scratch(const Tensor& scratch) override { on_.use(scratch.data, needs_); }
+  void connect(TensorLinks& links) override { on_.group.links = &links; }
 
   void begin_step(std::uint32_t step) override { cuda::begin_step(step, on_.numbers, nullptr); }
   void forward(const LayerCall& call) override {
@@ -69,9 +75,7 @@ class EmulatedBackend : public Backend {
 }  // namespace
 
 BackendFactory cuda_backends() {
-  return [](const BackendRequest& request) {
-    return std::make_unique<EmulatedBackend>(request.dtype);
-  };
+  return [](const BackendRequest& request) { return std::make_unique<EmulatedBackend>(request); };
 }
 
 }  // namespace weir

@@ -7,6 +7,7 @@
 #include "exec/nccl/nccl_facts.hpp"
 #include "exec/nccl/nccl_transport.hpp"
 #include "exec/processes/threads/threaded_run.hpp"
+#include "plan/job/summary.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/copied_transport.hpp"
 #include "tests/exec/thread_processes.hpp"
@@ -31,6 +32,18 @@ ThreadsResult over_nccl(const ResolvedPlan& loaded, int steps,
           return std::make_unique<NcclTransport>(request, processes, sharing);
         });
       });
+}
+
+// The processes on one device, their sums and messages through the host's memory.
+ThreadsResult through_host(const ResolvedPlan& loaded, int steps) {
+  RunOptions options = steps_on_cuda(steps);
+  options.trace = false;  // the tests' transport keeps no times
+  return run_as_threads(
+      loaded, options,
+      [](int) -> Backends {
+        return {{BackendKind::cuda, cuda_backends()}};
+      },
+      copied_links());
 }
 
 TEST_F(RecordedProcesses, TwoStages) {
@@ -161,14 +174,7 @@ TEST_F(RecordedProcesses, ReplicasSumInTheHostsOrder) {
   const ThreadsResult one = over_nccl(model.load(plan), kSteps);
   EXPECT_EQ(one.leaders.parameters_sha256, two.leaders.parameters_sha256);
   machine().reset(1);
-  RunOptions through_host = steps_on_cuda(kSteps);
-  through_host.trace = false;  // the tests' transport keeps no times
-  const ThreadsResult host = run_as_threads(
-      model.load(plan), through_host,
-      [](int) -> Backends {
-        return {{BackendKind::cuda, cuda_backends()}};
-      },
-      copied_links());
+  const ThreadsResult host = through_host(model.load(plan), kSteps);
   EXPECT_EQ(host.endings, Endings{});
   EXPECT_EQ(host.leaders.parameters_sha256, two.leaders.parameters_sha256);
 }
@@ -227,6 +233,71 @@ TEST_F(RecordedProcesses, StagesClipByOneNorm) {
   for (std::size_t step = 0; step < 2; ++step) {
     EXPECT_EQ(found.leaders.steps[step].gradient_norm.value(),
               one.steps[step].gradient_norm.value());
+  }
+}
+
+// Devices that divide layers: over NCCL the bits are those of messages through the host, with rows
+// divided and without, of one stage and of two, clipped, with replicas that share the optimizer.
+void expect_nccl_divides_as_the_host(const TinyModel& model) {
+  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+    for (const bool sequence_parallel : {false, true}) {
+      const auto plan_of = [&](std::vector<int> boundaries, const char* schedule) {
+        Plan plan = model.plan(std::move(boundaries), 2, schedule);
+        plan.tp = 2;
+        plan.dtype = dtype;
+        plan.sequence_parallel = sequence_parallel;
+        plan.optimizer.clip_norm = 0.05;
+        return plan;
+      };
+      const ResolvedPlan plan = model.load(plan_of({}, "1f1b"));
+      SCOPED_TRACE(summary(plan.plan));
+      machine().reset(1);
+      const ThreadsResult host = through_host(plan, 2);
+      EXPECT_EQ(host.endings, Endings{});
+      machine().reset(2);
+      const ThreadsResult one = over_nccl(plan, 2);
+      EXPECT_EQ(one.endings, Endings{});
+      EXPECT_EQ(one.leaders.parameters_sha256, host.leaders.parameters_sha256);
+      EXPECT_EQ(one.leaders.steps[1].gradient_norm, host.leaders.steps[1].gradient_norm);
+      machine().reset(4);
+      const ThreadsResult two = over_nccl(model.load(plan_of({2}, "zb-h1")), 2);
+      EXPECT_EQ(two.endings, Endings{});
+      EXPECT_EQ(two.leaders.parameters_sha256, one.leaders.parameters_sha256);
+      EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+    }
+  }
+}
+
+TEST_F(RecordedProcesses, DevicesDivideLayers) {
+  expect_nccl_divides_as_the_host(TinyModel(true, 0.1, 37, 1, 4));
+  expect_nccl_divides_as_the_host(TinyModel(tiny_llama("qwen3", "", 1, 37)));
+}
+
+// Nothing but the optimizer waits for the sum of partial gradients where no gradient is reduced;
+// with replicas it follows theirs.
+TEST_F(RecordedProcesses, DividedLayersGoWithReplicas) {
+  const TinyModel model(tiny_llama("qwen3", "", 1, 37));
+  for (const int zero : {0, 1}) {
+    for (const double clip : {0.0, 0.05}) {
+      for (const int replicas : {1, 2}) {
+        if (replicas == 1 && zero > 0) continue;
+        Plan plan = model.plan({}, 1, "1f1b");
+        plan.tp = 2;
+        plan.sequence_parallel = true;
+        plan.dp = replicas;
+        plan.zero = zero;
+        plan.optimizer.clip_norm = clip;
+        SCOPED_TRACE(summary(plan));
+        machine().reset(1);
+        const ThreadsResult host = through_host(model.load(plan), 2);
+        EXPECT_EQ(host.endings, Endings{});
+        machine().reset(2 * replicas);
+        const ThreadsResult found = over_nccl(model.load(plan), 2);
+        EXPECT_EQ(found.endings, Endings{});
+        EXPECT_EQ(found.leaders.parameters_sha256, host.leaders.parameters_sha256);
+        EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+      }
+    }
   }
 }
 
