@@ -360,8 +360,8 @@ Flops forward_flops(const TransformerShape& b, std::int64_t seq_length) {
   const double router = b.experts > 1 ? s * 2 * h * static_cast<double>(b.experts) : 0;
   const double shared = s * 2 * (b.gated ? 3 : 2) * h * static_cast<double>(b.shared_ffn) +
                         (b.shared_gate ? s * 2 * h : 0);
-  const double projected = s * 2 * static_cast<double>(prediction_projection(b));
-  return Flops(attention * (b.cross_attention ? 2 : 1) + mlp + router + shared + projected);
+  const double predicted = s * 2 * static_cast<double>(prediction_projection(b));
+  return Flops(attention * (b.cross_attention ? 2 : 1) + mlp + router + shared + predicted);
 }
 
 TransformerShape shard(TransformerShape b, int tp) {
