@@ -117,7 +117,7 @@ TEST_F(Files, BadModelsGetOneLineWithFileAndKey) {
   };
   const std::pair<std::string, std::string> cases[] = {
       {replaced("\"n_layer\":2,", ""), "bad.json: n_layer: is missing"},
-      {replaced("gpt2", "mamba"), "bad.json: model_type: unknown family \"mamba\""},
+      {replaced("gpt2", "mamba"), "bad.json: model_type: mamba has Mamba blocks"},
       {replaced("\"n_embd\":8", "\"n_embd\":\"8\""), "bad.json: n_embd: expected an integer"},
       {replaced("\"n_embd\":8", "\"n_embd\":-8"), "bad.json: n_embd: expected an integer from 1"},
       {replaced("\"n_embd\":8", "\"n_embd\":99999999999999999999"),

@@ -172,7 +172,7 @@ TEST(MegatronStages, AListOfBlocks) {
   };
   EXPECT_THAT(refusal("2,3,5"), HasSubstr("num-layer-list: has 3 stages of 10 blocks together"));
   EXPECT_THAT(refusal("2,3,3,3"), HasSubstr("11 blocks together; expected 4 of num-layers 10"));
-  for (const char* wrong : {"2,3,,2", "a", "2,3,3,", "2;8", "-1,4,4,3"})
+  for (const char* wrong : {"2,3,,2", "a", "2,3,3,", "2.8", "-1,4,4,3"})
     EXPECT_THAT(refusal(wrong), HasSubstr("expected numbers of blocks")) << wrong;
 }
 
