@@ -83,7 +83,7 @@ void set_rules(const NetworksRequest& r, const layout::Network& network,
   } catch (const std::invalid_argument& why) {
     throw UsageError(fmt::format("--rules: {}", why.what()));
   }
-  // Rules may be well-formed and yet divide what does not divide.
+  // Well-formed rules may still split a dimension that does not divide evenly.
   if (const auto why = illegal(network, layout)) throw UsageError(fmt::format("--rules: {}", *why));
 }
 
