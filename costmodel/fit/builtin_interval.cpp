@@ -141,8 +141,8 @@ std::optional<BuiltinInterval> grouped_interval(std::span<const GroupErrors> gro
       quantity == BuiltinQuantity::memory || quantity == BuiltinQuantity::anchored_memory;
   // Of the group that was never seen.
   const double within = of_memory ? 0 : 0.5 / (count + 1);
-  // With few groups a high coverage cannot be promised: k of n + 1 is all that they tell
-  // (docs/theory.md 9.1).
+  // The group that was never seen weighs 1 / (G + 1), so few groups cannot promise a high coverage
+  // (docs/theory.md 9.4).
   interval.nominal =
       std::min(of_memory ? kNominal : kOfSources, kOfGroups * (count / (count + 1) + within));
   std::vector<Weighed> scores;

@@ -152,6 +152,7 @@ Locations fit_locations(const Observations& seen) {
     all.push_back(&o);
   }
   const bool tells_fixed = differ(all, [](const auto& o) { return o.micro_batch_size; });
+  // Coordinate descent: each factor in turn with the others as they are, until none moves.
   for (int round = 0; round < 100; ++round) {
     double moved = 0;
     const auto move = [&moved](double& from, double to) {
@@ -160,11 +161,13 @@ Locations fit_locations(const Observations& seen) {
     };
     for (auto& [kind, location] : at.kinds) {
       const auto its = of_kind(seen, kind);
+      // With what the other factors explain taken off.
       std::vector<Weighted> values;
       for (const KindObservation* o : its)
         values.emplace_back(left_of(*o, at) + location, o->time.count());
       move(location, huber_location(values));
       double& alone = at.alone.at(kind);
+      // Where all runs are alike in it, nothing tells this factor from the kind's own.
       if (differ(its, [](const auto& o) { return o.quiet; }))
         move(alone, fit_factor(its, at, {alone, kAloneWithin, alone_effect}));
     }

@@ -166,6 +166,7 @@ class Assembly {
         ring_ == nullptr && !apart_ && (m.test.nodes == 1 || m.test.nodes == m.test.ranks);
     const Link& before = place_.before;
     const Seconds known = before.regimes.empty() ? before.latency : before.regimes.front().latency;
+    // For its checks alone.
     static_cast<void>(bus_rate(m));
     const Link told = to_link(m.fit, known);
     link_.regimes = told.regimes;
@@ -180,6 +181,7 @@ class Assembly {
       link_.efficiency = 1;
       return;
     }
+    // Rings keep constants of their own: the last range is the messages', without an end.
     link_.regimes.push_back({kAnySize, told.latency, told.bandwidth});
     if (ring_ == nullptr && apart_) {
       origin_.emplace_back("rings stay as they were: no collective was measured");

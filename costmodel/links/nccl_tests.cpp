@@ -241,6 +241,7 @@ class Reader {
                                           : fmt::format("{} failed before its first result: {}",
                                                         what, failure_));
       }
+      // Without the list nobody knows how many ranks took part.
       if (listed_.empty()) {
         fail("Rank",
              "the lines \"#  Rank  0 ...\" above the table, which name the devices, are "
@@ -250,6 +251,7 @@ class Reader {
                     file_);
       tests_.push_back(std::move(test_));
     }
+    // The next test begins from nothing: no column or failure of this one may reach it.
     test_ = {};
     hosts_.clear();
     listed_.clear();

@@ -271,7 +271,7 @@ std::vector<Counter> memory_counters(const ResolvedPlan& loaded, const Program& 
   }
   const std::size_t each = kMemoryKinds.size() + 2;
   const auto put = [](Counter& counter, std::int64_t time, std::int64_t value) {
-    // A counter's samples are changes.
+    // Only changes are kept, and of one moment only the last.
     if (!counter.samples.empty() && counter.samples.back().value == value) return;
     if (!counter.samples.empty() && counter.samples.back().time.count() == time)
       counter.samples.pop_back();

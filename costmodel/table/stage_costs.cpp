@@ -193,6 +193,8 @@ PerKind<PerCause<Seconds>> StageCosts::parts(const StagePart& stage, Rank rank) 
 PerKind<PerCause<Seconds>> StageCosts::own_parts(const StagePart& stage) {
   PerKind<PerCause<Seconds>> sum;
   for (int l = stage.layers.first; l < stage.layers.last; ++l) {
+    // The same sums as `own` makes, kept apart by cause: each cause is corrected by its kind's
+    // factor, traffic by none.
     const LayerPrice& layer = prices_.of(l);
     const PriceParts its = prices_.parts(l);
     for (const ActionKind kind : kPassKinds) {
@@ -205,6 +207,7 @@ PerKind<PerCause<Seconds>> StageCosts::own_parts(const StagePart& stage) {
       of.tensor += its.tensor[kind];
       of.context += its.context[kind];
       of.experts += its.experts[kind];
+      // What the layers' traffic has beyond messages is the host's.
       of.host += layer.traffic[kind] - its.tensor[kind] - its.context[kind] - its.experts[kind];
     }
     sum.optimizer.work += layer.time.optimizer * corrected_.optimizer;

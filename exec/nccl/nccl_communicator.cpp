@@ -36,6 +36,7 @@ NcclCommunicator::NcclCommunicator(const ncclUniqueId& id, int members, int own,
                                    Wait wait)
     : wait_(std::move(wait)) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  // Not blocking: a member that never comes must not hold this thread for ever.
   config.blocking = 0;
   config.maxCTAs = blocks;
   ncclComm_t made = nullptr;
@@ -80,6 +81,8 @@ void NcclCommunicator::receive(const NcclPart& from, cudaStream_t stream) {
 
 void NcclCommunicator::exchange(std::span<const NcclPart> sends, std::span<const NcclPart> receives,
                                 cudaStream_t stream) {
+  // One group: each member's sends and receives are started together, so that no two wait for each
+  // other.
   Group group;
   for (const NcclPart& to : sends) {
     NCCL_CHECK(ncclSend(to.data, static_cast<std::size_t>(to.bytes), ncclInt8, to.peer,

@@ -306,7 +306,6 @@ class ProcessRun {
     own_rank_->begin_step(step, clock_);
     const std::int64_t began = now_ns();
     processes_.barrier();  // data is ready everywhere: the clock starts
-    // Nothing but the step is between the two readings of the clock.
     const ProcessRank::Step done = own_rank_->run_step(step);
     own_rank_->end_step();
     // A message of this step must not meet one of the next.

@@ -127,6 +127,7 @@ Tensor Trainer::act_on_row(OperationId id, const Action& action, Pass pass, Tens
   if (training_.evaluates) return evaluate(action, pass, incoming);
   StageWorker& stage = *training_.stages[action.stage.position()];
   Tensor outgoing;
+  // Only a layer at a time rebuilds within its backward: that part is timed for itself.
   if (is_backward(action.kind) && training_.loaded.plan.recompute.mode == RecomputeMode::full) {
     rebuilds_.begin_action(id);
     pass.rebuilds = &rebuilds_;

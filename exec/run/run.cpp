@@ -114,6 +114,7 @@ class ThreadRun {
       result_.not_kept = std::move(kept_.failed);
       write_files(loaded_, options_, end, result_.not_kept);
     }
+    // Read last: peaks are of the whole run, its evaluation included.
     for (const auto& device : devices_) {
       result_.peak_memory.push_back(device->arena().peak());
       result_.scratch.push_back(Bytes(device->backend().scratch_bytes()));

@@ -127,7 +127,6 @@ void require_space(const ResolvedPlan& loaded, const RunOptions& options, std::i
 Beginning begin_run(const ResolvedPlan& loaded, const RunOptions& options) {
   Beginning from;
   const bool keeps = options.output && options.checkpoint_every > 0;
-  // What a checkpoint will say of itself.
   // Read the data's hash only where it is asked for: the data may be long.
   if (options.resume || keeps) from.trained = what_is_trained(loaded, options.data, options.init);
   if (options.resume) {

@@ -110,7 +110,7 @@ void StreamNorm::launch_all(StreamTransport& transport) {
   std::vector<StreamTransfer> sends, receives;
   for (int part = 0; part < setup_.parts; ++part) {
     for (const Rank rank : setup_.program.ranks()) {
-      // Itself it need not send to.
+      // A rank sends nothing to itself.
       if (part == setup_.part && rank == own) continue;
       const int member = part * shape.ranks + rank.value;
       add_squares(sends, member, setup_.part, own);

@@ -27,6 +27,7 @@ class ModelFiles {
                   for (const TensorShape& tensor : file_shapes(rows(weight, parameter), parameter))
                     used.insert(checked(tensor));
                 });
+    // Both ways: every weight must be there, and what is there must be one of them.
     for (const auto& [name, tensor] : files_.tensors()) {
       if (!used.contains(name) && !is_no_weight(name))
         throw InputError(files_.name(), name, "is no weight of " + loaded.model.name);
@@ -37,6 +38,7 @@ class ModelFiles {
     ParameterState state;
     state.values.resize(static_cast<std::size_t>(parameter.elements()));
     const std::vector<NamedRows> named = rows(weight, parameter);
+    // A weight of ours may lie in several tensors, as queries, keys and values do.
     for (const TensorShape& tensor : file_shapes(named, parameter)) {
       const std::string name = name_here(tensor.name);
       const auto values = to_floats(*files_.find(name), files_.name() + ": " + name);

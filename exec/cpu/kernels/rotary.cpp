@@ -15,8 +15,8 @@ WEIR_MULTIVERSION void rotate_rows(const float* table, const HeadRows& z, float 
     for (std::int64_t head = 0; head < z.heads; ++head) {
       float* a = x + row * z.stride + head * z.d;
       float* b = a + half;
-// The halves of a head do not overlap, which the compiler cannot know.
 #pragma GCC ivdep
+      // The halves of a head do not overlap, which the compiler cannot know.
       for (std::int64_t i = 0; i < half; ++i) {
         const float first = a[i], second = b[i], turn = sign * sine[i];
         a[i] = first * cosine[i] - second * turn;

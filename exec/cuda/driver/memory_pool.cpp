@@ -14,8 +14,7 @@ MemoryPool::MemoryPool(int device, int devices) {
   cudaMemPool_t pool = nullptr;
   CUDA_CHECK(cudaMemPoolCreate(&pool, &properties));
   pool_ = UniqueHandle<cudaMemPool_t, release_memory_pool>(pool);
-  // Blocks stay with the pool from step to step: giving them back would synchronise with the
-  // driver.
+  // Blocks stay with the pool at every synchronisation: later steps need not ask the driver again.
   std::uint64_t keep_everything = UINT64_MAX;
   CUDA_CHECK(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_everything));
   int on = 1, off = 0;

@@ -17,6 +17,7 @@ std::vector<std::string> library_names(const std::string& file,
       runtime.dli_fname == nullptr) {
     return names;
   }
+  // Where the runtime was loaded from tells which toolkit or environment is in use.
   const std::filesystem::path beside = std::filesystem::path(runtime.dli_fname).parent_path();
   names.push_back(beside / file);
   for (const char* folder : folders) names.push_back(beside / folder / file);
@@ -25,6 +26,7 @@ std::vector<std::string> library_names(const std::string& file,
 
 void* open_library(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
+    // In order: the system's own comes before those beside the runtime.
     if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   }
   return nullptr;

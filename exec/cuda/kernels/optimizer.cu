@@ -217,7 +217,8 @@ __global__ void clip_factor_kernel(Squares squares, double most, float* factor) 
   // Phase 1: rounds of as many weights as threads.
   for (std::int64_t first = 0; first < squares.weights; first += kThreads) {
     const std::int64_t weight = first + threadIdx.x;
-    // A weight's pieces are added in ascending order by the thread that has it.
+    // A weight has a part from each replica where the state is divided; its thread adds them in
+    // ascending order.
     double own = 0;
     for (int place = 0; place < squares.places && weight < squares.weights; ++place) {
       double piece = 0;

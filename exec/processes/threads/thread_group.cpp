@@ -50,7 +50,10 @@ class ThreadGroup::Member : public Processes {
   [[nodiscard]] Ticket start_receive(int from, int tag, std::span<std::byte> data) override {
     Mailbox& box = group_.mailbox(index_);
     const std::scoped_lock lock(box.mutex);  // as in start_send
+    // Numbered by who asks: the n-th receive of a line takes its n-th message, whenever either
+    // comes.
     const Awaited awaited{{from, tag}, box.lines[{from, tag}].asked++, data};
+    // Tickets are used again, so that a run of many steps keeps as many as are open at once.
     if (free_.empty()) {
       awaited_.push_back(awaited);
       return static_cast<Ticket>(awaited_.size()) - 1;
@@ -177,6 +180,7 @@ void ThreadGroup::arrive(int index) {
       ++barriers_;
     }
   }
+  // Outside of the lock: those that the bell wakes take it at once.
   if (last) return ring_all();
   await(index, Until::stopped, [&] { return barriers_.load() > before; });
 }
@@ -193,6 +197,7 @@ void ThreadGroup::fail(int index, const std::optional<Ending>& own) {
     }
     first = !stopped_.exchange(true);
   }
+  // Once, by the first to fail, and outside of the lock: what it stops may call back.
   if (first && on_stop_) on_stop_();
   ring_all();
 }

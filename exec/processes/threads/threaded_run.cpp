@@ -43,6 +43,7 @@ class ThreadedRun {
     rehearse_all();
     Team threads(grid_.processes(), [this](int index) { work(index); });
     threads.join();
+    // The rank that failed first speaks: the others were stopped because of it.
     if (const std::optional<int> failed = group_.failed()) rethrow(*failed);
     return std::move(result_);
   }
@@ -106,6 +107,7 @@ class ThreadedRun {
 RunResult run_in_one_process(const ResolvedPlan& loaded, const RunOptions& options,
                              const Backends& backends) {
   const bool alone = loaded.plan.tp == 1 && loaded.plan.dp == 1;
+  // Only copies of a pipeline on the CPU need threads that stand in for processes.
   if (alone || options.backend != BackendKind::cpu) return run(loaded, options, backends);
   if (options.kernels) {
     throw UsageError("kernels: what a GPU runs is recorded; the cpu backend has no GPU");

@@ -215,7 +215,8 @@ class Evaluator {
     Refit learnt = refit(fitting, costs_, host_);
     if (disturbance_.watched >= kLeastWatched) doubt_far_fits(learnt.quality, kOtherWork, session_);
     if (!learnt.taken) session_.note(why_not_taken(learnt));
-    // Fits that forecast plans they have not seen no better than before are not taken.
+    // The profile's own costs, where the fit forecasts plans that it has not seen worse than they
+    // do.
     costs_ = std::move(learnt.costs);
     std::vector<double> misses;
     for (const Trial& t : fitting) {

@@ -61,7 +61,7 @@ std::vector<Plan> random_plans(const RandomPlans& drawn, int count, const Plan& 
     Plan plan = base;
     plan.pp = one_of(drawn.stages);
     plan.microbatches = one_of(microbatches);
-    // The first plans take each M once: a random few might leave out the smallest.
+    // First the extremes of M (one_of_each): a random few might miss them.
     if (plans.size() < first.size()) plan.microbatches = first[plans.size()];
     plan.micro_batch_size = drawn.global_batch_size / plan.microbatches;
     plan.schedule = one_of(schedules);

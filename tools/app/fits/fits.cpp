@@ -265,7 +265,7 @@ FitsResult fits(const FitsRequest& r, const Session& session) {
   result.fullest = fullest_rank(f);
   fitting.set_base(f);
   std::vector<FittingChange> single = fitting.tried(job, "");
-  // It fits: all that may be offered is room that buys speed.
+  // It fits: what is left to offer is speed for the room that is left.
   if (f.fits() == Fits::yes) {
     std::erase_if(single, [](const FittingChange& c) {
       return c.forecast.fits() != Fits::yes || c.ratio > kWorthTheRoom;

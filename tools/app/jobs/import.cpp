@@ -152,7 +152,7 @@ Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
   } catch (const DeviceCountError&) {
     throw;
   } catch (const InputError&) {
-    // A file of another tool fails in many ways: that it is another's is the better word.
+    // A file of another tool fails in many ways: saying that it is another's helps most.
     refuse_other_tool(text, file, r.from);
     throw;
   }

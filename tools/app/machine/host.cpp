@@ -47,6 +47,7 @@ Cluster gpu_cluster(int devices) {
   cluster.name = "this machine";
   cluster.devices_per_node = devices;
   cluster.device.name = facts.device->name;
+  // Ranks that share a GPU share its memory and its multiprocessors.
   cluster.device.memory = Bytes(facts.device->memory.count() / sharing);
   cluster.device.multiprocessors = facts.device->multiprocessors / sharing;
   cluster.intra = {Seconds(1e-6), BytesPerSecond(0)};  // messages are handed over

@@ -69,7 +69,9 @@ std::optional<std::string> stack_of(const CostsSource& source) {
 
 Stack stack_for(const MachineChoice& choice, const Device& device) {
   if (choice.stack) return load_stack_or_name(*choice.stack);
+  // What anchored costs were learnt with comes before any guess.
   if (const auto anchored = stack_of(choice.costs)) return load_stack_or_name(*anchored);
+  // A CPU runs Weir's own executor.
   if (!is_gpu(device)) return {};
   if (!choice.job_stack.empty()) return load_stack_or_name(choice.job_stack);
   Stack assumed = load_stack_or_name(std::string(kDefaultStack));
@@ -94,6 +96,7 @@ Field any_schedule_field(bool& any_schedule) {
 bool is_gpu(const Device& device) { return device.multiprocessors > 0; }
 
 bool may_be(const std::string& reported, const Device& device) {
+  // Nothing was reported, so nothing contradicts.
   if (reported.empty()) return true;
   constexpr auto kBetween = "- _/";
   const std::string model = device.name.substr(0, device.name.find_first_of(kBetween));
@@ -140,6 +143,8 @@ Cluster pool_of(const std::string& text) {
 Cluster load_cluster_or_name(const Path& cluster) {
   const std::string text = cluster.string();
   if (std::filesystem::exists(cluster)) return of_one_file(cluster);
+  // "+" joins pools of different nodes; a file may have that in its name, so it is looked for
+  // first.
   if (text.find('+') == std::string::npos)
     return text.find(':') == std::string::npos ? of_one_file(cluster) : pool_of(text);
   std::vector<Cluster> pools;
@@ -176,6 +181,7 @@ Cluster machine(const MachineChoice& choice) {
 }
 
 std::optional<std::string> take_devices(Cluster& cluster, int devices) {
+  // A cluster's file says one size of it; jobs take more nodes of the same kind.
   if (devices <= cluster.devices()) return std::nullopt;
   if (cluster.kinds() > 1) {
     throw NoFeasiblePlan(

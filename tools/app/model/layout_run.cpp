@@ -26,6 +26,7 @@ namespace {
 
 void append_meshes(layout::Layout layout, std::size_t dimension, std::int64_t left,
                    std::vector<layout::Layout>& all) {
+  // The last dimension takes what is left, so that every mesh has all workers.
   if (dimension + 1 == layout.mesh.size()) {
     layout.mesh[dimension].size = left;
     all.push_back(std::move(layout));
@@ -81,6 +82,7 @@ LayoutNumbers counted(const cpu::MeshRun& run) {
     numbers.exchanged_elements +=
         static_cast<double>(counts.exchanged_elements) / static_cast<double>(run.counts().size());
   }
+  // All else is counted alike on every worker: one speaks for all.
   const cpu::MeshCounts& first = run.counts().front();
   numbers.multiply_adds = static_cast<double>(first.multiply_adds);
   numbers.all_reduces = static_cast<int>(first.all_reduces);
@@ -129,6 +131,7 @@ std::unique_ptr<cpu::MeshRun> mesh_run(const layout::LayoutFile& file, const lay
 void compare_with_unsplit(const layout::LayoutFile& file, const LayoutRunRequest& request,
                           const std::vector<std::unique_ptr<cpu::MeshRun>>& runs,
                           std::vector<LayoutRunRow>& rows) {
+  // The same program on one worker, split nowhere: the truth that all are held against.
   cpu::Workers one(1);
   layout::Layout nowhere;
   nowhere.mesh = {{"one", "one", 1}};

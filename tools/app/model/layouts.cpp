@@ -35,6 +35,7 @@ LayoutsResult layouts(const LayoutsRequest& r, std::uint64_t seed, const Session
   LayoutsResult result{.request = run_request(r, seed)};
   result.file = layout::load_layouts(*r.file);
   if (!r.run) return result;
+  // Only a program of einsums has local products to run.
   if (result.file.network)
     throw InputError(r.file->string(), "layers", "a network is priced, not run: drop --run");
   LayoutRunRequest& request = result.request;

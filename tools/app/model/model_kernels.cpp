@@ -37,6 +37,7 @@ double ModelKernels::tokens_per_second() const {
 }
 
 ModelKernels model_kernels(const Model& model, const ExecutorStep& step, Device device) {
+  // What the executor has no kernel for it does not launch.
   require_kernels(model, BackendKind::cuda);
   if (step.dtype == Dtype::fp16)
     throw UsageError("the cuda backend computes in fp32, tf32 or bf16, not fp16");

@@ -83,6 +83,7 @@ void set_rules(const NetworksRequest& r, const layout::Network& network,
   } catch (const std::invalid_argument& why) {
     throw UsageError(fmt::format("--rules: {}", why.what()));
   }
+  // Well-formed rules may still split a dimension that does not divide evenly.
   if (const auto why = illegal(network, layout)) throw UsageError(fmt::format("--rules: {}", *why));
 }
 
@@ -170,6 +171,7 @@ NetworksResult networks(const NetworksRequest& r, const layout::Network& network
   if (!r.mesh.empty() || !r.rules.empty())
     throw UsageError("a layout file has its meshes and rules: --mesh and --rules are for MODEL");
   NetworksResult result{network, layouts, {}, cluster_of(r), {}};
+  // A layout file says no number format: the one that its device trains in.
   result.job.dtype = result.cluster && is_gpu(result.cluster->device) ? Dtype::bf16 : Dtype::fp32;
   if (r.devices) {
     result.layouts.clear();

@@ -112,7 +112,7 @@ Schedule complete(const PlanRequest& r, const Model& model, const Cluster& clust
     take(obtain_schedule(r.schedule,
                          {"", plan.pp, plan.vpp, plan.microbatches, r.slices, r.allow_reordered}));
   }
-  // All was said: costs are not needed, and need not be known.
+  // Everything was given: no costs are needed.
   if (!r.boundaries.empty() && !rebuild && !order) return schedule;
   const Costs costs = load(r.costs, model, plan, cluster);
   PlanChooser chooser{model, costs, cluster, std::nullopt, result.choices};
@@ -161,7 +161,7 @@ PlanResult by_hand(PlanRequest r, const Session& session) {
   const auto folder = std::filesystem::current_path();
   result.plan = {resolve(plan, folder, schedule), folder,
                  plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
-  // What the stack leaves no stage without is refused before anything is written.
+  // An empty stage, where the stack has none, is refused before anything is written.
   require_stages(result.plan.loaded, cluster.stack);
   if (const auto lacking = beyond(abilities(choice, cluster), result.plan.loaded.plan))
     session.note(fmt::format("{}: not in {}", *lacking, cluster.stack.name));

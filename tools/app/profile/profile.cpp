@@ -29,12 +29,14 @@ ProfileResult profile(const ProfileRequest& r, const Session& session) {
   const Model model = load_model(r.plan);
   const Plan plan = base_plan(r.plan, r.seed, model, session);
   const BackendKind backend = parse_measuring_backend(r.backend);
+  // Before the first measurement, and after all that may be refused.
   wait_for_quiet(r.quiet, session);
   ProfileResult result{profile_machine(model, plan,
                                        {.backend = backend,
                                         .micro_batch_sizes = r.micro_batch_sizes,
                                         .devices = r.devices.value_or(0),
                                         .progress = session.part("profile")})};
+  // It is said here, where it can still be measured again.
   note_disturbance(*result.costs.disturbance, "forecasts by this profile inherit it", session);
   if (r.output) save_costs(result.costs, session.output(*r.output));
   return result;

@@ -28,6 +28,7 @@ std::vector<int> distinct_layers(const Model& model, const Plan& plan) {
       throw InputError(plan.model_path, model.layers[l].name,
                        "a layer of which only times are known cannot be measured");
     }
+    // Layers of one kind are measured once.
     if (seen.insert(layer_key(model.layers[l], plan.seq_length, plan.dtype)).second)
       layers.push_back(static_cast<int>(l));
   }

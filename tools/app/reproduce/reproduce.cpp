@@ -24,8 +24,10 @@ std::vector<ReproductionCase> chosen(const std::vector<std::string>& names) {
   std::vector<std::string> known;
   for (const ReproductionCase& c : all) {
     known.emplace_back(c.name);
+    // In the list's order, whatever the order asked for.
     if (names.empty() || std::ranges::find(names, c.name) != names.end()) cases.push_back(c);
   }
+  // A misspelt name is an error, not an empty answer.
   for (const std::string& name : names) {
     if (std::ranges::find(known, name) == known.end())
       throw UsageError(fmt::format("reproduce {}: expected {}{}", name, fmt::join(known, ", "),

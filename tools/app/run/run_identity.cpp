@@ -39,7 +39,7 @@ WhatIsRun what_is_run(const ResolvedPlan& loaded, const RunOptions& options) {
   const auto given = [](bool is) { return std::string(is ? "given" : "not given"); };
   std::vector<std::filesystem::path> evaluated;
   if (options.evaluate) evaluated.push_back(*options.evaluate);
-  // How often is the leader's business only where it writes any.
+  // Without an output nothing is kept, whatever the interval says.
   const bool keeps = options.output && options.checkpoint_every > 0;
   return {
       {"plan", hash_of_plan(loaded.plan)},

@@ -106,6 +106,7 @@ CostTable times_of(const ScheduleRequest& r, const ScheduleShape& shape) {
 // The schedule and, where one is to stand under it, another, on one scale.
 void draw(const ScheduleRequest& r, ScheduleResult& result, const Session& session) {
   const auto panel = [&](const Schedule& schedule, TimedSchedule& timed) {
+    // Counters are made only where they are drawn.
     if (r.picture.held) timed.trace.counters = in_flight_counters(timed.trace);
     return TimelinePanel{r.no_title ? "" : title_of(schedule), {{&timed.trace, 0, ""}}};
   };
@@ -125,6 +126,7 @@ void draw(const ScheduleRequest& r, ScheduleResult& result, const Session& sessi
 void require_asked(const ScheduleRequest& r, const Schedule& schedule, const Session& session) {
   const ScheduleShape& has = schedule.shape;
   const auto require = [&](const char* option, int asked, int found) {
+    // A default is no contradiction: only what was given is compared.
     if (session.given(option) && asked != found)
       throw UsageError(fmt::format("--{} {} contradicts {}, which has {}", option, asked,
                                    name_of(r.name), found));

@@ -56,11 +56,13 @@ Program program_for(const Schedule& schedule, TransferMode mode, int slots) {
 
 Verdict judge(const Schedule& schedule, int slots) {
   Verdict v;
+  // Lowered anew for each transport: what blocks differs.
   for (std::size_t i = 0; i < kProvedModes.size(); ++i)
     v.safe[i] = !find_cycle(program_for(schedule, kProvedModes[i], slots));
   v.fewest_slots = fewest_slots(schedule, 1);
   const auto peaks = peak_in_flight(schedule);
   v.peak = *std::max_element(peaks.begin(), peaks.end());
+  // With unlimited slots, as the bound assumes them.
   const Program program = program_for(schedule, TransferMode::buffered, 0);
   const OperationCosts costs = expand(program, uniform_table(schedule.shape, {}));
   const auto timing = std::get<Timing>(simulate(program, costs));
@@ -127,6 +129,7 @@ GridProof prove_grid(const GridRequest& r, const Session& session) {
                   .asked = grid.ranks.size() * grid.microbatches.size()};
   for (const int k : grid.ranks) {
     for (const int m : grid.microbatches) {
+      // Between cases, so that each verdict is whole.
       proof.stopped_by = r.stopping ? r.stopping() : 0;
       if (proof.stopped_by != 0) return stopped(std::move(proof), session);
       prove(proof, r, k, m);

@@ -34,6 +34,7 @@ Schedule schedule_made_for(const ScheduleSource& source, const std::string& csv,
   const int chunks = source.chunks.value_or(1);
   Schedule schedule = judged(parse_schedule_csv(csv, maker), source);
   const ScheduleShape& shape = schedule.shape;
+  // A program that ignores its arguments would be timed as another schedule.
   if (shape.ranks != source.ranks || shape.microbatches != source.microbatches ||
       shape.stages != source.ranks * chunks) {
     throw InputError(maker, "",

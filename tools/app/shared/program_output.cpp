@@ -87,7 +87,7 @@ class Child {
     ::setpgid(0, 0);
     std::ignore = ::signal(SIGPIPE, SIG_DFL);
     for (const int asked : {SIGINT, SIGTERM, SIGHUP}) std::ignore = ::signal(asked, SIG_DFL);
-    // Our end only: when the parent dies, the lifeline breaks.
+    // Only the parent keeps the other end: when it dies, the lifeline breaks.
     ::close(lifeline_.ends[1]);
     const pid_t shell = ::fork();
     if (shell == 0) {

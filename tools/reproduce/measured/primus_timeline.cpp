@@ -112,7 +112,7 @@ TimelineStarts starts_by_previous(const Timeline& timeline) {
   const std::vector<Interruption> interrupted = interruptions(timeline.trace);
   TimelineStarts result;
   std::vector<double> all, uninterrupted;
-  // Only iterations that have a whole one before them.
+  // Only iterations whose predecessor is no warm-up.
   for (const std::int32_t step : judged_steps(timeline)) {
     const std::vector<double> errors =
         start_errors(forecast_by_step(timeline, step - 1), timeline.trace, step);
