@@ -10,16 +10,26 @@
 #include "costmodel/memory/software_bounds.hpp"
 #include "costmodel/memory/stage_memory.hpp"
 #include "costmodel/table/builtin.hpp"
+#include "sim/step_time.hpp"
 
 namespace weir {
 namespace {
 
-Forecast by(const Stack& stack, const ResolvedPlan& resolved, Cluster cluster) {
-  set_stack(cluster, stack);
+Costs costs_by(const ResolvedPlan& resolved, const Cluster& cluster) {
   const Plan& plan = resolved.plan;
-  const Costs costs =
-      builtin_costs(resolved.model, plan.seq_length, plan.dtype, cluster, {plan.split()});
-  return forecast(resolved, costs, cluster, {.detail = ForecastDetail::order}).forecast;
+  return builtin_costs(resolved.model, plan.seq_length, plan.dtype, cluster, {plan.split()});
+}
+
+std::vector<RankMemory> memory_by(const Stack& stack, const ResolvedPlan& resolved,
+                                  Cluster cluster) {
+  set_stack(cluster, stack);
+  return forecast(resolved, costs_by(resolved, cluster), cluster, {.detail = ForecastDetail::order})
+      .forecast.memory;
+}
+
+Seconds step_by(const Stack& stack, const ResolvedPlan& resolved, Cluster cluster) {
+  set_stack(cluster, stack);
+  return step_time(resolved, costs_by(resolved, cluster), cluster);
 }
 
 }  // namespace
@@ -31,7 +41,7 @@ std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster&
     // What the job says: its products' format, and that stages may be empty.
     stack.fp8 = cluster.stack.fp8;
     stack.empty_stages = true;
-    const Seconds step = by(stack, resolved, cluster).step_time;
+    const Seconds step = step_by(stack, resolved, cluster);
     if (!range) range = StepRange{step, step};
     range = StepRange{std::min(range->fastest, step), std::max(range->slowest, step)};
   }
@@ -40,7 +50,7 @@ std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster&
 
 void bound_least(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
   const std::vector<RankMemory> least =
-      by(leanest(cluster.stack, resolved.plan), resolved, cluster).memory;
+      memory_by(leanest(cluster.stack, resolved.plan), resolved, cluster);
   // A bound from below is never above what is expected.
   forecast.leanest.clear();
   for (std::size_t r = 0; r < forecast.memory.size(); ++r)
@@ -50,7 +60,7 @@ void bound_least(Forecast& forecast, const ResolvedPlan& resolved, const Cluster
 void bound_memory(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
   bound_least(forecast, resolved, cluster);
   const std::vector<RankMemory> most =
-      by(amplest(cluster.stack, resolved.plan), resolved, cluster).memory;
+      memory_by(amplest(cluster.stack, resolved.plan), resolved, cluster);
   for (std::size_t r = 0; r < forecast.memory.size(); ++r)
     forecast.memory[r].upper = std::max(forecast.memory[r].upper, most[r].upper);
 }

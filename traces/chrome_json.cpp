@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "plan/text/seal.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -163,8 +164,9 @@ std::string to_chrome_json(const Trace& trace, std::span<const KernelSpan> kerne
                                 {"value", values}});
   }
   weir["info"] = trace.info;
+  weir["sha256"] = open_seal();
   text += "],\n\"displayTimeUnit\":\"ms\",\n\"weir\":" + weir.dump() + "}\n";
-  return text;
+  return sealed(std::move(text));
 }
 
 Trace parse_chrome_json(const std::string& text, const std::string& file) {
@@ -173,6 +175,8 @@ Trace parse_chrome_json(const std::string& text, const std::string& file) {
   if (!top.has("weir")) top.fail("weir", "is missing: not a trace written by weir");
   JsonObject weir = top.object("weir");
   weir.expect_schema("weir.trace/1");
+  require_seal_if_any(text, json["weir"], file);
+  static_cast<void>(weir.text_or("sha256", ""));
   Trace trace;
   const std::string origin = weir.text("origin");
   if (origin != "predicted" && origin != "measured")

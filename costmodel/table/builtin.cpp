@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "costmodel/layers/kernels.hpp"
@@ -141,7 +142,7 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
   costs.link = cluster.intra;
   costs.step_overhead = cluster.stack.time.step;
   const Builtin builtin(model, seq_length, dtype, device, cluster.stack);
-  const ModelPart whole = model_part(model, seq_length, dtype);
+  std::optional<ModelPart> whole;  // where a layer needs it
   std::vector<ModelPart> parts;
   for (const Split& split : splits) parts.push_back(model_part(model, seq_length, dtype, split));
   std::set<std::string> known;
@@ -163,7 +164,8 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
     // Maps have no kernels' model: they are priced by shares of the rates.
     if (!device.kernels || maps) {
       if (known.insert(layer_key(layer, seq_length, dtype)).second) {
-        costs.layers.push_back(builtin.by_shares(l, whole));
+        if (!whole) whole = model_part(model, seq_length, dtype);
+        costs.layers.push_back(builtin.by_shares(l, *whole));
       }
       continue;
     }

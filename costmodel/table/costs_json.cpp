@@ -6,6 +6,7 @@
 #include "costmodel/table/costs.hpp"
 #include "costmodel/table/costs_sections.hpp"
 #include "plan/format/keys.hpp"
+#include "plan/text/seal.hpp"
 #include "plan/text/text_file.hpp"
 #include "traces/disturbance_json.hpp"
 
@@ -252,6 +253,10 @@ constexpr Key<Costs> kCosts[] = {
         "| with basis `anchored` | measured runs, and the factors that fit them "
         "([theory.md](theory.md) 8.5)"),
     key<&Costs::layers, Objects<kLayer, kSomeSize>>("layers"),
+    maybe<kWhole, Dropped<std::string>>(
+        "sha256",
+        "| a file that Weir wrote | its seal ([checkpoints](#weircheckpoint2)): damaged costs are "
+        "refused; who edits them takes it out"),
 };
 constexpr auto kAnchored = [](JsonObject& top, const Costs& costs) {
   if (costs.basis == Basis::anchored && !costs.anchor)
@@ -266,7 +271,9 @@ nlohmann::ordered_json to_json(const Costs& costs) {
 }
 
 Costs load_costs(const std::filesystem::path& file) {
-  const Json json = parse_json(read_text_file(file), file.string());
+  const std::string text = read_text_file(file);
+  const Json json = parse_json(text, file.string());
+  require_seal_if_any(text, json, file.string());
   JsonObject top(json, file.string(), "");
   Costs costs = format::read(top, format::kCosts, format::kAnchored);
   costs.file = file.string();
@@ -274,7 +281,7 @@ Costs load_costs(const std::filesystem::path& file) {
 }
 
 void save_costs(const Costs& costs, const std::filesystem::path& file) {
-  write_file_atomically(file, to_json(costs).dump(1) + "\n");
+  write_file_atomically(file, sealed_text(to_json(costs), 1));
 }
 
 void set_anchor(Costs& costs, const CostAnchor& anchor) {

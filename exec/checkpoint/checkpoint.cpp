@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -151,11 +152,28 @@ void require_whole(const ResolvedPlan& loaded, const std::filesystem::path& fold
   if (facts.state_sha256) state.require_sha256(*facts.state_sha256);
 }
 
+struct PassedOver {
+  std::string name, why;
+};
+
+// The first few of them by a line each; how many more, and the oldest of those, in one.
+std::vector<std::string> remarks(const std::vector<PassedOver>& passed, const std::string& used) {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> lines;
+  for (const PassedOver& one : std::span(passed).first(std::min(kNamed, passed.size())))
+    lines.push_back(fmt::format("{} is damaged ({}): {} is used", one.name, one.why, used));
+  if (passed.size() > kNamed) {
+    lines.push_back(fmt::format("{} more checkpoints down to {} are damaged: {} is used",
+                                passed.size() - kNamed, passed.back().name, used));
+  }
+  return lines;
+}
+
 // The newest whole one, and why those after it were passed over. What another run has trained is no
 // damage: it is refused.
 Checkpoint newest(const ResolvedPlan& loaded, const std::filesystem::path& output,
                   const Json& trained) {
-  std::vector<std::string> passed_over;
+  std::vector<PassedOver> passed_over;
   // Newest first: what lies before a whole one is never opened.
   for (const StepFolder& step : all_of(output)) {
     const std::string name = step.folder.filename().string();
@@ -163,7 +181,7 @@ Checkpoint newest(const ResolvedPlan& loaded, const std::filesystem::path& outpu
     try {
       facts = read_checkpoint_facts(step.folder);
     } catch (const InputError& why) {
-      passed_over.push_back(fmt::format("{} is damaged ({})", name, why.what()));
+      passed_over.push_back({name, why.what()});
       continue;
     }
     // Damage is passed over; another model's or another plan's state is an error, or it would be
@@ -173,15 +191,18 @@ Checkpoint newest(const ResolvedPlan& loaded, const std::filesystem::path& outpu
     try {
       require_whole(loaded, step.folder, *facts);
     } catch (const InputError& why) {
-      passed_over.push_back(fmt::format("{} is damaged ({})", name, why.what()));
+      passed_over.push_back({name, why.what()});
       continue;
     }
-    for (std::string& line : passed_over) line += fmt::format(": {} is used", name);
-    return {step.folder, facts->step, facts->trained, facts->state_sha256, passed_over};
+    return {step.folder, facts->step, facts->trained, facts->state_sha256,
+            remarks(passed_over, name)};
   }
   std::string line =
       fmt::format("has neither {} nor a whole checkpoint under {}", kCheckpointFacts, kFolder);
-  if (!passed_over.empty()) line += ": " + passed_over.front();
+  if (!passed_over.empty()) {
+    const PassedOver& newest = passed_over.front();
+    line += fmt::format(": {} is damaged ({})", newest.name, newest.why);
+  }
   throw InputError(output.string(), "", line);
 }
 

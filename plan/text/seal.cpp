@@ -12,6 +12,7 @@
 namespace weir {
 namespace {
 
+constexpr const char* kSealName = "sha256";
 constexpr std::string_view kSealKey = "\"sha256\"";
 
 // Where the digits of the last key of that name begin.
@@ -35,13 +36,25 @@ std::string seal_of(std::string_view bytes, std::size_t at) {
   return digest.hex();
 }
 
-std::string sealed_text(Json object, int indent) {
-  object.erase("sha256");
-  object["sha256"] = open_seal();
-  std::string text = object.dump(indent) + "\n";
+std::string sealed(std::string text) {
   const std::size_t at = seal_place(text).value();
   text.replace(at, kSealDigits, seal_of(text, at));
   return text;
+}
+
+std::string sealed_text(Json object, int indent) {
+  object.erase("sha256");
+  object["sha256"] = open_seal();
+  return sealed(object.dump(indent) + "\n");
+}
+
+void require_seal_if_any(const std::string& text, const Json& holder, const std::string& file) {
+  if (!holder.is_object() || !holder.contains(kSealName)) return;
+  const std::optional<std::size_t> at = seal_place(text);
+  if (at && text.substr(*at, kSealDigits) == seal_of(text, *at)) return;
+  throw InputError(file, kSealName,
+                   "the file is not as it was written: it is damaged, or somebody edited it, who "
+                   "takes this key out");
 }
 
 void require_seal(const std::string& text, const std::string& file) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <map>
 #include <utility>
 
 #include "plan/words/indexed.hpp"
@@ -55,6 +56,7 @@ struct Structure {
   std::vector<std::vector<int>> apart;     // by dimension: those it must be apart from
   std::vector<bool> whole;                 // never split
   std::vector<int> shared;                 // dimensions of several layers
+  std::vector<std::vector<int>> in_layer;  // those of them that a layer has, by layer
   std::vector<std::vector<int>> of_layer;  // of one layer alone, by layer
 };
 
@@ -63,6 +65,7 @@ Structure structure_of(const Network& network) {
   Structure s{std::vector<std::vector<int>>(count),
               std::vector<bool>(count, false),
               {},
+              std::vector<std::vector<int>>(network.layers.size()),
               std::vector<std::vector<int>>(network.layers.size())};
   std::vector<int> last_layer(count, -1);
   std::vector<int> layers(count, 0);
@@ -85,6 +88,14 @@ Structure structure_of(const Network& network) {
     if (network.dimensions[d].size == 1) s.whole[d] = true;
     if (s.whole[d] || layers[d] == 0) continue;
     (layers[d] > 1 ? s.shared : s.of_layer[at(last_layer[d])]).push_back(static_cast<int>(d));
+  }
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    for (const int d : s.shared) {
+      if (std::ranges::any_of(apart(network.layers[l]), [d](const std::vector<int>& group) {
+            return std::ranges::find(group, d) != group.end();
+          }))
+        s.in_layer[l].push_back(d);
+    }
   }
   return s;
 }
@@ -121,6 +132,7 @@ class MeshSearch {
       layout_.mesh.push_back({name, name, sizes[m]});
     }
     layout_.over.assign(network.dimensions.size(), 0);
+    known_.resize(network.layers.size());
   }
 
   std::vector<Placed> search(std::atomic<std::int64_t>& examined) {
@@ -136,7 +148,7 @@ class MeshSearch {
   void add_sums(std::vector<Placed>& front) {
     std::vector<Placed> sums{{NetworkCost{}, layout_.over}};
     for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      const std::vector<Placed> one = layer_front(l);
+      const std::vector<Placed>& one = layer_front(l);
       std::vector<Placed> next;
       for (const Placed& before : sums) {
         for (const Placed& here : one) {
@@ -152,8 +164,14 @@ class MeshSearch {
     }
     for (const Placed& sum : sums) add(front, sum.cost, sum.over);
   }
-  std::vector<Placed> layer_front(std::size_t l) {
-    std::vector<Placed> front;
+  // Once for each placing of the shared dimensions that the layer has: those that it has not change
+  // nothing of it. Of what is returned `over` counts for the layer's own dimensions alone.
+  const std::vector<Placed>& layer_front(std::size_t l) {
+    std::vector<Axes> where;
+    for (const int d : s_.in_layer[l]) where.push_back(layout_.over[at(d)]);
+    const auto [found, is_new] = known_[l].try_emplace(std::move(where));
+    std::vector<Placed>& front = found->second;
+    if (!is_new) return front;
     each_placing(network_, s_, s_.of_layer[l], 0, layout_, [&] {
       ++examined_;
       const NetworkCost cost = layer_cost(layer_share(network_, layout_, l),
@@ -163,6 +181,8 @@ class MeshSearch {
     return front;
   }
 
+  // Of each layer, by where the shared dimensions that it has are.
+  std::vector<std::map<std::vector<Axes>, std::vector<Placed>>> known_;
   const Network& network_;
   const Structure& s_;
   const NetworkJob& job_;

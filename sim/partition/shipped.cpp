@@ -31,9 +31,9 @@ std::vector<int> block_boundaries(std::span<const std::int64_t> layer_ns, int st
     for (int l = s == 0 ? 0 : ends[at(s - 1)]; l < ends[at(s)]; ++l) sum += sizes[at(l)];
     return sum;
   };
+  std::vector<double> blocks;
+  for (int s = 0; s < stages; ++s) blocks.push_back(block(s));
   for (int largest = -1;;) {
-    std::vector<double> blocks;
-    for (int s = 0; s < stages; ++s) blocks.push_back(block(s));
     // The largest stays so until it gives a layer away.
     if (largest < 0) {
       const auto last = std::max_element(blocks.rbegin(), blocks.rend());
@@ -50,6 +50,8 @@ std::vector<int> block_boundaries(std::span<const std::int64_t> layer_ns, int st
     } else {
       ++ends[at(smallest)];
     }
+    // Summed anew: a layer added or taken off would round otherwise than the sum of all.
+    for (const int changed : {giver, smallest}) blocks[at(changed)] = block(changed);
     if (giver == largest) largest = -1;
   }
   ends.pop_back();

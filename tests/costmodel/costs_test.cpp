@@ -19,6 +19,8 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tests/costmodel/two_blocks.hpp"
+#include "tests/plan/complaint.hpp"
+#include "tests/plan/unsealed.hpp"
 
 namespace weir::costs_test {
 namespace {
@@ -57,7 +59,7 @@ TEST(Costs, HalvesOfABackwardMayBeUnknown) {
     EXPECT_THAT(error.what(), HasSubstr("I and W of b are not told apart"));
   }
   const auto one = text.find("\"w_s\": null");
-  write_file_atomically(file, std::string(text).replace(one, 11, "\"w_s\": 0.001"));
+  write_file_atomically(file, unsealed(std::string(text).replace(one, 11, "\"w_s\": 0.001")));
   EXPECT_THROW(static_cast<void>(load_costs(file)), InputError);
   std::filesystem::remove(file);
 }
@@ -118,7 +120,15 @@ TEST(CostsFile, ComesBackTheSameAndIsStrict) {
   save_costs(load_costs(folder / "a.json"), folder / "b.json");
   const std::string bytes = read_text_file(folder / "a.json");
   EXPECT_EQ(read_text_file(folder / "b.json"), bytes);
-  std::string wrong = bytes;
+  // A digit that changed is no cost that anybody measured.
+  std::string damaged = bytes;
+  damaged.replace(damaged.find("1.25"), 4, "1.35");
+  write_file_atomically(folder / "c.json", damaged);
+  EXPECT_THAT(complaint([&] { static_cast<void>(load_costs(folder / "c.json")); }),
+              HasSubstr("c.json: sha256: the file is not as it was written"));
+  write_file_atomically(folder / "c.json", unsealed(damaged));
+  EXPECT_EQ(load_costs(folder / "c.json").correction.f, 1.35);
+  std::string wrong = unsealed(bytes);
   wrong.replace(wrong.find("\"spread\""), 8, "\"sprout\"");
   write_file_atomically(folder / "c.json", wrong);
   try {

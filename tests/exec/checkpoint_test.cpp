@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/checkpoint/checkpoint.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -150,6 +151,16 @@ TEST_F(Checkpoints, TheNewestWholeOneIsTaken) {
                                        HasSubstr("checkpoint.json: cannot be read"),
                                        testing::EndsWith("): step-000001 is used")));
   EXPECT_THAT(notes[1], HasSubstr("step-000002 is damaged ("));
+  // However many are damaged: three by a line each, the others in one.
+  for (int step = 4; step <= 40; ++step)
+    std::filesystem::create_directories(folder / fmt::format("step-{:06}", step));
+  notes.clear();
+  EXPECT_EQ(trained(plan, told).first_step, 1);
+  ASSERT_EQ(notes.size(), 4U);
+  EXPECT_THAT(notes[0], testing::StartsWith("step-000040 is damaged ("));
+  EXPECT_EQ(notes[3], "36 more checkpoints down to step-000002 are damaged: step-000001 is used");
+  for (int step = 4; step <= 40; ++step)
+    std::filesystem::remove(folder / fmt::format("step-{:06}", step));
   RunOptions named = going_on(0);
   named.resume = folder / "step-000002";
   EXPECT_THAT(complaint(plan, named), HasSubstr("state.safetensors"));

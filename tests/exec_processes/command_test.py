@@ -118,6 +118,14 @@ with tempfile.TemporaryDirectory() as name:
     nothing = by_mpi.start(folder, 2, search + " -o again.json --resume")
     expect(f"nothing to resume is searched whole: {nothing}",
            all_exit(nothing, 0) and found(nothing.out) == found(alone.stdout))
+    # Who was given another search is named, and nothing is searched.
+    for other, what in ((search + " -b 2", "micro_batch_size: "),
+                        (search + " --budget 3s", "budget: 3s, process 0 has none"),
+                        (search.replace("dgx-h100", "dgx-a100"), "cluster_sha256: ")):
+        ended = by_mpi.start(folder, 2, search, f'exec "{weir}" {other}')
+        expect(f"{other} beside another search is refused: {ended}",
+               all_exit(ended, 2)
+               and f"was not given what process 0 was: {what}" in ended.err)
     ended = by_mpi.start(folder, 2, search + " --memory-limit 1KiB")
     expect(f"where nothing fits one of them says so: {ended}",
            all_exit(ended, 4) and ended.err.count("no plan fits") == 1)

@@ -15,6 +15,7 @@
 #include "exec/weights/safetensors.hpp"
 #include "exec/weights/weight_files.hpp"
 #include "plan/job/stack.hpp"
+#include "plan/layout/exchanges.hpp"
 #include "plan/layout/read.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/program/deadlock.hpp"
@@ -182,7 +183,11 @@ constexpr Target kTargets[] = {
      }},
     {"layout", "layouts",
      [](const std::string& bytes) {
-       static_cast<void>(layout::parse_layouts(utf8(bytes), kFile));
+       const layout::LayoutFile read = layout::parse_layouts(utf8(bytes), kFile);
+       for (const layout::NetworkLayout& one : read.network_layouts) {
+         for (std::size_t l = 0; l < read.network->layers.size(); ++l)
+           static_cast<void>(layout::layer_share(*read.network, one, l));
+       }
      }},
     {"megatron", "", job<read_megatron_job>},
     {"megatron-layout", "",

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "plan/layout/model_network.hpp"
 #include "plan/layout/network_text.hpp"
@@ -119,6 +120,41 @@ TEST(LayoutSearch, IsBruteForcesFront) {
       EXPECT_EQ(again.memory(), one.cost.memory());
     }
   }
+}
+
+// A layer is priced once for each way in which its own dimensions can be placed, whatever the other
+// layers' do: `examined` counts, over meshes and layers, the different restrictions of all legal
+// layouts to a layer's dimensions.
+TEST(LayoutSearch, PricesALayerOnceForEachPlacingOfItsDimensions) {
+  const Network network = three_layers(8, 16, 64);
+  std::size_t expected = 0;
+  for (const auto& sizes : meshes(4, 2)) {
+    NetworkLayout layout;
+    for (std::size_t m = 0; m < sizes.size(); ++m)
+      layout.mesh.push_back({std::string(1, static_cast<char>('p' + m)), "", sizes[m]});
+    const std::int64_t sets = std::int64_t{1} << sizes.size();
+    std::int64_t count = 1;
+    for (std::size_t d = 0; d < network.dimensions.size(); ++d) count *= sets;
+    std::vector<std::set<std::vector<Axes>>> of_layer(network.layers.size());
+    for (std::int64_t code = 0; code < count; ++code) {
+      layout.over.clear();
+      std::int64_t rest = code;
+      for (std::size_t d = 0; d < network.dimensions.size(); ++d, rest /= sets)
+        layout.over.push_back(static_cast<Axes>(rest % sets));
+      if (illegal(network, layout)) continue;
+      for (std::size_t l = 0; l < of_layer.size(); ++l) {
+        std::set<int> own;
+        for (const auto& group : apart(network.layers[l])) own.insert(group.begin(), group.end());
+        std::vector<Axes> where;
+        for (const int d : own) where.push_back(layout.over[static_cast<std::size_t>(d)]);
+        of_layer[l].insert(where);
+      }
+    }
+    for (const auto& placings : of_layer) expected += placings.size();
+  }
+  const FoundLayouts found =
+      search_layouts(network, {.dtype = Dtype::fp32}, small_cluster(), {4, 2});
+  EXPECT_EQ(found.examined, static_cast<std::int64_t>(expected));
 }
 
 // The best is the first of the front that a device can hold; less memory, a slower one or none.

@@ -49,6 +49,12 @@ def schedules():
     plan = json.loads(pathlib.Path("plan.json").read_text())
     write("large.json", json.dumps({**plan, "microbatches": 1 << 40}))
     refused("simulate large.json", 3, "large.json: microbatches: ")
+    # Forty forecasts of a million operations: minutes, which nobody was told.
+    assert run("plan times.csv -K 2 -M 131073 -o long.json").returncode == 0
+    refused("explain long.json", 3, "long.json: microbatches: 131073 on 2 stages", "at most 131072")
+    # A plan for more devices than its cluster has.
+    refused("plan tiny.json -K 3 --tp 2 --dp 16 -M 16 --cluster dgx-h100 --dtype bf16 --attention "
+            "fused -o large.json", 4, "needs 96 devices, dgx-h100 has 64")
     write("cells.csv", "0F1048575,0B1048575\n")
     refused("schedule cells.csv", 3, "cells.csv: 1 stages and 1048576 micro-batches need at least "
             "1048576 actions, found 2")

@@ -7,8 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "tests/tools/jobs/exported_plan.hpp"
+#include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/megatron/patch.hpp"
+#include "tools/jobs/toml/open_lines.hpp"
+#include "tools/jobs/torchtitan/import.hpp"
 
 namespace weir::kept_lines_test {
 namespace {
@@ -62,6 +65,43 @@ TEST(KeptLines, BecomeNoOtherWordsInAScript) {
   for (const Remark& remark : made.not_carried)
     said = said || remark.text.find("--tensorboard-dir '$(date +%F)'") != std::string::npos;
   EXPECT_TRUE(said);
+}
+
+// Values of TOML and JSON go with the plan line by line, too: not those of secrets, nor what stands
+// beside one on its line.
+TEST(KeptLines, OfTomlAndJsonHaveNoSecrets) {
+  const std::string toml =
+      "[model]\nflavor = '8B'\n[training]\nseq_len = 128\nlocal_batch_size = 4\n"
+      "[parallelism]\npipeline_parallel_degree = 2\n[metrics]\nwandb_key = 'hunter2'\n"
+      "save_tb_folder = 'tb'\n[aws]\nlogin = {user = 'me', secret = \"hunter3\"}\n"
+      "hf_token = \"\"\"\nhunter4\n\"\"\"\n";
+  const Job job = read_torchtitan_job(toml, "job.toml", {.gpus = 8});
+  EXPECT_THAT(job.lines, AllOf(Contains("flavor = '8B'"), Contains("save_tb_folder = 'tb'"),
+                               Contains("[aws]"), Each(Not(HasSubstr("hunter")))));
+  JobOptions options{.gpus = 2};
+  const Model model = job.model;
+  options.model = &model;
+  const Job json = read_deepspeed_job(
+      R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, "wandb":
+          {"enabled": true, "api_key": "hunter2"}, "hf_token": "hunter3"})",
+      "ds.json", options);
+  EXPECT_THAT(json.lines, AllOf(Contains(HasSubstr("gradient_accumulation_steps")),
+                                Contains(HasSubstr("enabled")), Each(Not(HasSubstr("hunter")))));
+  for (const Job* one : {&job, &json}) {
+    for (const Remark& remark : one->remarks) EXPECT_THAT(remark.text, Not(HasSubstr("hunter")));
+    for (const JobArgument& argument : one->arguments)
+      EXPECT_THAT(argument.value, Not(HasSubstr("hunter")));
+  }
+  EXPECT_THAT(json.remarks, Contains(testing::Field(&Remark::text,
+                                                    "not kept beside the plan, a secret: hf_token "
+                                                    "api_key")));
+}
+
+// A list that would be left without its beginning: no line of such a text is kept.
+TEST(KeptLines, AreATextOrNone) {
+  const OpenLines open = open_lines("a = 1\nb = [{token = 'x'},\n {c = 2}]\n", "job.toml");
+  EXPECT_THAT(open.lines, testing::IsEmpty());
+  EXPECT_THAT(open.left_out, testing::ElementsAre("token"));
 }
 
 TEST(KeptLines, ASecretIsOneByItsLastWord) {

@@ -20,6 +20,19 @@
 namespace weir::app {
 namespace {
 
+// A step is explained by a forecast of each change, some forty of them.
+void require_explicable(const ResolvedPlan& loaded, const std::string& file) {
+  constexpr std::int64_t kMostExplained = 1 << 18;
+  const std::int64_t stages = loaded.schedule.shape.total_stages();
+  const std::int64_t most = kMostExplained / stages;
+  if (loaded.plan.microbatches <= most) return;
+  throw InputError(
+      file, "microbatches",
+      fmt::format("{} on {} stages: at most {} of them can be explained, by a forecast of each "
+                  "change; simulate forecasts more",
+                  loaded.plan.microbatches, stages, most));
+}
+
 Seconds measured_step(const ExplainRequest& r, const ResolvedPlan& plan, const Forecast& forecast,
                       const Session& session) {
   MeasuredFigure figure = parse_plain_figure(r.measured, "--measured");
@@ -132,6 +145,7 @@ std::vector<WhatIf> rows_of(const ExplainRequest& r, const ResolvedPlan& loaded,
 ExplainResult explain(const ExplainRequest& r, const Session& session) {
   const PlacedPlan plan = load(r.plan, session);
   const ResolvedPlan& loaded = plan.loaded;
+  require_explicable(loaded, name_of(r.plan));
   const MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule,
                              stack_of(loaded.plan.job)};
   const Cluster cluster = machine(choice, r.gpus, session);

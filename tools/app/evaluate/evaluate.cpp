@@ -11,6 +11,7 @@
 
 #include "costmodel/fit/intervals.hpp"
 #include "plan/text/new_file.hpp"
+#include "plan/text/seal.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
@@ -118,7 +119,7 @@ class Evaluator {
     const Chart scatter = scatter_chart(result.report.outcomes);
     const std::filesystem::path picture = file("evaluation.svg");
     NewFiles written;
-    written.add(file("costs.json"), weir::to_json(costs_).dump(1) + "\n");
+    written.add(file("costs.json"), sealed_text(weir::to_json(costs_), 1));
     written.add(file("predictions.json"), predictions_);
     written.add(picture, to_svg(draw_chart(scatter)));
     written.add(session_.output(data_file(picture)), chart_csv(scatter));

@@ -11,6 +11,7 @@
 
 #include "exec/training/batches.hpp"
 #include "plan/text/new_file.hpp"
+#include "plan/text/seal.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/words/error.hpp"
@@ -301,8 +302,8 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
   const auto file = [&](const char* name) { return session.output(r.output / name); };
   // All files together, or none: a reader never sees half a result.
   NewFiles written;
-  written.add(file("profile.json"), weir::to_json(profile).dump(1) + "\n");
-  written.add(file("costs.json"), weir::to_json(costs).dump(1) + "\n");
+  written.add(file("profile.json"), sealed_text(weir::to_json(profile), 1));
+  written.add(file("costs.json"), sealed_text(weir::to_json(costs), 1));
   written.add(file("sweep.json"), weir::to_json(again) + "\n");
   for (std::size_t i = 0; i < contenders.size(); ++i)
     add_contender(written, contenders[i], i, r.output, session);

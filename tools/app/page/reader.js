@@ -9,6 +9,7 @@ const COMPUTE = /^(\d+)(F|BW|B|I|W)(\d+)$/;
 // Messages and waits in files are checked for form and dropped; old files batch two as
 // "0SEND_F2_1RECV_B0".
 function isMessage(text) {
+  if (text.length > 80) return false;  // no two numbers are so long
   if (MESSAGE.test(text)) return true;
   const awaited = text.replace('WAIT_', '');
   if (awaited !== text && /SEND|REDUCE_GRAD/.test(awaited) && MESSAGE.test(awaited)) return true;

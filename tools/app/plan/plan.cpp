@@ -25,6 +25,7 @@
 #include "tools/app/plan/plan_choices.hpp"
 #include "tools/app/schedule/schedule_source.hpp"
 #include "tools/app/shared/memory_need.hpp"
+#include "tools/app/shared/parallel_fields.hpp"
 
 namespace weir::app {
 namespace {
@@ -151,6 +152,7 @@ PlanResult by_hand(PlanRequest r, const Session& session) {
   if (remark) session.note(*remark);
   const Model model = load_model(r.common);
   Plan plan = plan_of(r, model, session);
+  if (r.cluster) require_devices(plan, cluster, *r.cluster);
   const bool direct = parse_skip_transport(r.skips) == SkipTransport::direct;
   if (direct && (r.recompute == kAuto || name_of(r.schedule) == kAuto)) {
     throw UsageError(

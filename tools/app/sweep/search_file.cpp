@@ -61,6 +61,18 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
 
 }  // namespace
 
+WhatIsRun what_is_searched(const weir::SweepRequest& search, const Costs& costs,
+                           const Cluster& cluster) {
+  constexpr std::size_t kShown = 60;  // a longer value by its hash
+  WhatIsRun all;
+  const Json asked = asked_of(search, costs, cluster);
+  for (const auto& [key, value] : asked.items()) {
+    const std::string text = value.dump();
+    all.emplace_back(key, text.size() > kShown ? sha256_hex(text) : text);
+  }
+  return all;
+}
+
 SearchFile::SearchFile(const std::filesystem::path& output, const weir::SweepRequest& search,
                        const Costs& costs, const Cluster& cluster, const Session& session)
     : file_(session.output(std::filesystem::path(output.string() + ".search"))),

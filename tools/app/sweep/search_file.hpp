@@ -9,11 +9,16 @@
 #include <string>
 
 #include "costmodel/table/costs.hpp"
+#include "exec/processes/agreement.hpp"
 #include "plan/job/cluster.hpp"
 #include "sim/search/space/space.hpp"
 #include "tools/app/shared/session.hpp"
 
 namespace weir::app {
+
+// What processes that search together must all have been given, by a line each.
+[[nodiscard]] WhatIsRun what_is_searched(const weir::SweepRequest& search, const Costs& costs,
+                                         const Cluster& cluster);
 
 class SearchFile {
  public:

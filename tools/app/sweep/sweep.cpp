@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "exec/processes/agreement.hpp"
 #include "exec/processes/all_gather.hpp"
 #include "exec/processes/threads/threaded_run.hpp"
 #include "plan/job/plan_json.hpp"
@@ -86,11 +87,18 @@ Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequ
 // The search, which leaves where it stands beside its output until it is done.
 weir::SweepResult searched(weir::SweepRequest search, const SweepRequest& r,
                            const SweepReply& reply, std::optional<SearchParty> party,
-                           const Session& session) {
+                           Processes* others, const Session& session) {
   const bool leads = !party || party->index == 0;
   std::optional<SearchFile> file;
   if (r.output) file.emplace(*r.output, search, reply.costs, reply.cluster, session);
   if (r.resume && !file) throw UsageError("--resume needs --output, beside which a search stands");
+  // Each looks at its share of the candidates: of another search that would be a share of others.
+  if (others != nullptr) {
+    WhatIsRun given = what_is_searched(search, reply.costs, reply.cluster);
+    given.emplace_back("budget", r.budget.empty() ? "none" : r.budget);
+    given.emplace_back("an unfinished search to go on with", r.resume ? "given" : "not given");
+    require_agreement(*others, given);
+  }
   if (r.resume) {
     // Other processes may not see the first one's file: it tells them.
     std::string text;
@@ -110,8 +118,10 @@ weir::SweepResult searched(weir::SweepRequest search, const SweepRequest& r,
   return result;
 }
 
-// A search that found something; `party`: the processes that search together.
-SweepReply found(SweepRequest r, const Session& session, std::optional<SearchParty> party) {
+// A search that found something; `party`: the processes that search together, `others`, where there
+// are any.
+SweepReply found(SweepRequest r, const Session& session, std::optional<SearchParty> party,
+                 Processes* others) {
   std::optional<ResolvedPlan> baseline;
   std::string baseline_name;
   if (is_given(r.baseline)) {
@@ -157,7 +167,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   reply.costs = costs_for(r, model, search, reply.cluster);
   if (r.stopping) static_cast<void>(r.stopping());  // from here on it listens
   const bool leads = !party || party->index == 0;
-  reply.result = searched(search, r, reply, std::move(party), session);
+  reply.result = searched(search, r, reply, std::move(party), others, session);
   require_feasible(reply, search, session);
   if (!r.may_fit && !r.run) require_sure_fit(reply.result);
   if (reply.result.plans.front().plan.pp == 1 && !reply.result.families.empty())
@@ -321,8 +331,9 @@ Fields fields(SweepRequest& r) {
 
 namespace {
 
-SweepReply sweep(const SweepRequest& r, const Session& session, std::optional<SearchParty> party) {
-  SweepReply reply = found(r, session, std::move(party));
+SweepReply sweep(const SweepRequest& r, const Session& session, std::optional<SearchParty> party,
+                 Processes* others) {
+  SweepReply reply = found(r, session, std::move(party), others);
   // A run is of every plan that was found, a list of the first.
   reply.rows = rows_of(reply.result, r.run ? reply.result.plans.size()
                                            : static_cast<std::size_t>(std::max(r.top, 0)));
@@ -353,13 +364,13 @@ SweepReply sweep_with_others(const SweepRequest& r, const Session& session) {
   try {
     SweepReply reply;
     if (processes.index() == 0) {
-      reply = sweep(r, session, party);
+      reply = sweep(r, session, party, &processes);
     } else {
       // What it finds the leader has found; what comes after the search is the leader's alone.
       Session silent(session);
       silent.note = silent.log = [](const std::string&) {};
       silent.progress = [](const std::string&, int, int) {};
-      static_cast<void>(found(r, silent, party));
+      static_cast<void>(found(r, silent, party, &processes));
       reply.leads = false;
     }
     processes.barrier();
@@ -377,7 +388,7 @@ SweepReply sweep(const SweepRequest& r, const Session& session) {
   const TransportKind transport = choose_transport(r.processes);
   if (transport == TransportKind::nccl)
     throw UsageError("--transport nccl: expected threads or mpi, a search sends texts");
-  return transport == TransportKind::threads ? sweep(r, session, {})
+  return transport == TransportKind::threads ? sweep(r, session, {}, nullptr)
                                              : sweep_with_others(r, session);
 }
 

@@ -3,16 +3,20 @@
 #include "tools/jobs/deepspeed/import.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "plan/text/cells.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
+#include "tools/jobs/job/secret_names.hpp"
 
 namespace weir {
 namespace {
@@ -227,6 +231,31 @@ void set_script_choices(const GivenFields& given, Job& job) {
     job.defaults.push_back({"re-materialisation", "none (the training script's to choose)"});
 }
 
+void leave_out_secrets(Json& json, int depth, std::vector<std::string>& names) {
+  constexpr int kDeepest = 64;
+  if (depth > kDeepest || !json.is_structured()) return;
+  if (json.is_object()) {
+    for (auto entry = json.begin(); entry != json.end();) {
+      const bool secret = names_a_secret(entry.key()) && !entry->is_structured();
+      if (secret) names.push_back(entry.key());
+      entry = secret ? json.erase(entry) : std::next(entry);
+    }
+  }
+  for (Json& value : json) leave_out_secrets(value, depth + 1, names);
+}
+
+// Without secrets, which a text of its own then says.
+void keep_json(const std::string& text, Job& job) {
+  job.lines = job_lines(text);
+  Json json = Json::parse(text);
+  std::vector<std::string> left_out;
+  leave_out_secrets(json, 0, left_out);
+  if (left_out.empty()) return;
+  job.lines = job_lines(json.dump(2));
+  job.remarks.push_back(
+      {"job", fmt::format("not kept beside the plan, a secret: {}", fmt::join(left_out, " "))});
+}
+
 }  // namespace
 
 void fill_deepspeed(ConfigTable& t, const GivenFields& given) {
@@ -401,7 +430,7 @@ Job read_deepspeed_job(const std::string& text, const std::string& file,
   set_script_choices(options.given, job);
   say_deepspeed_defaults(t, job);
   t.account_for(unread_deepspeed_key, job);
-  if (Json::accept(text)) job.lines = job_lines(text);
+  if (Json::accept(text)) keep_json(text, job);
   return job;
 }
 

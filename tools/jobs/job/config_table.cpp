@@ -17,6 +17,7 @@
 #include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/given.hpp"
+#include "tools/jobs/job/secret_names.hpp"
 #include "tools/jobs/job/unmodelled.hpp"
 
 namespace weir {
@@ -252,7 +253,8 @@ void ConfigTable::account_for(UnreadArgument (*unread)(std::string_view path), J
   std::set<std::string, std::less<>> remarks;
   for (const Remark& remark : job.remarks) remarks.insert(remark.name);
   for (const auto& [path, leaf] : leaves_) {
-    const std::string text = fmt::format("{}", fmt::join(leaf.values, " ")).substr(0, 80);
+    std::string text = fmt::format("{}", fmt::join(leaf.values, " ")).substr(0, 80);
+    if (!leaf.read && !text.empty() && names_a_secret(path)) text = kSecretValue;
     const auto why = unmodelled(path, text);
     // What a reader has read is in the plan.
     if (why && !(leaf.read && some_reader_reads(path)))

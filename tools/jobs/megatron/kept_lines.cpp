@@ -18,14 +18,6 @@ ShellEnvironment names_for_values(const ShellEnvironment& environment) {
   return names;
 }
 
-// The last word alone: --tokenizer-model and --moe-token-dispatcher-type are none.
-bool names_a_secret(const std::string& argument) {
-  constexpr std::array<std::string_view, 5> kSecrets{"key", "token", "secret", "password",
-                                                     "passwd"};
-  const std::string last = argument.substr(argument.find_last_of("-_") + 1);
-  return std::ranges::find(kSecrets, last) != kSecrets.end();
-}
-
 void keep_lines(const Arguments& arguments, const Arguments& named, Job& job) {
   std::vector<std::string> left_out;
   job.lines.clear();

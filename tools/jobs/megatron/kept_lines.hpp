@@ -7,15 +7,13 @@
 
 #include "tools/jobs/job/arguments.hpp"
 #include "tools/jobs/job/job.hpp"
+#include "tools/jobs/job/secret_names.hpp"
 
 namespace weir {
 
 // The environment with "${NAME}" for each value: a script that is followed with it has the names of
 // what it took, where it had the values.
 [[nodiscard]] ShellEnvironment names_for_values(const ShellEnvironment& environment);
-
-// "--wandb-key", "--hf-token", "--api-secret", "--password": its value is nobody else's.
-[[nodiscard]] bool names_a_secret(const std::string& argument);
 
 // Sets job.lines, and the values of job.arguments where they are to be others. What the plan says
 // itself is kept as it was read; of the rest `named`, the job followed with names_for_values(), has

@@ -3,15 +3,19 @@
 #include "tools/jobs/torchtitan/import.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "plan/model/limits.hpp"
 #include "plan/words/error.hpp"
+#include "tools/jobs/job/secret_names.hpp"
 #include "tools/jobs/job/unmodelled.hpp"
 #include "tools/jobs/python/evaluate.hpp"
+#include "tools/jobs/toml/open_lines.hpp"
 #include "tools/jobs/toml/table.hpp"
 #include "tools/jobs/torchtitan/models.hpp"
 #include "tools/jobs/torchtitan/registry.hpp"
@@ -260,8 +264,10 @@ std::string stack_of(TomlTable& t, std::vector<Remark>& remarks) {
 // Every key with what became of it; what nobody read and may matter is named.
 void account_for(const TomlTable& t, Job& job) {
   for (const TomlTable::Leaf& leaf : t.leaves()) {
-    if (const auto why = unmodelled(leaf.path, leaf.value)) t.fail(leaf.path, *why);
-    JobArgument argument{leaf.path, leaf.value, Fate::carried};
+    const bool secret = !t.was_read(leaf.path) && names_a_secret(leaf.path);
+    const std::string value = secret ? kSecretValue : leaf.value;
+    if (const auto why = unmodelled(leaf.path, value)) t.fail(leaf.path, *why);
+    JobArgument argument{leaf.path, value, Fate::carried};
     // The loss that every plan has; one over chunks of the logits keeps fewer of them.
     const bool usual = leaf.path == "loss" && leaf.value.starts_with("'CrossEntropyLoss.");
     if (usual || t.was_read(leaf.path)) {
@@ -273,7 +279,7 @@ void account_for(const TomlTable& t, Job& job) {
     } else {
       argument.fate = Fate::not_carried;
       job.remarks.push_back(
-          {leaf.path, fmt::format("{}: not modelled: it may change time or memory", leaf.value)});
+          {leaf.path, fmt::format("{}: not modelled: it may change time or memory", value)});
     }
     job.arguments.push_back(std::move(argument));
   }
@@ -305,6 +311,15 @@ void fill_and_say(TomlTable& t, const GivenFields& given, const std::string& fil
     job.defaults.push_back({"compilation", "off"});
 }
 
+// The TOML of 0.2, which goes out again, without secrets.
+void keep_toml(const std::string& text, const std::string& file, Job& job) {
+  OpenLines open = open_lines(text, file);
+  job.lines = std::move(open.lines);
+  if (open.left_out.empty()) return;
+  job.remarks.push_back({"job", fmt::format("not kept beside the plan, a secret: {}",
+                                            fmt::join(open.left_out, " "))});
+}
+
 }  // namespace
 
 std::string torchtitan_stack(const std::string& toml, const std::string& file) {
@@ -319,7 +334,7 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   TomlTable t(
       is_python(text) ? torchtitan_registry_as_toml(text, file, options.config, job.remarks) : text,
       file);
-  if (!is_python(text)) job.lines = job_lines(text);  // the TOML of 0.2, which goes out again
+  if (!is_python(text)) keep_toml(text, file, job);
   if (!t.has("training") && !t.has("parallelism"))
     t.fail("parallelism", "is missing: expected a torchtitan job");
   Plan& plan = job.plan;

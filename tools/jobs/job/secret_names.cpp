@@ -1,0 +1,17 @@
+// The last word alone: --tokenizer-model and --moe-token-dispatcher-type are none.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/job/secret_names.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace weir {
+
+bool names_a_secret(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kSecrets{"key", "token", "secret", "password",
+                                                     "passwd"};
+  const std::string_view last = name.substr(name.find_last_of("-_.") + 1);
+  return std::ranges::find(kSecrets, last) != kSecrets.end();
+}
+
+}  // namespace weir

@@ -1,0 +1,15 @@
+// Which arguments hold what is nobody else's: their values are neither kept nor shown.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+namespace weir {
+
+// "--wandb-key", "metrics.hf_token", "--api-secret", "password": by the name's last word.
+[[nodiscard]] bool names_a_secret(std::string_view name);
+
+// What is said in the place of such a value.
+inline constexpr const char* kSecretValue = "a secret, not shown";
+
+}  // namespace weir
