@@ -132,6 +132,12 @@ class Options {
     return shown(command_.add_option_function<std::string>(f.names, set, f.help),
                  std::get<std::string>(target));
   }
+  CLI::Option* added(const app::Field& f, std::vector<app::ScheduleChoice>& target) {
+    const auto set = [&target](const std::vector<std::string>& names) {
+      target.assign(names.begin(), names.end());
+    };
+    return command_.add_option_function<std::vector<std::string>>(f.names, set, f.help);
+  }
   // From the command line a source is always a file.
   CLI::Option* added(const app::Field& f, app::PlanSource& target) { return file(f, target); }
   CLI::Option* added(const app::Field& f, app::CostsSource& target) { return file(f, target); }

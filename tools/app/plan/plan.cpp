@@ -57,7 +57,8 @@ void set_samples(const PlanRequest& r, const Session& session, Plan& plan) {
 Plan plan_of(const PlanRequest& r, const Model& model, const Session& session) {
   Plan plan = base_plan(r.common, r.seed, model, session);
   plan.pp = r.pp;
-  plan.vpp = r.vpp;
+  // Where the schedule allows one v only, nobody has to say it.
+  plan.vpp = session.given("vpp") ? r.vpp : only_chunks(r.schedule).value_or(r.vpp);
   plan.microbatches = r.microbatches;
   set_samples(r, session, plan);
   plan.allow_reordered = r.allow_reordered;

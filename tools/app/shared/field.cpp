@@ -32,6 +32,10 @@ std::vector<Path> files_of(const Target& target) {
       files.push_back(*file);
     }
   };
+  const auto add_schedule = [&](const ScheduleChoice& choice) {
+    const auto* name = std::get_if<std::string>(&choice);
+    if (name != nullptr && name->ends_with(".csv")) files.emplace_back(*name);
+  };
   std::visit(
       [&](const auto* value) {
         using Value = std::decay_t<decltype(*value)>;
@@ -41,8 +45,9 @@ std::vector<Path> files_of(const Target& target) {
                              std::is_same_v<Value, std::vector<TraceSource>>) {
           std::ranges::for_each(*value, add);
         } else if constexpr (std::is_same_v<Value, ScheduleChoice>) {
-          const auto* name = std::get_if<std::string>(value);
-          if (name != nullptr && name->ends_with(".csv")) files.emplace_back(*name);
+          add_schedule(*value);
+        } else if constexpr (std::is_same_v<Value, std::vector<ScheduleChoice>>) {
+          std::ranges::for_each(*value, add_schedule);
         } else if constexpr (std::is_same_v<Value, Path> || std::is_same_v<Value, PlanSource> ||
                              std::is_same_v<Value, CostsSource> ||
                              std::is_same_v<Value, TraceSource>) {
