@@ -59,7 +59,7 @@ void bind_commands(py::module_& m) {
   define(m, app::kFits, {"job", "cluster", "memory_limit"});
   define(m, app::kReproduce, {"cases"});
   define(m, app::kModel, {"model", "seq_length", "dtype", "attention"});
-  define(m, app::kPageFile, {"output"});
+  define(m, app::kPageFile, {"plan", "output"});
   define(m, app::kPlan, {"model"}, "Plan", [](const app::PlanRequest&, app::PlanResult&& result) {
     return py::cast(std::move(result.plan));
   });

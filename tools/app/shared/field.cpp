@@ -28,8 +28,8 @@ std::vector<Path> files_of(const Target& target) {
     using Source = std::decay_t<decltype(source)>;
     if constexpr (std::is_same_v<Source, Path>) {
       files.push_back(source);
-    } else if (const auto* file = std::get_if<Path>(&source)) {
-      files.push_back(*file);
+    } else if (const auto* file = std::get_if<Path>(&source); file != nullptr && !file->empty()) {
+      files.push_back(*file);  // an empty one was not given
     }
   };
   const auto add_schedule = [&](const ScheduleChoice& choice) {
