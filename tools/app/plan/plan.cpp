@@ -422,7 +422,9 @@ nlohmann::ordered_json to_json(const PlanResult& result) {
 }
 
 std::string json_text(const PlanResult& result) {
-  return result.imported ? to_json(result).dump(1) : "";
+  if (result.imported) return to_json(result).dump(1);
+  // On the screen the plan is printed as its file has it.
+  return result.written ? plan_json(result.plan.loaded.plan).dump(2) : "";
 }
 
 }  // namespace weir::app
