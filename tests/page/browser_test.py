@@ -134,6 +134,34 @@ def use(tab, url):
     assert tab.ask("timesCsv()").splitlines()[1] == "0,your own,0F0,0.000000000,0.001000000"
 
 
+def show_plan(tab, folder):
+    """A plan with its measured trace: K = 2, M = 4, F = 1 and B = 3 ms a stage, so (4 + 1) x 4 ms and
+    its messages; the forecast stands above the measurement, and their causes sum."""
+    layers = "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n"
+    (folder / "layers.csv").write_text(layers + "l,x,1000,1,2,1,4096,2048,2\n")
+    for words in (["plan", "layers.csv", "-K", "2", "-M", "4", "-o", "plan.json"],
+                  ["run", "plan.json", "--backend", "synthetic", "--steps", "3", "-o", "out"],
+                  ["page", "plan.json", "--trace", "out/measured.json", "-o", "plan.html"]):
+        subprocess.run([weir, "-q", *words], check=True, stdout=subprocess.DEVNULL, cwd=folder)
+    url = (folder / "plan.html").as_uri()
+    for width, scheme in ((400, "light"), (1400, "dark")):
+        tab.show(url, width, scheme)
+        until(tab, "$('said').textContent.startsWith('1f1b: a step of 20')", "the plan")
+        assert tab.ask("!$('measured').hidden && $('waterfall').rows.length > 2")
+        assert tab.ask("panels[0].asPlanned && $('uniform').hidden && $('K').disabled")
+        assert tab.ask("document.documentElement.scrollWidth") <= width
+    assert tab.ask("$('error').textContent").startswith("Forecast: 20"), tab.ask("$('error').textContent")
+    tab.ask("tellPair({offsetX: LEFT + 2, offsetY: 5})")
+    assert tab.ask("$('pair').textContent").startswith("0F0 on rank 0: forecast 1 ms at 0 ms"), \
+        tab.ask("$('pair').textContent")
+    # Twice the F: (4 + 1) x 5 ms; another order of the same stages; one that places them otherwise.
+    tab.ask("$('F').value = 2; $('F').dispatchEvent(new Event('input', {bubbles: true}))")
+    until(tab, "$('said').textContent.startsWith('1f1b: a step of 25')", "twice the F")
+    assert tab.ask("timedOf('gpipe').step") >= 25e6
+    assert "other stages" in tab.ask("(() => { try { timedOf('zb-v'); return ''; }"
+                                     "catch (e) { return e.message; } })()")
+
+
 with tempfile.TemporaryDirectory() as folder:
     page = pathlib.Path(folder) / "page.html"
     subprocess.run([weir, "-q", "page", "-o", page], check=True, stdout=subprocess.DEVNULL)
@@ -148,6 +176,7 @@ with tempfile.TemporaryDirectory() as folder:
         tab.ask(f"location.hash = {json.dumps(large)}; fromHash(); show()")
         frame = tab.ask(FRAMES)
         assert not long or frame < FRAME_MS, f"{frame} ms a frame"
+        show_plan(tab, pathlib.Path(folder))
         assert not tab.complaints, tab.complaints
     finally:
         tab.close()

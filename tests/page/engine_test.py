@@ -3,31 +3,18 @@
 five times, and files of one's own, each equal to the nanosecond to `weir schedule --json`.
 Usage: engine_test.py SOURCE_DIR WEIR"""
 # SPDX-License-Identifier: Apache-2.0
-import json
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
 
+from engine import NODE, answers
 from settings import ASK, differences, expected, settings
 
-node = shutil.which("node") or shutil.which("nodejs")
-if not node:
+if not NODE:
     print("skipped: no Node.js here (Debian: nodejs)")
     sys.exit(77)
 weir = sys.argv[2]
-# One script of the page, given a list of settings, prints a list of what it makes of them.
-RUN = """const fs = require('fs'), vm = require('vm');
-const [page, asked, ask] = process.argv.slice(1);
-const script = /<script id="engine">([^]*?)<\\/script>/.exec(fs.readFileSync(page, 'utf8'))[1];
-const context = vm.createContext({});
-vm.runInContext(script, context);
-const of = vm.runInContext(ask, context);
-const answers = JSON.parse(fs.readFileSync(asked, 'utf8')).map(q => {
-  try { return of(q); } catch (error) { return {refused: error.message}; }
-});
-console.log(JSON.stringify(answers));"""
 # Old letters (B beside W is I), a pair, a message; 2 stages, 2 micro-batches.
 OLD = "0F0,0F1,0RECV_B0,0B0,0W0,0B1,0W1\n1F0,1B0,1W0,1F1,1B1,1W1\n"
 PAIR = "0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n"
@@ -38,23 +25,21 @@ WRONG = [("0F0,0F0,0B0\n", "second time"), ("0F0\n", "whole backward"), ("0F0,3F
          ("1F0,0F0,0B0,1B0\n", "deadlock"), ("", "none")]
 
 with tempfile.TemporaryDirectory() as folder:
-    page, asked = (pathlib.Path(folder) / name for name in ("page.html", "asked.json"))
+    page = pathlib.Path(folder) / "page.html"
     subprocess.run([weir, "-q", "page", "-o", page], check=True, stdout=subprocess.DEVNULL)
     drawn = list(settings(48, 80))
     own = [{**drawn[0], "csv": text} for text in (OLD, PAIR, *(text for text, _ in WRONG))]
-    asked.write_text(json.dumps(drawn + own))
-    answers = json.loads(subprocess.run([node, "-e", RUN, page, asked, ASK], check=True,
-                                        capture_output=True, text=True).stdout)
+    told = answers(page, drawn + own, ASK)
     wrong, refused = [], 0
-    for setting, answer in zip(drawn, answers):
+    for setting, answer in zip(drawn, told):
         command = expected(weir, setting)
         refused += "refused" in command
         wrong += differences(setting, answer, command)
-    for text, answer in zip((OLD, PAIR), answers[len(drawn):]):
+    for text, answer in zip((OLD, PAIR), told[len(drawn):]):
         mine = pathlib.Path(folder) / "mine.csv"
         mine.write_text(text)
         wrong += differences(text, answer, expected(weir, drawn[0], mine))
-    for (text, why), answer in zip(WRONG, answers[len(drawn) + 2:]):
+    for (text, why), answer in zip(WRONG, told[len(drawn) + 2:]):
         if why not in answer.get("refused", ""):
             wrong.append(f"{text!r}: {answer}")
     print("\n".join(wrong[:10]))

@@ -23,6 +23,16 @@ ASK = """(q => {
 })"""
 
 
+# The same of a plan's own order with its own costs.
+ASK_PLAN = """(plan => {
+  const t = timePlan(readCsv(plan.csv, 'plan'), plan, {F: 1, I: 1, W: 1, latency: 1});
+  return {step: t.step, span: t.span, bound: t.bound, bubble: t.bubble, bubbleSpan: t.bubbleSpan,
+          held: t.held, busy: t.busy,
+          idle: t.idle.map(i => [i.fill, i.drain, i.imbalance, i.communication, i.host, i.optimizer]),
+          times: t.starts.map((row, rank) => [...row].map((start, at) => [start, t.ends[rank][at]]))};
+})"""
+
+
 def settings(seed, count):
     """Every schedule in turn; times that do and do not divide by v, with and without latency."""
     draw = random.Random(seed)
@@ -73,6 +83,28 @@ def expected(weir, setting, source=None):
             "timeline": [[[a["action"], ns(a["start_s"]), ns(a["end_s"])]
                           for a in json_["timeline"] if a["rank"] == rank]
                          for rank in range(len(ranks))]}
+
+
+def planned(page):
+    """What a page knows of its plan."""
+    text = page.read_text().split('id="planned">')[1].split("</script>")[0]
+    return json.loads(text)
+
+
+def expected_of_plan(weir, plan, options, page):
+    """What `weir simulate --json` says; its timeline is that of the trace in the page."""
+    done = subprocess.run([weir, "-q", "simulate", plan, *options, "--json"], capture_output=True,
+                          text=True, check=True)
+    json_ = json.loads(done.stdout)
+    idle = ("fill", "drain", "imbalance", "communication", "host", "optimizer")
+    ranks = json_["ranks"]
+    return {"step": ns(json_["step_time_s"]), "span": ns(json_["span_s"]),
+            "bound": ns(json_["lower_bound_s"]), "bubble": json_["bubble_fraction"],
+            "bubbleSpan": json_["bubble_fraction_span"],
+            "held": [r["peak_in_flight"] for r in ranks],
+            "busy": [ns(r["busy_s"]) for r in ranks],
+            "idle": [[ns(r["idle_s"][cause]) for cause in idle] for r in ranks],
+            "times": planned(page)["times"]}
 
 
 def plain(csv):

@@ -70,6 +70,28 @@ with tempfile.TemporaryDirectory() as folder:
     refused("schedule mine.csv -v 2", 2, "--vpp 2 contradicts mine.csv, which has 1")
     assert run("schedule mine.csv -K 2 -M 4").returncode == 0
 
+    # A model where a plan is expected says how to go on.
+    refused("simulate tiny.json", 3, "tiny.json: is a model: make a plan of it")
+    refused("run tiny.json", 3, "weir plan tiny.json -K 2")
+    # JSON is JSON where the plan goes to a file, too.
+    whole = json.loads(run("plan tiny.json -K 2 -M 4 -o whole.json --json").stdout)
+    if whole != json.loads(pathlib.Path("whole.json").read_text()):
+        faults.append(f"weir plan -o --json: {whole}")
+    # Who reads has read enough: nothing is said of it, and nothing failed.
+    gone = subprocess.Popen([weir, "schedule", "1f1b", "-K", "16", "-M", "512"],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    gone.stdout.readline()
+    gone.stdout.close()
+    if gone.stderr.read() or gone.wait() != 141:
+        faults.append(f"a reader that goes: {gone.returncode}")
+    for topic, part in (("files", "weir.plan/1"), ("exit-codes", "4 no feasible plan"),
+                        ("schedules", "zb-v"), ("clusters", "dgx-h100")):
+        if part not in run(f"help {topic}").stdout:
+            faults.append(f"weir help {topic}: no {part}")
+    refused("help schedulez", 2, "did you mean schedules")
+    if "Parallel degrees:" not in run("plan --help").stdout:
+        faults.append("weir plan --help: options in no groups")
+
     # Of two cores one is used where one is asked for. 5: a build that does not train.
     tuned = run("tune tiny.json --global-batch-size 2 --rounds 1 --steps 1 --plans 1 -K 1 -o tuned")
     if tuned.returncode == 0:

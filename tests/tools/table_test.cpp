@@ -60,10 +60,26 @@ TEST(Table, MarkdownAndCsv) {
             "| --- | ---: | ---: |\n"
             "| K=1 M=8 gpipe recompute=stage | 2.5 s | 3 GiB |\n"
             "| **K=4, M=8** | 1.5 s | 1 GiB |\n");
+  // Programs get numbers: seconds, and 2^30 bytes a GiB.
   EXPECT_EQ(csv_text(kPlans),
-            "plan,step,measured,memory\n"
-            "K=1 M=8 gpipe recompute=stage,2.5 s,,3 GiB\n"
-            "\"K=4, M=8\",1.5 s,,1 GiB\n");
+            "plan,step [s],measured,memory [bytes]\n"
+            "K=1 M=8 gpipe recompute=stage,2.5,,3221225472\n"
+            "\"K=4, M=8\",1.5,,1073741824\n");
+}
+
+// A column of numbers alone has a unit in its head. A text that a spreadsheet would run, as a layer
+// may be named, is a text to it; a number keeps its sign.
+TEST(Table, CsvIsOfNumbersAndOfTexts) {
+  const Table table{{left("name"), {"error"}, {"time"}, {"mixed"}, left("note")},
+                    {{"=HYPERLINK(1)", "-2.5%", "+3 us", "1 s", "@a"},
+                     {"-1+2", "10.0%", "-", "2 GiB", "-7"},
+                     {"plain", "", "2 ms", "", "+x"}},
+                    {}};
+  EXPECT_EQ(csv_text(table),
+            "name,error [%],time [s],mixed,note\n"
+            "'=HYPERLINK(1),-2.5,3e-06,1 s,'@a\n"
+            "'-1+2,10,,2 GiB,-7\n"
+            "plain,,0.002,,'+x\n");
 }
 
 TEST(Table, EqualRowsAreFolded) {

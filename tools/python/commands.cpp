@@ -59,15 +59,16 @@ void bind_commands(py::module_& m) {
   define(m, app::kFits, {"job", "cluster", "memory_limit"});
   define(m, app::kReproduce, {"cases"});
   define(m, app::kModel, {"model", "seq_length", "dtype", "attention"});
-  define(m, app::kPageFile, {"output"});
+  define(m, app::kPageFile, {"plan", "output"});
   define(m, app::kPlan, {"model"}, "Plan", [](const app::PlanRequest&, app::PlanResult&& result) {
     return py::cast(std::move(result.plan));
   });
   define(m, app::kSchedule, {"source=name", "pp", "microbatches", "vpp", "allow_reordered"},
          "Schedule | dict[str, Any]",
          [](const app::ScheduleRequest&, app::ScheduleResult&& result) -> py::object {
-           if (result.schedule) return py::cast(std::move(*result.schedule));
-           return to_python(to_json(result));  // a list or a proof
+           if (result.schedules.size() == 1)
+             return py::cast(std::move(*result.schedules.front().schedule));
+           return to_python(to_json(result));  // a list, a proof, or several beside each other
          });
   define(m, app::kProfile,
          {"model", "micro_batch_sizes=micro_batch_size", "seq_length", "dtype", "attention"},

@@ -81,6 +81,12 @@ class Argument {
           "{}: expected a name, a CSV file, a Schedule, or a function (K, M, v)", name()));
     }
   }
+  void operator()(std::vector<app::ScheduleChoice>* target) const {
+    const bool several = py::isinstance<py::list>(value_) || py::isinstance<py::tuple>(value_);
+    target->clear();
+    if (!several) return (*this)(&target->emplace_back());
+    for (const py::handle item : value_) Argument(field_, item)(&target->emplace_back());
+  }
   void operator()(app::Words* target) const {
     target->words = list_of<std::string>(value_);
     app::require_choices(field_, target->words);
@@ -236,8 +242,11 @@ std::string type_of(const app::Field& field) {
         if constexpr (std::is_same_v<Value, app::TraceSource>) return "Trace | " + file;
         if constexpr (std::is_same_v<Value, std::vector<app::TraceSource>>)
           return "Trace | " + file + " | Sequence[Trace | " + file + "]";
-        if constexpr (std::is_same_v<Value, app::ScheduleChoice>)
-          return file + " | Schedule | Callable[[int, int, int], Sequence[Sequence[str]]]";
+        const std::string schedule =
+            file + " | Schedule | Callable[[int, int, int], Sequence[Sequence[str]]]";
+        if constexpr (std::is_same_v<Value, app::ScheduleChoice>) return schedule;
+        if constexpr (std::is_same_v<Value, std::vector<app::ScheduleChoice>>)
+          return fmt::format("{0} | list[{0}]", schedule);
       },
       field.target);
 }

@@ -32,7 +32,7 @@ struct HeldUnit {
   double size;
 };
 HeldUnit unit_of(const Held& held, double highest) {
-  if (held.unit == CounterUnit::count) return {"stage-micro-batches in flight", 1};
+  if (held.unit == CounterUnit::count) return {"micro-batches in flight", double(held.of_rank)};
   const double gib = 1 << 30, mib = 1 << 20, kib = 1 << 10;
   if (highest >= gib) return {"memory, GiB", gib};
   if (highest >= mib) return {"memory, MiB", mib};

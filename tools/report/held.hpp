@@ -20,6 +20,7 @@ struct HeldBy {
 };
 struct Held {
   CounterUnit unit = CounterUnit::count;  // of the values: bytes, or stage-micro-batches
+  int of_rank = 1;  // stage-micro-batches that are a micro-batch of a whole rank, as drawn
   std::vector<HeldBy> ranks;
 };
 

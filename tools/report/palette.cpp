@@ -56,6 +56,14 @@ const PerKind<Paint>& colours(Palette palette) {
 
 Paint label_on(const Paint& fill) { return {written_on(fill.light), written_on(fill.dark)}; }
 
+Paint shade_of(const Paint& fill) {
+  const auto shaded = [](const Colour& colour) {
+    const bool on_dark = written_on(colour) == Colour{255, 255, 255};
+    return between(colour, on_dark ? Colour{0, 0, 0} : Colour{255, 255, 255}, 0.35);
+  };
+  return {shaded(fill.light), shaded(fill.dark)};
+}
+
 std::string_view legend_of(ActionKind kind) {
   static constexpr Names<ActionKind, 6> kLegend{{{ActionKind::F, "F forward"},
                                                  {ActionKind::B, "B backward"},

@@ -19,6 +19,8 @@ enum class Palette : std::uint8_t { standard, colour_blind, grey };
 
 // What is written on a box: white on dark ones, ink on light ones.
 [[nodiscard]] Paint label_on(const Paint& fill);
+// Of the same hue, and farther from what is written on it.
+[[nodiscard]] Paint shade_of(const Paint& fill);
 
 // "F forward", as a legend has it.
 [[nodiscard]] std::string_view legend_of(ActionKind kind);

@@ -18,6 +18,7 @@ namespace {
 constexpr double kRow = 14, kGap = 2, kBlockGap = 4, kTitle = 18, kScale = 20, kLegend = 13;
 constexpr double kRight = 14, kBand = 60, kPanelGap = 8;
 constexpr double kNameSize = 7.5, kTickSize = 7, kActionSize = 6.5;
+constexpr double kTwoLines = 5.5, kShaded = 6;  // a label of two lines; the shaded foot of a box
 // Boxes with tips take some 90 bytes each as SVG: more of them are no picture to point at.
 constexpr std::size_t kMostTips = 16'384;
 constexpr Paint kIdle{{244, 244, 244}, {40, 43, 48}};
@@ -39,15 +40,26 @@ std::string row_name(const TimelineRow& row, std::int32_t rank) {
   return row.label.empty() ? name : name + " " + row.label;
 }
 
-// The action's name; where that does not fit, the number of its micro-batch; else nothing. Viewers
-// without the font write a little wider.
-std::string label_of(const Action& action, double room) {
-  const auto fits = [&](const std::string& text) {
-    return 1.1 * text_width(text, kActionSize) + 1 < room;
+// Viewers without the font write a little wider.
+bool fits(const std::string& text, double size, double room) {
+  return 1.1 * text_width(text, size) + 1 < room;
+}
+
+// What is written on a box `room` wide: the action's name; where that does not fit, and ranks have
+// several stages, "7F" over the number of its micro-batch; else that number; else nothing.
+std::vector<Text> labels_of(const Action& action, double x, double y, double room, bool stages) {
+  const auto line = [&](double down, std::string text, double size) {
+    return Text{x, y + down, std::move(text), size, Anchor::middle, {}};
   };
-  if (std::string name = to_string(action); fits(name)) return name;
-  const std::string number = std::to_string(action.microbatch.value);
-  return has_microbatch(action.kind) && fits(number) ? number : "";
+  std::string name = to_string(action);
+  if (fits(name, kActionSize, room)) return {line(9.5, std::move(name), kActionSize)};
+  if (!has_microbatch(action.kind)) return {};
+  std::string number = std::to_string(action.microbatch.value);
+  std::string stage = name.substr(0, name.size() - number.size());
+  if (stages && fits(stage, kTwoLines, room) && fits(number, kTwoLines, room))
+    return {line(6, std::move(stage), kTwoLines), line(12.3, std::move(number), kTwoLines)};
+  if (fits(number, kActionSize, room)) return {line(9.5, std::move(number), kActionSize)};
+  return {};
 }
 
 // A drawing that grows downward, panel by panel.
@@ -64,9 +76,10 @@ class TimelineDrawing {
         longest_ = std::max(longest_, to_seconds(window.end - window.start).count());
         names_ =
             std::max(names_, 8 + 1.1 * text_width(row_name(row, row.trace->ranks - 1), kNameSize));
-        for_compute(row, [this](const Span& span, const StepWindow&) {
+        for_compute(row, [&](const Span& span, const StepWindow&) {
           ++actions_;
           seen_[span.action.kind] = true;
+          shaded_ = shaded_ || is_shaded(span.action, row.trace->ranks);
         });
       }
     }
@@ -88,9 +101,10 @@ class TimelineDrawing {
     for (std::size_t r = 0; r < panel.rows.size(); ++r)
       add_row(panel.rows[r], y_ + static_cast<double>(r) * (kRow + kGap), block);
     y_ += ranks * block;
-    const auto held =
+    auto held =
         options_.held ? held_in(*panel.rows.front().trace, panel.rows.front().step) : std::nullopt;
     if (held) {
+      held->of_rank = panel.of_rank;
       const HeldBand band{.left = names_,
                           .top = y_,
                           .width = longest_ * scale_,
@@ -124,7 +138,7 @@ class TimelineDrawing {
       text({4, y_of(Rank{rank}) + 10, row_name(row, rank), kNameSize, Anchor::start, kInk});
     for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
       drawing_.shapes.push_back(Box{names_, y_of(Rank{rank}), longest_ * scale_, kRow, kIdle, ""});
-    PerKind<std::vector<Box>> boxes;
+    PerKind<std::vector<Box>> boxes, feet;
     std::vector<Text> labels;
     PerKind<std::vector<Bars>> bars;
     for (const ActionKind kind : kComputeKinds) {
@@ -148,15 +162,19 @@ class TimelineDrawing {
                                fmt::format("{} {}", to_string(span.action),
                                            format_duration(to_seconds(span.duration())))});
       }
-      if (std::string label = label_of(span.action, width); !label.empty())
-        labels.push_back({x + width / 2, y + 9.5, std::move(label), kActionSize, Anchor::middle,
-                          label_on(fill)});
+      if (is_shaded(span.action, row.trace->ranks))
+        feet[kind].push_back({x, y + kRow - kShaded, shown, kShaded, shade_of(fill), ""});
+      for (Text& label : labels_of(span.action, x + width / 2, y, width, shaded_)) {
+        label.colour = label_on(fill);
+        labels.push_back(std::move(label));
+      }
     });
     for (const ActionKind kind : kComputeKinds) {
       for (Box& box : boxes[kind]) drawing_.shapes.emplace_back(std::move(box));
       for (Bars& rank : bars[kind]) {
         if (!rank.boxes.empty()) drawing_.shapes.emplace_back(std::move(rank));
       }
+      for (Box& foot : feet[kind]) drawing_.shapes.emplace_back(std::move(foot));
     }
     // Labels last: nothing may cover them.
     for (Text& label : labels) text(std::move(label));
@@ -187,19 +205,22 @@ class TimelineDrawing {
   // Of the kinds that are there, in as many lines as they take.
   void add_legend() {
     double x = 4;
-    for (const ActionKind kind : kComputeKinds) {
-      if (!seen_[kind]) continue;
-      const std::string name(legend_of(kind));
+    const auto add = [&](const std::string& name, const Paint& fill, double height) {
       const double width = 10 + 1.1 * text_width(name, kTickSize) + 8;
       // The next line, unless this one is empty.
       if (x > 4 && x + width > options_.width) {
         x = 4;
         y_ += kLegend;
       }
-      drawing_.shapes.push_back(Box{x, y_ + 1, 7, 7, colours(options_.palette)[kind], ""});
+      drawing_.shapes.push_back(Box{x, y_ + 8 - height, 7, height, fill, ""});
       text({x + 10, y_ + 7, name, kTickSize, Anchor::start, kInk});
       x += width;
+    };
+    for (const ActionKind kind : kComputeKinds) {
+      if (seen_[kind]) add(std::string(legend_of(kind)), colours(options_.palette)[kind], 7);
     }
+    if (shaded_)
+      add("foot: a rank's second stage", shade_of(colours(options_.palette)[ActionKind::F]), 3);
     y_ += kLegend;
   }
 
@@ -211,9 +232,14 @@ class TimelineDrawing {
   double y_ = 0;        // where the next thing goes
   std::size_t actions_ = 0;
   PerKind<bool> seen_;
+  bool shaded_ = false;  // ranks have several stages
 };
 
 }  // namespace
+
+bool is_shaded(const Action& action, std::int32_t ranks) {
+  return has_microbatch(action.kind) && action.stage.value / ranks % 2 == 1;
+}
 
 Drawing draw_timeline(std::span<const TimelinePanel> panels, const TimelineOptions& options) {
   TimelineDrawing drawing(panels, options);

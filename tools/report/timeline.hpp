@@ -24,6 +24,8 @@ struct TimelineRow {
 struct TimelinePanel {
   std::string title;  // empty: none
   std::vector<TimelineRow> rows;
+  int of_rank =
+      1;  // stage-micro-batches that are a micro-batch of a whole rank: v times the slices
 };
 
 struct TimelineOptions {
@@ -33,10 +35,13 @@ struct TimelineOptions {
 };
 
 // Panels stand under each other on one scale of time; idle is grey. An action's name is written
-// where it fits, else the number of its micro-batch where that fits. Each action has a tip, unless
-// there are more than 16,384.
+// where it fits, in two lines where ranks have several stages, else the number of its micro-batch
+// where that fits. Each action has a tip, unless there are more than 16,384.
 [[nodiscard]] Drawing draw_timeline(std::span<const TimelinePanel> panels,
                                     const TimelineOptions& options);
+
+// Every other stage of a rank is shaded, so that a V's way back is told from its way there.
+[[nodiscard]] bool is_shaded(const Action& action, std::int32_t ranks);
 
 // rank, label, action, start_s, end_s; and with `held` value, of which each sample is a line (its
 // action: memory_bytes or in_flight). The label is the row's, or else its panel's title.

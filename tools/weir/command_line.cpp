@@ -73,6 +73,8 @@ class Options {
     CLI::Option* option =
         std::visit([&](auto* target) { return added(field, *target); }, field.target);
     if (field.traits.required) option->required();
+    // An argument by place stands before all groups.
+    if (field.names.starts_with("-")) option->group(option_group(app::long_names(field).front()));
     if (std::holds_alternative<std::string*>(field.target) && !field.traits.choices.empty())
       option->check(CLI::IsMember(field.traits.choices));
   }
@@ -134,6 +136,12 @@ class Options {
     return shown(command_.add_option_function<std::string>(f.names, set, f.help),
                  std::get<std::string>(target));
   }
+  CLI::Option* added(const app::Field& f, std::vector<app::ScheduleChoice>& target) {
+    const auto set = [&target](const std::vector<std::string>& names) {
+      target.assign(names.begin(), names.end());
+    };
+    return command_.add_option_function<std::vector<std::string>>(f.names, set, f.help);
+  }
   // From the command line a source is always a file.
   CLI::Option* added(const app::Field& f, app::PlanSource& target) { return file(f, target); }
   CLI::Option* added(const app::Field& f, app::CostsSource& target) { return file(f, target); }
@@ -160,15 +168,19 @@ class Options {
 
 bool is_seed(const app::Field& field) { return field.names == "--seed"; }
 
-// Whoever read standard output has read enough ("| head"): there is nothing to say, and no one to.
-struct OutputClosed {};
+// Who reads stdout has read enough, as `head` has: nothing failed.
+struct ReaderGone {};
+
+[[noreturn]] void cannot_write(const std::error_code& error) {
+  if (error == std::errc::broken_pipe) throw ReaderGone();
+  throw RunFailed("standard output: " + error.message());
+}
 
 // What was printed must have arrived: a full device shows when the last of it is written.
 void flush_output() {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return;
-  if (errno == EPIPE) throw OutputClosed();
-  throw RunFailed(fmt::format("standard output: {}", std::generic_category().message(errno)));
+  cannot_write({errno, std::generic_category()});
 }
 
 // The options that go with every sub-command, as completion has them.
@@ -205,11 +217,15 @@ std::vector<std::string> words_of(int argc, char** argv, const std::vector<std::
   }
   if (!words.empty() && words.front() == "help") {
     words.erase(words.begin());
+    if (const auto text = words.size() == 1 ? help_on(words[0]) : std::nullopt) {
+      fmt::print("{}", *text);
+      throw CLI::Success();
+    }
     const bool known = words.empty() || words[0].starts_with("-") ||
                        std::ranges::find(commands, words[0]) != commands.end();
     if (!known) {
-      throw UsageError(
-          fmt::format("{} is no command of weir{}", words[0], did_you_mean(words[0], commands)));
+      throw UsageError(fmt::format("{} is no command of weir, and no topic of its help{}", words[0],
+                                   did_you_mean(words[0], with_topics(commands))));
     }
     words.emplace_back("--help");
   }
@@ -312,8 +328,7 @@ int run_parsed(CLI::App& app, const std::map<std::string, double>& unsaid, int a
     throw UsageError(refusal(app, error));
   } catch (const std::system_error& error) {  // fmt throws where it cannot write
     if (std::ferror(stdout) == 0) throw;
-    if (error.code().value() == EPIPE) throw OutputClosed();
-    throw RunFailed("standard output: " + error.code().message());
+    cannot_write(error.code());
   }
   flush_output();
   return 0;
@@ -440,8 +455,8 @@ int CommandLine::run(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) typed_ += " " + shell_quoted(argv[i]);
   try {
     return run_parsed(*app_, unsaid_, argc, argv);
-  } catch (const OutputClosed&) {
-    return exit_code_of_signal(SIGPIPE);  // as it ends programs that leave that signal be
+  } catch (const ReaderGone&) {
+    return exit_code_of_signal(SIGPIPE);  // as one that the signal ends
   } catch (...) {
     const Ending ending = ending_of(std::current_exception());
     // What was asked to stop, and had nothing yet to show for it, has not failed of its own.

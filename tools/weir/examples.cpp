@@ -1,14 +1,19 @@
-// Examples by sub-command, and the exit codes in words.
+// Examples by sub-command, the exit codes in words, topics of help and groups of options.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/examples.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
+#include <initializer_list>
 #include <utility>
 
+#include "plan/schedule/generators/generators.hpp"
 #include "tools/app/shared/exit_code.hpp"
+#include "tools/reproduce/published.hpp"
 
 namespace weir {
 namespace {
@@ -56,6 +61,46 @@ constexpr std::array<std::pair<EndKind, std::string_view>, 6> kMeanings{
      {EndKind::missing, "hardware or a component is missing"},
      {EndKind::failed, "the run failed"}}};
 
+constexpr std::array kTopics{"files", "exit-codes", "schedules", "clusters"};
+
+std::string files() {
+  return "Files that commands read and write; each says its format in \"schema\":\n"
+         "  model      Hugging Face config.json, a layer list (weir.layers/1), layers.csv with "
+         "times\n"
+         "  plan       weir.plan/1: written by weir plan and weir sweep --plans, read by most\n"
+         "  schedule   CSV in PyTorch's dialect: a row a rank, actions as 2F0, 1I2, 1W2, 3B1\n"
+         "  costs      weir.costs/1: written by weir profile and weir calibrate, read by --costs\n"
+         "  trace      weir.trace/1 (Perfetto opens it): written by weir simulate -o and weir run "
+         "-o\n"
+         "  cluster    weir.cluster/1, or a name: weir help clusters\n"
+         "  stack      weir.stack/1, or a name: the software that runs a plan\n"
+         "Every key of every format: docs/formats.md.\n";
+}
+
+std::string schedules() {
+  std::string text =
+      "Schedules by name, for --schedule and weir schedule; their idle time a step, "
+      "beyond M (F + B):\n";
+  for (const Generator& g : generators())
+    text += fmt::format("  {:<18}v {:<4}{}\n", g.name,
+                        g.one_chunks ? std::to_string(g.default_chunks) : "any", g.bubble);
+  return text +
+         "Or a CSV file, or exec:COMMAND, run as COMMAND K M v. Sources and memory: weir schedule "
+         "--list; side by side: weir schedule NAME NAME.\n";
+}
+
+std::string clusters() {
+  std::vector<std::string> names;
+  for (const auto& [file, text] : compiled_tables()) {
+    if (text.find("\"weir.cluster/1\"") != std::string::npos)
+      names.push_back(file.substr(0, file.find(".json")));
+  }
+  return fmt::format(
+      "Clusters by name, for --cluster; NAME:32 has 32 nodes, NAME:4+OTHER:8 two kinds:\n{}\n"
+      "Or a file (weir.cluster/1), as those in tools/examples/clusters.\n",
+      fmt::join(names, ", "));
+}
+
 }  // namespace
 
 std::string examples_of(std::string_view command) {
@@ -75,6 +120,44 @@ std::string exit_codes_text() {
   text += fmt::format(", {} stopped by Ctrl-C, {} by SIGTERM", exit_code_of_signal(SIGINT),
                       exit_code_of_signal(SIGTERM));
   return text + "\nMore of a command, with examples: weir help COMMAND\n";
+}
+
+std::optional<std::string> help_on(std::string_view topic) {
+  if (topic == "files") return files();
+  if (topic == "exit-codes") return exit_codes_text();
+  if (topic == "schedules") return schedules();
+  if (topic == "clusters") return clusters();
+  return std::nullopt;
+}
+
+std::vector<std::string> with_topics(std::vector<std::string> commands) {
+  commands.insert(commands.end(), kTopics.begin(), kTopics.end());
+  return commands;
+}
+
+std::string option_group(std::string_view long_name) {
+  using Names = std::initializer_list<std::string_view>;
+  static const std::array<std::pair<const char*, Names>, 5> kGroups{{
+      {"Machine and software",
+       {"cluster", "stack", "costs", "gpus", "memory-limit", "backend", "transport", "any-schedule",
+        "straggler", "topo", "nccl"}},
+      {"Model and numbers",
+       {"seq-length", "dtype", "fp8-recipe", "fp8-param-gather", "attention", "lora-rank",
+        "lora-targets", "lora-dropout", "frozen"}},
+      {"Optimizer",
+       {"optimizer", "learning-rate", "momentum", "nesterov", "weight-decay", "clip-grad",
+        "lr-warmup-iters", "lr-decay-style", "lr-decay-iters", "min-lr"}},
+      {"Parallel degrees",
+       {"pp", "vpp", "microbatches", "micro-batch-size", "global-batch-size", "tp", "cp", "dp",
+        "ep", "zero", "sequence-parallel", "slices"}},
+      {"Files and pictures",
+       {"output", "svg", "width", "palette", "memory", "no-title", "csv", "csv-format", "perfetto",
+        "plans", "pareto"}},
+  }};
+  const auto group = std::ranges::find_if(kGroups, [&](const auto& one) {
+    return std::ranges::find(one.second, long_name) != one.second.end();
+  });
+  return group == kGroups.end() ? "Options" : group->first;
 }
 
 }  // namespace weir

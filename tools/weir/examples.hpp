@@ -1,9 +1,11 @@
-// What help ends with: lines to copy, one table for all sub-commands.
+// What help says beside the options: lines to copy, topics, and the groups that options stand in.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace weir {
 
@@ -12,5 +14,14 @@ namespace weir {
 
 // What the command's exit codes mean (tools/app/shared/exit_code).
 [[nodiscard]] std::string exit_codes_text();
+
+// Of "files", "exit-codes", "schedules" and "clusters"; nullopt for any other word.
+[[nodiscard]] std::optional<std::string> help_on(std::string_view topic);
+// Those words behind `commands`.
+[[nodiscard]] std::vector<std::string> with_topics(std::vector<std::string> commands);
+
+// The heading under which an option of this long name stands, whatever command has it; what has
+// none of its own is among the command's "Options".
+[[nodiscard]] std::string option_group(std::string_view long_name);
 
 }  // namespace weir

@@ -4,7 +4,8 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "plan/program/deadlock.hpp"
 #include "plan/program/lower.hpp"
@@ -41,11 +42,11 @@ void print_proof(Printout& out, const Schedule& schedule, const std::optional<in
 
 void print_times(Printout& out, const app::ScheduleRequest& request,
                  const app::ScheduleResult& result) {
-  const Schedule& schedule = *result.schedule;
-  const auto& [program, trace, forecast] = result.timed;
-  out.say("{}: K = {}, {} stages, M = {}, at most {} in flight on a rank\n", schedule.name,
+  const Schedule& schedule = *result.schedules.front().schedule;
+  const auto& [program, trace, forecast] = *result.schedules.front().timed;
+  out.say("{}: K = {}, {} stages, M = {}, at most {:.4g} in flight on a rank\n", schedule.name,
           schedule.shape.ranks, schedule.shape.stages, schedule.shape.microbatches,
-          *std::ranges::max_element(forecast.peak_in_flight));
+          most_in_flight(schedule));
   // Buffered transfers are proved with slots; the others have been lowered as they block.
   if (request.transfers == to_string(TransferMode::buffered)) {
     print_proof(out, schedule, request.slots);
@@ -56,6 +57,51 @@ void print_times(Printout& out, const app::ScheduleRequest& request,
   out.say("step {}, bubble {:.4f} by span, lower bound {}\n", format_duration(forecast.step_time),
           forecast.metrics.bubble_fraction_span, format_duration(forecast.lower_bound));
   draw_in_terminal(out, trace, out.width());
+}
+
+std::string verdict_on(const app::ScheduleRequest& request, const app::ComparedSchedule& one) {
+  if (!one.schedule) return "refused: " + one.refused;
+  if (!one.deadlocks) return "no deadlock";
+  return one.fewest_slots ? fmt::format("deadlocks with {} receive slots", *request.slots)
+                          : fmt::format("deadlocks with {} transfers", request.transfers);
+}
+
+// Several beside each other, and their timelines on one scale.
+void print_several(Printout& out, const app::ScheduleRequest& request,
+                   const std::vector<app::ComparedSchedule>& schedules) {
+  Table table{{left("schedule"),
+               {"v"},
+               {"step"},
+               {"over bound"},
+               {"bubble"},
+               {"by span"},
+               {"in flight"},
+               {"slots"},
+               left("verdict")},
+              {},
+              {}};
+  std::vector<TitledTrace> traces;
+  for (const app::ComparedSchedule& one : schedules) {
+    std::vector<std::string>& row = table.rows.emplace_back(table.columns.size());
+    row.front() = one.name;
+    row.back() = verdict_on(request, one);
+    if (!one.schedule) continue;
+    const ScheduleShape& shape = one.schedule->shape;
+    row[1] = std::to_string(shape.stages / shape.ranks);
+    row[6] = fmt::format("{:.4g}", most_in_flight(*one.schedule));
+    if (one.fewest_slots) row[7] = std::to_string(*one.fewest_slots);
+    if (!one.timed) continue;
+    const Forecast& f = one.timed->forecast;
+    row[2] = format_duration(f.step_time);
+    row[3] = fmt::format("{:.2f}%", (f.step_time / f.lower_bound - 1) * 100);
+    row[4] = fmt::format("{:.2f}%", f.metrics.bubble_fraction * 100);
+    row[5] = fmt::format("{:.2f}%", f.metrics.bubble_fraction_span * 100);
+    traces.push_back({one.name, &one.timed->trace});
+  }
+  out.show(table);
+  if (out.for_programs()) return;
+  out.say("in flight: micro-batches of a whole rank; slots: the fewest receive slots an edge\n\n");
+  draw_in_terminal(out, traces, out.width());
 }
 
 void print_grid(Printout& out, const app::GridProof& proof) {
@@ -82,7 +128,8 @@ void print_grid(Printout& out, const app::GridProof& proof) {
     const auto word = [](bool safe) { return safe ? "free" : "DEADLOCK"; };
     table.rows.push_back({std::to_string(v.ranks), std::to_string(v.microbatches), word(v.safe[0]),
                           word(v.safe[1]), word(v.safe[2]), fmt::format("{}", v.fewest_slots),
-                          fmt::format("{}", v.peak), fmt::format("{:.2f}%", v.gap * 100), ""});
+                          fmt::format("{:.4g}", v.in_flight), fmt::format("{:.2f}%", v.gap * 100),
+                          ""});
   }
   out.show(table);
   for (const app::CounterExample& e : proof.examples) {
@@ -105,6 +152,8 @@ void print(Printout& out, const app::ScheduleRequest& request, const app::Schedu
     print_grid(out, *result.proof);
   } else if (!result.csv.empty()) {
     out.say("{}", result.csv);
+  } else if (result.schedules.size() > 1) {
+    print_several(out, request, result.schedules);
   } else {
     print_times(out, request, result);
   }

@@ -31,6 +31,7 @@ struct Generator {
   std::string_view in_flight;   // stage-micro-batches kept by rank k at its peak
   std::int32_t weight_copies;   // copies of the model's weights over all ranks
   std::int32_t default_chunks;  // v where none is asked for
+  bool one_chunks;              // it takes that v and no other
   std::int32_t default_slices;  // likewise; 1: it does not slice sequences
   ScheduleOrReason (*make)(const ScheduleRequest&);
 };

@@ -108,6 +108,65 @@ TEST_F(Command, ASchedulesProgramIsRunWithKMV) {
               HasSubstr("K = 1, M = 1, v = 1 where 2, 1 and 1"));
 }
 
+// Several at once, K = 4, M = 12, F = I = W = 1 ms: 1F1B (M + K - 1) 3 = 45 ms, ZB-H1 (K - 1)(F + I
+// - W) more than 36, ZB-V none by span. Held at most: K micro-batches each, ZB-V's 8 being of half
+// a rank. A file of the same sizes stands beside them, and one v of -v 2 where there is a choice.
+TEST_F(Command, SeveralSchedulesStandBesideEachOther) {
+  const std::string same = " -K 4 -M 12 --uniform F=1ms,I=1ms,W=1ms,latency=0s";
+  ASSERT_EQ(weir("schedule gpipe -K 4 -M 12 --csv mine.csv").code, 0);
+  const Json json = Json::parse(
+      weir("schedule mine.csv zb-h1 zb-v 1f1b interleaved-1f1b dualpipe -v 2 --json" + same).out);
+  EXPECT_EQ(json["schema"], "weir.schedule_comparison/1");
+  EXPECT_EQ(json["pp"], 4);
+  const Json& all = json["schedules"];
+  ASSERT_EQ(all.size(), 6U);
+  const auto each = [&](const char* key) {
+    std::vector<double> values;
+    for (const Json& one : all) values.push_back(one[key].get<double>());
+    return values;
+  };
+  EXPECT_THAT(each("vpp"), testing::ElementsAre(1, 1, 2, 1, 2, 1));
+  EXPECT_THAT(each("in_flight"), testing::ElementsAre(12, 4, 4, 4, testing::Gt(4), 5));
+  EXPECT_NEAR(all[0]["step_time_s"].get<double>(), 0.045, 1e-12);
+  EXPECT_NEAR(all[1]["step_time_s"].get<double>(), 0.039, 1e-12);
+  EXPECT_NEAR(all[3]["step_time_s"].get<double>(), 0.045, 1e-12);
+  EXPECT_NEAR(all[2]["bubble_fraction_span"].get<double>(), 0, 1e-12);
+  EXPECT_EQ(all[0]["timeline"].size(), 4U * 12 * 2);
+  const std::string text = weir("schedule mine.csv zb-v" + same + " --svg both.svg").out;
+  EXPECT_THAT(text, HasSubstr("no deadlock"));
+  EXPECT_THAT(text, HasSubstr("\nzb-v\n  0 0F0"));
+  // 8 chunks a rank's two halves: 12.5 points a chunk have no room for "7F10", but for two lines.
+  const std::string svg = read("both.svg");
+  EXPECT_THAT(svg, HasSubstr(">7F</text>"));
+  EXPECT_THAT(svg, HasSubstr(">10</text>"));
+  EXPECT_THAT(svg, HasSubstr("a rank's second stage"));
+}
+
+// What a published schedule does not allow is its row's; a file of other sizes is nobody's row.
+TEST_F(Command, SeveralSchedulesSayWhatCannotBe) {
+  const std::string text = weir("schedule 1f1b dualpipe -K 3 -M 4").out;
+  EXPECT_THAT(text, HasSubstr("refused: dualpipe needs even K"));
+  EXPECT_EQ(weir("schedule dualpipe chimera -K 3 -M 4").code, 2);
+  EXPECT_EQ(weir("schedule 1f1b 1f1bb -K 3 -M 4").code, 2);
+  EXPECT_EQ(weir("schedule 1f1b gpipe --csv -").code, 2);
+  write("two.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  EXPECT_THAT(weir("schedule two.csv 1f1b").out, HasSubstr("two.csv"));
+  EXPECT_EQ(weir("schedule two.csv 1f1b").code, 0);  // of 2 ranks, as the file
+  EXPECT_EQ(weir("schedule two.csv 1f1b -K 4").code, 2);
+  // ZB-V needs three slots at K = 3, M = 4; rendezvous blocks 1F1B from M = 2 on.
+  EXPECT_THAT(weir("schedule zb-v 1f1b -K 3 -M 4 --slots 2").out,
+              HasSubstr("deadlocks with 2 receive slots"));
+  EXPECT_THAT(weir("schedule 1f1b gpipe -K 2 -M 2 --transfers rendezvous").out,
+              HasSubstr("deadlocks with rendezvous transfers"));
+}
+
+// A plan of a schedule that allows one v only has it.
+TEST_F(Command, APlanHasTheOneVOfItsSchedule) {
+  ASSERT_EQ(weir("plan chain.csv -K 2 -M 4 --schedule zb-v -o v.json").code, 0);
+  EXPECT_EQ(Json::parse(read("v.json"))["vpp"], 2);
+  EXPECT_EQ(weir("plan chain.csv -K 2 -M 4 -v 1 --schedule zb-v -o v.json").code, 2);
+}
+
 TEST_F(Command, AGridIsProvedCaseByCase) {
   const Result result = weir("schedule 1f1b --grid K=2,M=1..2 --prove --json");
   ASSERT_EQ(result.code, 0) << result.out;

@@ -4,7 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-const CAUSES = ['fill', 'drain', 'imbalance', 'communication'];
+const CAUSES = ['fill', 'drain', 'imbalance', 'communication', 'host'];
 
 // `t`: {F, I, W, latency} in ms, of a rank and a micro-batch. The order of the products is the
 // command's, so that both round alike.
@@ -61,7 +61,9 @@ function timeSchedule(s, t) {
 }
 
 // When what the action at a place awaits was sent and was there; null: nothing is awaited.
-function awaitedBy({schedule: s, endF, endB, wayF, wayB, latency}, rank, at) {
+function awaitedBy(timed, rank, at) {
+  if (timed.program) return awaitedInPlan(timed, rank, at);
+  const {schedule: s, endF, endB, wayF, wayB, latency} = timed;
   const action = s.orders[rank][at], kind = kindOf(action), stage = stageOf(s, action);
   const other = awaitedStage(s, stage, kind);
   if (other < 0) return null;

@@ -1,19 +1,21 @@
 // The published schedules in the browser: what plan/schedule/generators makes, action by action
 // (tests/page holds the two to each other). A schedule is {name, ranks, stages, microbatches, slices,
-// replicas, place, orders}; an action is one number, cell * 4 + kind, where a cell is a stage's
+// replicas, place, orders}; an action is one number, cell * 8 + kind, where a cell is a stage's
 // micro-batch: stage * units + unit. A maker returns a schedule, or the reason why there is none.
 // SPDX-License-Identifier: Apache-2.0
 'use strict';
 
-const F = 0, B = 1, I = 2, W = 3, KINDS = 'FBIW';
+// R and O, a rebuilding and an update, are of plans alone (plan.js).
+const F = 0, B = 1, I = 2, W = 3, R = 4, O = 5, KINDS = ['F', 'B', 'I', 'W', 'R', 'OPTIMIZER'];
 const MOST_CELLS = 1 << 22;
 
 const unitsOf = s => s.microbatches * s.slices;
-const kindOf = action => action & 3;
-const cellOf = action => action >> 2;
+const kindOf = action => action & 7;
+const cellOf = action => action >> 3;
 const stageOf = (s, action) => Math.floor(cellOf(action) / unitsOf(s));
 const unitOf = (s, action) => cellOf(action) % unitsOf(s);
-const nameOf = (s, action) => `${stageOf(s, action)}${KINDS[kindOf(action)]}${unitOf(s, action)}`;
+const nameOf = (s, action) =>
+    `${stageOf(s, action)}${KINDS[kindOf(action)]}${kindOf(action) === O ? '' : unitOf(s, action)}`;
 const isFirst = (s, stage) => stage % s.stages === 0;
 const isLast = (s, stage) => stage % s.stages === s.stages - 1;
 
@@ -26,7 +28,7 @@ function emptySchedule(name, {K, v, M, S}, kind = 'looped') {
   }
   const s = {name, ranks: K, stages: K * v, microbatches: M, slices: S, replicas, place,
              orders: Array.from({length: K}, () => [])};
-  s.add = (rank, stage, kind, unit) => s.orders[rank].push((stage * M * S + unit) * 4 + kind);
+  s.add = (rank, stage, kind, unit) => s.orders[rank].push((stage * M * S + unit) * 8 + kind);
   return s;
 }
 

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/text/text_file.hpp"
+#include "plan/words/error.hpp"
 #include "tools/app/page/page_parts.hpp"
+#include "tools/app/page/plan_page.hpp"
 #include "tools/app/schedule/schedule.hpp"
 #include "tools/app/shared/provenance.hpp"
 #include "tools/report/page.hpp"
@@ -25,7 +27,7 @@ std::string colours_of_actions() {
       rules += fmt::format("--{}:{};--{}-on:{};", name, css(fill.*page), name,
                            css(label_on(fill).*page));
     };
-    for (const ActionKind kind : {ActionKind::F, ActionKind::B, ActionKind::I, ActionKind::W})
+    for (const ActionKind kind : kComputeKinds)
       add(std::string(to_string(kind)), colours(Palette::standard)[kind]);
     return rules + fmt::format("--blue:{};--red:{};", css(kBlue.*page), css(kRed.*page));
   };
@@ -36,19 +38,37 @@ std::string colours_of_actions() {
 }  // namespace
 
 Fields fields(PageRequest& r) {
-  return {{"-o,--output", &r.output, "HTML file to write", {.writes = Writes::file}}};
+  return {{"plan", &r.plan, "Plan file: its stages and costs (default: stages that are alike)"},
+          {"--trace", &r.measured, "Measured trace of the plan, drawn beside its forecast"},
+          {"--costs", &r.costs, "Costs file (default: built in)"},
+          {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
+          stack_field(r.stack),
+          gpus_field(r.gpus),
+          {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
+          {"-o,--output", &r.output, "HTML file to write", {.writes = Writes::file}}};
 }
 
 PageResult page(const PageRequest& r, const Session& session) {
+  if (!is_given(r.plan)) {
+    for (const char* option : {"trace", "costs", "cluster", "stack", "gpus", "memory-limit"})
+      if (session.given(option))
+        throw UsageError(fmt::format("page: --{} goes with a plan", option));
+  }
   const PageParts parts = page_parts();
+  // Names come from files: nothing in them ends the script that holds them.
+  std::string plan = is_given(r.plan) ? plan_for_page(r, session).dump() : "null";
+  for (std::size_t at = 0; (at = plan.find('<', at)) != std::string::npos;)
+    plan.replace(at, 1, "\\u003c");
   // An empty result is the list of schedules.
   const std::string schedules = to_json(ScheduleResult{}).dump();
   const std::string body = fmt::format(
       "<style>{}{}</style>\n{}<script type=\"application/json\" id=\"schedules\">{}</script>\n"
+      "<script type=\"application/json\" id=\"planned\">{}</script>\n"
       "<script id=\"engine\">{}</script>\n<script id=\"view\">{}</script>\n",
-      colours_of_actions(), parts.style, parts.body, schedules, parts.engine, parts.view);
+      colours_of_actions(), parts.style, parts.body, schedules, plan, parts.engine, parts.view);
   write_file_atomically(session.output(r.output),
-                        html_page("Pipeline schedules, live", body, provenance(session, 1)));
+                        html_page(is_given(r.plan) ? "A plan, live" : "Pipeline schedules, live",
+                                  body, provenance(session, 1)));
   return {r.output};
 }
 

@@ -76,7 +76,7 @@ const unitOfRank = s => s.ranks / s.stages / s.slices;  // of a rank's micro-bat
 function drawTimelines(painter, panels, {width, cap, marked}) {
   const ink = colour('ink'), idle = colour('rule'), span = Math.max(...panels.map(p => p.step), 1);
   const x = ns => LEFT + ns / span * (width - LEFT - RIGHT);
-  const fills = [...KINDS].map(k => colour(k)), ons = [...KINDS].map(k => colour(k + '-on'));
+  const fills = KINDS.map(k => colour(k)), ons = KINDS.map(k => colour(k + '-on'));
   const places = [];
   let y = 0;
   painter.box(0, 0, width, panels.reduce((sum, p) => sum + panelHeight(p), SCALE), colour('page'));
@@ -89,10 +89,12 @@ function drawTimelines(painter, panels, {width, cap, marked}) {
       painter.text(LEFT - 6, top + 13, `rank ${rank}`, ink, 13, 'end');
       painter.box(LEFT, top, width - LEFT - RIGHT, ROW - 2, idle);
       // Kind by kind, so that a rank's boxes change their colour a few times only.
-      for (const kind of [F, B, I, W]) drawKind(painter, timed, rank, kind, {top, x, fills, ons});
+      for (const kind of [F, B, I, W, R, O]) drawKind(painter, timed, rank, kind, {top, x, fills, ons});
     });
     y += TITLE + s.ranks * ROW;
-    drawHeld(painter, timed, {top: y + 4, height: HELD - 14, x, cap, ink});
+    const room = {top: y + 4, height: HELD - 14, x, cap, ink};
+    if (timed.memory) drawMemory(painter, timed, room);
+    else drawHeld(painter, timed, room);
     y += HELD + PANEL_GAP;
   }
   for (const tick of ticks(span, Math.max(2, Math.floor(width / 120))))
@@ -114,7 +116,7 @@ function drawKind(painter, timed, rank, kind, {top, x, fills, ons}) {
   });
   for (const [left, wide] of bars) painter.box(left, top + ROW - 5, wide, 3, ons[kind]);
   for (const [middle, action, room] of texts) {
-    const name = nameOf(s, action), number = String(unitOf(s, action));
+    const name = nameOf(s, action), number = kindOf(action) === O ? '' : String(unitOf(s, action));
     const text = name.length <= room ? name : number.length <= room ? number : '';
     if (text) painter.text(middle, top + 13, text, ons[kind], 11, 'middle');
   }
@@ -141,10 +143,34 @@ function drawHeld(painter, timed, {top, height, x, cap, ink}) {
       if (kindOf(action) === F) change(timed.starts[rank][at], 1);
       if (kindOf(action) === B || kindOf(action) === W) change(timed.ends[rank][at], -1);
     });
-    painter.line(points, `hsl(${s.ranks > 1 ? 215 - 190 * rank / (s.ranks - 1) : 215} 70% 52%)`, 1.3);
+    painter.line(points, colourOfRank(rank, s.ranks), 1.3);
   });
   if (cap) painter.line([[LEFT, y(cap)], [x(timed.step), y(cap)]], colour('red'), 1.5, true);
 }
+
+const colourOfRank = (rank, ranks) =>
+    `hsl(${ranks > 1 ? 215 - 190 * rank / (ranks - 1) : 215} 70% 52%)`;
+
+// The bytes that each rank of a plan holds; the cap is what its device has.
+function drawMemory(painter, timed, {top, height, x, ink}) {
+  const most = Math.max(...timed.memory.flat().map(sample => sample[1]), 1), cap = timed.memoryCap || 0;
+  const y = bytes => top + height - bytes / Math.max(most, cap) * height;
+  painter.text(LEFT - 6, top + 10, inGiB(most, 0), ink, 13, 'end');
+  painter.text(LEFT - 6, top + height, 'GiB', ink, 13, 'end');
+  painter.line([[LEFT, y(0)], [x(timed.step), y(0)]], colour('rule'));
+  timed.memory.forEach((samples, rank) => {
+    const points = [];
+    samples.forEach(([ns, bytes], i) => {
+      if (i) points.push([x(ns), points[points.length - 1][1]]);
+      points.push([x(ns), y(bytes)]);
+    });
+    if (points.length) points.push([x(timed.step), points[points.length - 1][1]]);
+    painter.line(points, colourOfRank(rank, timed.memory.length), 1.3);
+  });
+  if (cap) painter.line([[LEFT, y(cap)], [x(timed.step), y(cap)]], colour('red'), 1.5, true);
+}
+
+const inGiB = (bytes, digits = 2) => (bytes / 2 ** 30).toFixed(bytes < 2 ** 33 ? Math.max(digits, 1) : digits);
 
 // The action pointed at, and what it waits for.
 function drawMarked(painter, places, {panel, rank, at}, x, ink) {

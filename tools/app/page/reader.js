@@ -80,7 +80,7 @@ function placed(rows, slices, name) {
   const copies = stages % 2 === 0 && all.every(a => a.stage < half || !low.has(a.unit));
   return {name, ranks: rows.length, stages: copies ? half : stages, microbatches: units / slices, slices,
           replicas: copies ? 2 : 1, place,
-          orders: rows.map(row => row.map(a => (a.stage * units + a.unit) * 4 + a.kind))};
+          orders: rows.map(row => row.map(a => (a.stage * units + a.unit) * 8 + a.kind))};
 }
 
 // Each stage and micro-batch has one F, then one B, or one I and then one W, with gradients in

@@ -6,6 +6,7 @@
 
 const $ = id => document.getElementById(id);
 const LISTED = JSON.parse($('schedules').textContent).schedules;
+const PLAN = JSON.parse($('planned').textContent);  // null: stages are alike
 const NUMBERS = ['K', 'v', 'M', 'S', 'F', 'I', 'W', 'c', 'cap'], OWN = 'your own';
 const REST_MS = 150, MOST_IN_LINK = 4000;
 const state = {s: '1f1b', b: 'zb-h1', csv: ''};
@@ -21,9 +22,19 @@ function question(changes = {}) {
 
 // A schedule by its name, timed; throws the reason why there is none.
 function timedOf(name, changes = {}) {
-  const q = question(changes), made = name === OWN ? readCsv(state.csv, OWN) : makeSchedule(name, q);
+  const q = question(changes), sizes = PLAN ? {...q, K: PLAN.K, v: PLAN.v, S: PLAN.S} : q;
+  const made = name === OWN ? readCsv(state.csv, OWN) : makeSchedule(name, sizes);
   if (typeof made === 'string') throw new Error(made);
-  return timeSchedule(made, q);
+  return PLAN ? timedOfPlan(made, q) : timeSchedule(made, q);
+}
+
+// With the plan's costs, which are of its stages on their ranks; as it is, with its memory.
+function timedOfPlan(made, by) {
+  if (String(made.place) !== String(PLAN.place))
+    throw new Error(`${made.name} has other stages on the ranks than the plan`);
+  const timed = timePlan(made, PLAN, by), as = [by.F, by.I, by.W, by.latency];
+  timed.asPlanned = as.every(factor => factor === 1) && toCsv(made) === toCsv(readCsv(PLAN.csv, ''));
+  return timed.asPlanned ? Object.assign(timed, {memory: PLAN.memory, memoryCap: PLAN.cap}) : timed;
 }
 
 // The sizes of a file are its own, and what stands beside it has them too.
@@ -50,9 +61,13 @@ function show() {
 
 function label() {
   const maker = MAKERS[state.s] || {}, own = state.s === OWN;
-  const unit = {F: ' ms', I: ' ms', W: ' ms', c: ' ms'};
+  const times = PLAN ? ' times' : ' ms', unit = {F: times, I: times, W: times, c: times};
   const says = {v: maker.v || state.v, cap: state.cap || 'none', S: maker.slices ? state.S : 1};
   const off = {K: own, M: own, v: own || Boolean(maker.v), S: own || !maker.slices};
+  if (PLAN) {
+    Object.assign(off, {K: true, v: true, S: true, cap: true});
+    Object.assign(says, {K: PLAN.K, v: PLAN.v, S: PLAN.S, cap: PLAN.cap ? `${inGiB(PLAN.cap, 1)} GiB` : 'none'});
+  }
   const sizes = own && panels.length ? panels[0].schedule : null;
   if (sizes)
     Object.assign(says, {K: sizes.ranks, M: sizes.microbatches, v: sizes.stages / sizes.ranks,
@@ -114,17 +129,27 @@ function sentence(refused) {
   const [first, second] = panels, says = $('said');
   says.classList.toggle('refused', refused.length > 0);
   if (refused.length || !first) return void (says.textContent = refused.join('; '));
+  const shared = PLAN && first.asPlanned && first.step !== PLAN.step
+      ? ` weir simulate, which slows what shares a link or a device, says ${ms(PLAN.step)}.` : '';
   const against = second ? `; ${second.schedule.name} takes ${ms(second.step)}` : '';
-  says.textContent = `${first.schedule.name}: a step of ${ms(first.step)}, ${percent(first.bubble)} of it idle${against}.`;
+  says.textContent = `${first.schedule.name}: a step of ${ms(first.step)}, ${percent(first.bubble)} of it idle${against}.${shared}`;
 }
 
 function facts() {
   const row = t => `<tr><td>${escaped(t.schedule.name)}</td>${cell(ms(t.step))}${cell(ms(t.bound))}` +
       `${cell(percent(t.step / t.bound - 1))}${cell(percent(t.bubble))}${cell(percent(t.bubbleSpan))}` +
       `${cell(Number(mostHeld(t).toFixed(2)), !fitsCap(t))}` +
+      `${PLAN ? peakCell(t) : ''}` +
       `${state.cap ? cell(fitsCap(t) ? 'yes' : 'no', !fitsCap(t)) : ''}</tr>`;
   $('facts').innerHTML = heads(['', 'step', 'lower bound', 'over it', 'bubble', 'by span', 'most held',
-                                ...(state.cap ? ['within the cap'] : [])]) + panels.map(row).join('');
+                                ...(PLAN ? ['most memory'] : []), ...(state.cap ? ['within the cap'] : [])]) + panels.map(row).join('');
+}
+
+// The fullest rank's bytes, which are known of the plan as it is.
+function peakCell(timed) {
+  if (!timed.memory) return cell('');
+  const most = Math.max(...timed.memory.flat().map(sample => sample[1]));
+  return cell(`${inGiB(most)} GiB`, Boolean(PLAN.cap) && most > PLAN.cap);
 }
 
 function causes() {
@@ -144,6 +169,7 @@ function draw() {
 }
 
 function command() {
+  if (PLAN) return void ($('command').textContent = panels[0]?.asPlanned ? `weir simulate ${PLAN.file || 'the plan'}` : '(none: the plan is changed)');
   const q = question(), own = state.s === OWN, maker = MAKERS[state.s] || {};
   const sizes = own ? '' : ` -K ${q.K} -M ${q.M}${maker.v ? '' : ` -v ${q.v}`}` +
                            `${maker.slices ? ` --slices ${q.S}` : ''}`;
@@ -160,6 +186,7 @@ function render() {
   causes();
   draw();
   command();
+  if (PLAN && PLAN.measured) drawMeasured();
 }
 
 function soon() {
@@ -213,7 +240,7 @@ function overM() {
   let bound = false;
   for (let M = step; state.s !== OWN && M <= most; M += step) {
     const maker = MAKERS[state.s], v = maker.v || q.v;
-    const closed = closedForm(state.s, {...q, v, M}, q);
+    const closed = PLAN ? null : closedForm(state.s, {...q, v, M}, q);
     if (!closed) continue;
     bound = Boolean(closed.most);
     form.push([M, closed.excess / (M * (q.F + q.I + q.W) + closed.excess)]);
@@ -224,7 +251,7 @@ function overM() {
   $('form').textContent = form.length
       ? `${state.s}, ${bound ? 'at most as published' : 'as published'}: an excess of ` +
         `${LISTED.find(g => g.name === state.s).bubble}${q.latency ? ', without latency' : ''}.`
-      : 'No closed form is published for these settings.';
+      : PLAN ? '' : 'No closed form is published for these settings.';
 }
 
 function chartOf(lines, most) {
@@ -257,7 +284,7 @@ function tell() {
   const other = awaitedBy(timed, rank, at), before = at ? timed.ends[rank][at - 1] : 0;
   let waits = at ? `follows ${nameOf(s, s.orders[rank][at - 1])}` : 'begins its rank';
   if (other) {
-    const from = nameOf(s, other.cell * 4 + other.kind).replace('I', s.orders.some(o => o.some(a => kindOf(a) === I)) ? 'I' : 'B');
+    const from = nameOf(s, other.cell * 8 + other.kind).replace('I', s.orders.some(o => o.some(a => kindOf(a) === I)) ? 'I' : 'B');
     const way = other.crosses && other.there > other.made ? `, there at ${ms(other.there)}` : '';
     waits = `${other.there >= before ? 'waits for' : `${waits}; has waited for`} ${from} of rank ${other.rank} ` +
             `(made at ${ms(other.made)}${way})`;
@@ -325,7 +352,8 @@ function timelineSvg() {
 
 function takeOwn(text) {
   try {
-    timeSchedule(readCsv(text, OWN), question());
+    const own = readCsv(text, OWN);
+    PLAN ? timedOfPlan(own, question()) : timeSchedule(own, question());
     $('wrong').textContent = '';
     Object.assign(state, {csv: text, s: OWN});
   } catch (error) {
@@ -343,10 +371,12 @@ $('controls').addEventListener('submit', event => event.preventDefault());
 $('timeline').addEventListener('pointermove', event => mark(pointed(event)));
 $('timeline').addEventListener('pointerdown', event => mark(pointed(event)));
 $('timeline').addEventListener('keydown', event => { if (goBy(event.key)) event.preventDefault(); });
+$('pairs').addEventListener('pointermove', tellPair);
+$('pairs').addEventListener('pointerdown', tellPair);
 $('larger').addEventListener('click', () => { zoom = Math.min(zoom * 1.5, 12); draw(); });
 $('smaller').addEventListener('click', () => { zoom = Math.max(zoom / 1.5, 1); draw(); });
 $('svg').addEventListener('click', () => save('timeline.svg', timelineSvg(), 'image/svg+xml'));
-$('order').addEventListener('click', () => panels[0] && save('schedule.csv', toCsv(panels[0].schedule), 'text/csv'));
+$('order').addEventListener('click', () => panels[0] && save('schedule.csv', toCsv(panels[0].base || panels[0].schedule), 'text/csv'));
 $('times').addEventListener('click', () => save('timeline.csv', timesCsv(), 'text/csv'));
 $('link').addEventListener('click', async () => {
   history.replaceState(null, '', toHash());
@@ -387,8 +417,24 @@ window.addEventListener('resize', soon);
 window.addEventListener('hashchange', () => { fromHash(); show(); soon(); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', soon);
 
+// A plan's own order is a published one's, or stands as one's own.
+function asThePlan() {
+  for (const id of ['K', 'v', 'M', 'S']) {
+    $(id).max = Math.max(Number($(id).max), PLAN[id] * (id === 'M' ? 4 : 1));
+    state[id] = PLAN[id];
+  }
+  Object.assign(state, {c: 1, cap: 0, b: '', s: PLAN.schedule});
+  const made = makeSchedule(PLAN.schedule, PLAN);
+  if (typeof made === 'string' || toCsv(made) !== toCsv(readCsv(PLAN.csv, '')))
+    Object.assign(state, {s: OWN, csv: PLAN.csv});
+  $('uniform').hidden = true;
+  $('ofplan').hidden = false;
+  $('what').textContent = `${PLAN.plan}; ${PLAN.device}, ${PLAN.stack}; costs: ${PLAN.basis}`;
+}
+
 read();
 Object.assign(state, {s: '1f1b', b: 'zb-h1'});
+if (PLAN) asThePlan();
 fromHash();
 show();
 render();

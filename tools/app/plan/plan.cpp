@@ -60,7 +60,8 @@ void set_samples(const PlanRequest& r, const Session& session, Plan& plan) {
 Plan plan_of(const PlanRequest& r, const Model& model, const Session& session) {
   Plan plan = base_plan(r.common, r.seed, model, session);
   plan.pp = r.pp;
-  plan.vpp = r.vpp;
+  // Where the schedule allows one v only, nobody has to say it.
+  plan.vpp = session.given("vpp") ? r.vpp : only_chunks(r.schedule).value_or(r.vpp);
   plan.microbatches = r.microbatches;
   set_samples(r, session, plan);
   plan.allow_reordered = r.allow_reordered;
@@ -435,7 +436,9 @@ nlohmann::ordered_json to_json(const PlanResult& result) {
 }
 
 std::string json_text(const PlanResult& result) {
-  return result.imported ? to_json(result).dump(1) : "";
+  if (result.imported) return to_json(result).dump(1);
+  // On the screen the plan is printed as its file has it.
+  return result.written ? plan_json(result.plan.loaded.plan).dump(2) : "";
 }
 
 }  // namespace weir::app

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "costmodel/table/given_times.hpp"
@@ -76,23 +77,6 @@ Json generators_json() {
   return json;
 }
 
-// The most compute actions that a timeline in JSON has: some 8 MB of text.
-constexpr std::size_t kMostTimed = std::size_t{1} << 16;
-
-// Compute actions in time, rank by rank; null where there are more than are good to read.
-Json timeline_json(const TimedSchedule& timed) {
-  Json actions = Json::array();
-  for (const Span& span : timed.trace.spans) {
-    if (span.lane != LaneKind::compute) continue;
-    if (actions.size() == kMostTimed) return nullptr;
-    actions.push_back({{"rank", span.rank.value},
-                       {"action", to_string(span.action)},
-                       {"start_s", to_seconds(span.start).count()},
-                       {"end_s", to_seconds(span.end).count()}});
-  }
-  return actions;
-}
-
 std::string title_of(const Schedule& schedule) {
   return fmt::format("{}, K = {}, M = {}", schedule.name, schedule.shape.ranks,
                      schedule.shape.microbatches);
@@ -103,14 +87,20 @@ CostTable times_of(const ScheduleRequest& r, const ScheduleShape& shape) {
   return uniform_table(shape, r.uniform.empty() ? UniformTimes{} : parse_uniform(r.uniform));
 }
 
-// The schedule and, where one is to stand under it, another, on one scale.
+// All on one scale, and under them the one that was to stand beside.
 void draw(const ScheduleRequest& r, ScheduleResult& result, const Session& session) {
   const auto panel = [&](const Schedule& schedule, TimedSchedule& timed) {
     // Counters are made only where they are drawn.
     if (r.picture.held) timed.trace.counters = in_flight_counters(timed.trace);
-    return TimelinePanel{r.no_title ? "" : title_of(schedule), {{&timed.trace, 0, ""}}};
+    const ScheduleShape& shape = schedule.shape;
+    return TimelinePanel{r.no_title ? "" : title_of(schedule),
+                         {{&timed.trace, 0, ""}},
+                         shape.stages / shape.ranks * shape.segments};
   };
-  std::vector<TimelinePanel> panels{panel(*result.schedule, result.timed)};
+  std::vector<TimelinePanel> panels;
+  for (ComparedSchedule& one : result.schedules) {
+    if (one.timed) panels.push_back(panel(*one.schedule, *one.timed));
+  }
   TimedSchedule other;
   if (is_given(r.beside)) {
     const Schedule under = obtain_schedule(
@@ -129,7 +119,7 @@ void require_asked(const ScheduleRequest& r, const Schedule& schedule, const Ses
     // A default is no contradiction: only what was given is compared.
     if (session.given(option) && asked != found)
       throw UsageError(fmt::format("--{} {} contradicts {}, which has {}", option, asked,
-                                   name_of(r.name), found));
+                                   name_of(r.names.front()), found));
   };
   require("pp", r.pp, has.ranks);
   require("microbatches", r.microbatches, has.microbatches);
@@ -137,9 +127,23 @@ void require_asked(const ScheduleRequest& r, const Schedule& schedule, const Ses
   require("slices", r.slices.value_or(0), has.segments);
 }
 
+// Of several the first file's sizes are those of all, where none were asked for.
+void take_sizes_of_file(const std::vector<ScheduleChoice>& choices, const Session& session,
+                        ScheduleSource& shape) {
+  const auto own = std::ranges::find_if(choices, &has_own_sizes);
+  if (own == choices.end()) return;
+  const ScheduleShape sizes = obtain_schedule(*own, shape).shape;
+  if (!session.given("pp")) shape.ranks = sizes.ranks;
+  if (!session.given("microbatches")) shape.microbatches = sizes.microbatches;
+}
+
 void refuse_contradictions(const ScheduleRequest& r) {
-  if (!is_given(r.name))
+  if (!std::ranges::all_of(r.names, [](const auto& name) { return is_given(name); }) ||
+      r.names.empty())
     throw UsageError("schedule: expected a name, a CSV file or exec:COMMAND, or --list");
+  if (r.names.size() > 1 && (r.prove || r.csv))
+    throw UsageError(fmt::format("{} takes one schedule, {} were given",
+                                 r.prove ? "--prove" : "--csv", r.names.size()));
   if (r.prove != !r.grid.empty())
     throw UsageError("--grid and --prove belong together: --grid K=..,M=.. --prove");
   if (is_given(r.beside) && !r.picture.file)
@@ -151,11 +155,14 @@ void refuse_contradictions(const ScheduleRequest& r) {
 
 Fields fields(ScheduleRequest& r) {
   Fields all{
-      {"name", &r.name,
+      {"name", &r.names,
        "A schedule's name, a CSV file in PyTorch's dialect, or exec:COMMAND, run as COMMAND K "
-       "M v"},
+       "M v; several: a table of them, drawn together"},
       {"-K,--pp", &r.pp, "Ranks", {.range = kRanks}},
-      {"-v,--vpp", &r.vpp, "Stages a rank (default: the schedule's own)", {.range = kChunks}},
+      {"-v,--vpp",
+       &r.vpp,
+       "Stages a rank (default: the schedule's own); of several, where they allow it",
+       {.range = kChunks}},
       {"-M,--microbatches", &r.microbatches, "Micro-batches", {.range = kPositive}},
       {"--slices", &r.slices, kSlicesHelp, {.range = kSlices}},
       {"--slots",
@@ -187,20 +194,31 @@ ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
   ScheduleResult result;
   if (r.list) return result;
   refuse_contradictions(r);
-  const ScheduleSource shape{"", r.pp, r.vpp, r.microbatches, r.slices, r.allow_reordered};
+  ScheduleSource shape{"", r.pp, r.vpp, r.microbatches, r.slices, r.allow_reordered};
   // A proof is of many shapes: each makes its schedule itself.
   if (r.prove) {
-    result.proof = prove_grid({r.name, shape, r.grid, r.slots.value_or(2), r.stopping}, session);
+    const GridRequest grid{r.names.front(), shape, r.grid, r.slots.value_or(2), r.stopping};
+    result.proof = prove_grid(grid, session);
     return result;
   }
-  const Schedule& schedule = result.schedule.emplace(obtain_schedule(r.name, shape));
-  require_asked(r, schedule, session);
-  // Itself it is small beside its program and times.
-  say_need_of_schedule(schedule.shape.stages, schedule.shape.units(), session);
-  result.timed = time_schedule(schedule, times_of(r, schedule.shape), parse_transfers(r.transfers));
+  const auto timed = [&](const Schedule& schedule) {
+    // Itself it is small beside its program and times.
+    say_need_of_schedule(schedule.shape.stages, schedule.shape.units(), session);
+    return time_schedule(schedule, times_of(r, schedule.shape), parse_transfers(r.transfers));
+  };
+  if (r.names.size() > 1) {
+    take_sizes_of_file(r.names, session, shape);
+    result.schedules = beside_each_other({r.names, shape, r.transfers, r.slots, timed});
+  } else {
+    ComparedSchedule& one = result.schedules.emplace_back();
+    one.schedule = obtain_schedule(r.names.front(), shape);
+    require_asked(r, *one.schedule, session);
+    one.timed.emplace(timed(*one.schedule));
+  }
   if (r.picture.file) draw(r, result, session);
   if (r.csv) {
-    result.csv = csv_of(r, schedule, result.timed.program);
+    const ComparedSchedule& one = result.schedules.front();
+    result.csv = csv_of(r, *one.schedule, one.timed->program);
     if (*r.csv != "-") write_file_atomically(session.output(*r.csv), std::exchange(result.csv, ""));
   }
   return result;
@@ -208,9 +226,11 @@ ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
 
 Json to_json(const ScheduleResult& result) {
   if (result.proof) return to_json(*result.proof);
-  if (!result.schedule) return generators_json();
-  Json json = forecast_json(result.timed.forecast);
-  json["timeline"] = timeline_json(result.timed);
+  if (result.schedules.empty()) return generators_json();
+  if (result.schedules.size() > 1) return to_json(result.schedules);
+  const TimedSchedule& timed = *result.schedules.front().timed;
+  Json json = forecast_json(timed.forecast);
+  json["timeline"] = timeline_json(timed);
   return json;
 }
 

@@ -1,5 +1,5 @@
 // `schedule`: draws a schedule, proves that it cannot deadlock, times it with given durations,
-// converts it to CSV; lists those there are.
+// converts it to CSV; holds several beside each other; lists those there are.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,20 +8,21 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "tools/app/schedule/schedule_comparison.hpp"
 #include "tools/app/schedule/schedule_proof.hpp"
-#include "tools/app/schedule/timed_schedule.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/shared/picture.hpp"
 
 namespace weir::app {
 
 struct ScheduleRequest {
-  ScheduleChoice name = "";
-  int pp = 4;                 // K
-  std::optional<int> vpp;     // v; the schedule's own default
-  int microbatches = 8;       // M
-  std::optional<int> slices;  // of a sequence; likewise
+  std::vector<ScheduleChoice> names;  // more than one: beside each other
+  int pp = 4;                         // K
+  std::optional<int> vpp;             // v; the schedule's own default
+  int microbatches = 8;               // M
+  std::optional<int> slices;          // of a sequence; likewise
   std::optional<int> slots;
   std::string transfers = "buffered", uniform, csv_format = "compute_only", grid;
   std::optional<std::filesystem::path> times, csv;
@@ -34,14 +35,13 @@ struct ScheduleRequest {
 [[nodiscard]] Fields fields(ScheduleRequest& request);
 
 struct ScheduleResult {
-  std::optional<Schedule> schedule;  // with the times of it; none of a list or a proof
-  TimedSchedule timed;
-  std::string csv;  // for those who asked for it on their screen
+  std::vector<ComparedSchedule> schedules;  // none of a list or a proof
+  std::string csv;                          // for those who asked for it on their screen
   std::optional<GridProof> proof;
 };
 
 [[nodiscard]] ScheduleResult schedule(const ScheduleRequest& request, const Session& session);
-// weir.forecast/1, weir.schedules/1 or weir.proof/1
+// weir.forecast/1, weir.schedule_comparison/1, weir.schedules/1 or weir.proof/1
 [[nodiscard]] nlohmann::ordered_json to_json(const ScheduleResult& result);
 // The signal that ended a proof before its end; 0: none did.
 [[nodiscard]] inline int stopped_by(const ScheduleResult& result) {

@@ -18,6 +18,7 @@
 #include "plan/words/error.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/event_engine.hpp"
+#include "tools/app/schedule/timed_schedule.hpp"
 #include "tools/app/shared/memory_need.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 
@@ -62,6 +63,7 @@ Verdict judge(const Schedule& schedule, int slots) {
   v.fewest_slots = fewest_slots(schedule, 1);
   const auto peaks = peak_in_flight(schedule);
   v.peak = *std::max_element(peaks.begin(), peaks.end());
+  v.in_flight = most_in_flight(schedule.shape, v.peak);
   // With unlimited slots, as the bound assumes them.
   const Program program = program_for(schedule, TransferMode::buffered, 0);
   const OperationCosts costs = expand(program, uniform_table(schedule.shape, {}));

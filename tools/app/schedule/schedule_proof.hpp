@@ -22,7 +22,8 @@ struct Verdict {
   int ranks = 0, microbatches = 0;
   std::string refused;                           // why there is no such schedule; empty: there is
   std::array<bool, kProvedModes.size()> safe{};  // by mode
-  int fewest_slots = 0, peak = 0;                // enough receive slots; in flight
+  int fewest_slots = 0, peak = 0;                // enough receive slots; stage-micro-batches
+  double in_flight = 0;                          // in micro-batches of a whole rank
   double gap = 0;                                // step time over its lower bound, minus 1
 };
 

@@ -77,6 +77,18 @@ bool is_given(const app::ScheduleChoice& choice) {
   return name == nullptr || !name->empty();
 }
 
+bool has_own_sizes(const app::ScheduleChoice& choice) {
+  const auto* name = std::get_if<std::string>(&choice);
+  return std::holds_alternative<Schedule>(choice) || (name != nullptr && name->ends_with(".csv"));
+}
+
+std::optional<int> only_chunks(const app::ScheduleChoice& choice) {
+  const auto* name = std::get_if<std::string>(&choice);
+  const Generator* generator = name == nullptr ? nullptr : find_generator(*name);
+  if (generator == nullptr || !generator->one_chunks) return std::nullopt;
+  return generator->default_chunks;
+}
+
 std::vector<std::string> generator_names() {
   std::vector<std::string> names;
   for (const Generator& generator : generators()) names.emplace_back(generator.name);

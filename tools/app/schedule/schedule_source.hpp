@@ -43,6 +43,12 @@ inline constexpr const char* kSlicesHelp =
 // Whether a request has one: no name is none.
 [[nodiscard]] bool is_given(const app::ScheduleChoice& choice);
 
+// Whether it brings sizes of its own: a CSV file, or a schedule in memory.
+[[nodiscard]] bool has_own_sizes(const app::ScheduleChoice& choice);
+
+// The one v that the chosen schedule can have, where it is a published one with one only.
+[[nodiscard]] std::optional<int> only_chunks(const app::ScheduleChoice& choice);
+
 // The published ones.
 [[nodiscard]] std::vector<std::string> generator_names();
 

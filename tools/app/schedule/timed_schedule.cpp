@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <variant>
+#include <vector>
 
 #include "plan/program/deadlock.hpp"
 #include "plan/program/lower.hpp"
@@ -34,6 +37,15 @@ TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table,
   f.lower_bound = to_seconds(step_lower_bound(timed.program, costs));
   f.peak_in_flight = peak_in_flight(schedule);
   return timed;
+}
+
+double most_in_flight(const ScheduleShape& shape, int stage_microbatches) {
+  return double(stage_microbatches) * shape.ranks / shape.stages / shape.segments;
+}
+
+double most_in_flight(const Schedule& schedule) {
+  const std::vector<std::int32_t> peaks = peak_in_flight(schedule);
+  return most_in_flight(schedule.shape, *std::ranges::max_element(peaks));
 }
 
 }  // namespace weir

@@ -22,4 +22,9 @@ struct TimedSchedule {
 [[nodiscard]] TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table,
                                           TransferMode transfers);
 
+// The most that a rank holds at once, in micro-batches of a whole rank: each of its v stages holds
+// 1/v of one, each slice of a sequence its share of that.
+[[nodiscard]] double most_in_flight(const ScheduleShape& shape, int stage_microbatches);
+[[nodiscard]] double most_in_flight(const Schedule& schedule);
+
 }  // namespace weir

@@ -28,9 +28,13 @@ std::vector<Path> files_of(const Target& target) {
     using Source = std::decay_t<decltype(source)>;
     if constexpr (std::is_same_v<Source, Path>) {
       files.push_back(source);
-    } else if (const auto* file = std::get_if<Path>(&source)) {
-      files.push_back(*file);
+    } else if (const auto* file = std::get_if<Path>(&source); file != nullptr && !file->empty()) {
+      files.push_back(*file);  // an empty one was not given
     }
+  };
+  const auto add_schedule = [&](const ScheduleChoice& choice) {
+    const auto* name = std::get_if<std::string>(&choice);
+    if (name != nullptr && name->ends_with(".csv")) files.emplace_back(*name);
   };
   std::visit(
       [&](const auto* value) {
@@ -41,9 +45,9 @@ std::vector<Path> files_of(const Target& target) {
                              std::is_same_v<Value, std::vector<TraceSource>>) {
           std::ranges::for_each(*value, add);
         } else if constexpr (std::is_same_v<Value, ScheduleChoice>) {
-          // Only what ends in .csv is a file; other words name schedules.
-          const auto* name = std::get_if<std::string>(value);
-          if (name != nullptr && name->ends_with(".csv")) files.emplace_back(*name);
+          add_schedule(*value);
+        } else if constexpr (std::is_same_v<Value, std::vector<ScheduleChoice>>) {
+          std::ranges::for_each(*value, add_schedule);
         } else if constexpr (std::is_same_v<Value, Path> || std::is_same_v<Value, PlanSource> ||
                              std::is_same_v<Value, CostsSource> ||
                              std::is_same_v<Value, TraceSource>) {

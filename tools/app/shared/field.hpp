@@ -40,7 +40,8 @@ using Target =
                  double*, std::optional<double>*, std::string*, std::filesystem::path*,
                  std::optional<std::filesystem::path>*, std::vector<int>*, Words*,
                  std::vector<std::string>*, std::vector<std::filesystem::path>*, PlanSource*,
-                 CostsSource*, ScheduleChoice*, TraceSource*, std::vector<TraceSource>*>;
+                 CostsSource*, ScheduleChoice*, std::vector<ScheduleChoice>*, TraceSource*,
+                 std::vector<TraceSource>*>;
 
 enum class Writes : std::uint8_t { nothing, file, folder };
 

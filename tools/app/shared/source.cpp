@@ -9,6 +9,8 @@
 #include "costmodel/table/builtin.hpp"
 #include "plan/job/summary.hpp"
 #include "plan/schedule/schedule_csv.hpp"
+#include "plan/text/quote.hpp"
+#include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/shared/memory_need.hpp"
@@ -48,13 +50,39 @@ void guard_named(const PlacedPlan& plan, const Session& session) {
     session.guard(plan.folder / plan.loaded.plan.schedule);
 }
 
+namespace {
+
+// A layer list, or what Hugging Face calls a config.
+bool is_model(const std::filesystem::path& file) {
+  const Json json = Json::parse(read_text_file(file), nullptr, false);
+  if (!json.is_object()) return false;
+  return json.contains("schema") ? json["schema"] == "weir.layers/1"
+                                 : json.contains("model_type") || json.contains("architectures");
+}
+
+// As load_plan, but that who gives a model learns how to go on.
+ResolvedPlan plan_in(const std::filesystem::path& file,
+                     const std::function<void(const Plan&)>& before_schedule) {
+  try {
+    return load_plan(file, before_schedule);
+  } catch (const InputError&) {
+    if (!is_model(file)) throw;
+  }
+  throw InputError(file.string(), "",
+                   fmt::format("is a model: make a plan of it, as weir plan {} -K 2 -M 4 -o "
+                               "plan.json",
+                               shell_quoted(file.string())));
+}
+
+}  // namespace
+
 PlacedPlan load(const PlanSource& source, const Session& session) {
   if (const auto* plan = std::get_if<PlacedPlan>(&source)) return *plan;
   const auto& file = std::get<std::filesystem::path>(source);
   const auto say_need = [&](const Plan& plan) {
     say_need_of_schedule(plan.stages(), std::int64_t{plan.microbatches} * plan.slices, session);
   };
-  PlacedPlan plan{load_plan(file, say_need), std::filesystem::absolute(file).parent_path(), false};
+  PlacedPlan plan{plan_in(file, say_need), std::filesystem::absolute(file).parent_path(), false};
   note_remarks(plan.loaded, file, session);
   guard_named(plan, session);
   return plan;

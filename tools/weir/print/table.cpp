@@ -5,8 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
 #include <utility>
 
+#include "plan/text/cells.hpp"
 #include "plan/text/quote.hpp"
 #include "plan/text/utf8.hpp"
 #include "plan/words/names.hpp"
@@ -132,7 +136,61 @@ std::string markdown_cell(const std::string& text) {
   return escaped;
 }
 
-std::string csv_cell(const std::string& text) { return says_nothing(text) ? "" : csv_quoted(text); }
+// A number with its unit, in the unit that programs get.
+struct Measure {
+  double value = 0;
+  std::string_view unit;
+};
+std::optional<Measure> measure_of(std::string_view text) {
+  struct Unit {
+    std::string_view name, base;
+    double size;
+  };
+  static constexpr std::array kUnits{Unit{" ns", "s", 1e-9},
+                                     Unit{" us", "s", 1e-6},
+                                     Unit{" ms", "s", 1e-3},
+                                     Unit{" s", "s", 1},
+                                     Unit{" B", "bytes", 1},
+                                     Unit{" KiB", "bytes", 0x1p10},
+                                     Unit{" MiB", "bytes", 0x1p20},
+                                     Unit{" GiB", "bytes", 0x1p30},
+                                     Unit{" TiB", "bytes", 0x1p40},
+                                     Unit{" %", "%", 1},
+                                     Unit{"%", "%", 1}};
+  for (const Unit& unit : kUnits) {
+    if (!text.ends_with(unit.name)) continue;
+    std::string digits(text.substr(0, text.size() - unit.name.size()));
+    if (digits.starts_with("+")) digits.erase(0, 1);
+    const auto number = whole_number<double>(digits);
+    if (number) return Measure{*number * unit.size, unit.base};
+  }
+  return std::nullopt;
+}
+
+// Of a column whose cells are all numbers of one kind, or say nothing; else none.
+std::string_view unit_of_column(const Table& table, std::size_t column) {
+  std::string_view unit;
+  for (const auto& row : table.rows) {
+    if (says_nothing(row[column])) continue;
+    const auto measure = measure_of(row[column]);
+    if (!measure || (!unit.empty() && measure->unit != unit)) return {};
+    unit = measure->unit;
+  }
+  return unit;
+}
+
+// A spreadsheet runs a text that begins so; a number with its sign it reads as one.
+bool looks_like_formula(const std::string& text) {
+  if (text.empty() || std::string_view("=+-@\t\r").find(text.front()) == std::string_view::npos)
+    return false;
+  const std::string unsigned_text = text.substr(text.front() == '+' ? 1 : 0);
+  return !whole_number<double>(unsigned_text) && !measure_of(text);
+}
+
+std::string csv_cell(const std::string& text) {
+  if (says_nothing(text)) return "";
+  return csv_quoted(looks_like_formula(text) ? "'" + text : text);
+}
 
 }  // namespace
 
@@ -216,11 +274,20 @@ std::string markdown_text(const Table& table) {
 
 std::string csv_text(const Table& table) {
   std::string text;
-  for (std::size_t c = 0; c < table.columns.size(); ++c)
-    text += (c > 0 ? "," : "") + csv_cell(table.columns[c].head);
+  std::vector<std::string_view> units;  // that each column's numbers have
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    units.push_back(unit_of_column(table, c));
+    const std::string& head = table.columns[c].head;
+    text += (c > 0 ? "," : "") +
+            csv_cell(units[c].empty() ? head : fmt::format("{} [{}]", head, units[c]));
+  }
   text += "\n";
   for (const auto& row : table.rows) {
-    for (std::size_t c = 0; c < row.size(); ++c) text += (c > 0 ? "," : "") + csv_cell(row[c]);
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const auto number = units[c].empty() ? std::nullopt : measure_of(row[c]);
+      text +=
+          (c > 0 ? "," : "") + (number ? fmt::format("{:.12g}", number->value) : csv_cell(row[c]));
+    }
     text += "\n";
   }
   return text;

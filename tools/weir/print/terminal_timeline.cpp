@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <utility>
 
 #include "plan/words/per_kind.hpp"
+#include "tools/report/timeline.hpp"
 
 namespace weir {
 namespace {
@@ -53,22 +56,20 @@ const char* colour_of(ActionKind kind) {
 
 std::string coloured(const DrawnRow& row, std::size_t first, std::size_t last) {
   std::string text;
-  ActionKind now = ActionKind::OPTIMIZER;
+  std::pair now(ActionKind::OPTIMIZER, false);
   for (std::size_t i = first; i < last; ++i) {
-    if (row.kinds[i] != now) {
+    if (const std::pair here(row.kinds[i], bool(row.shaded[i])); here != now) {
       text += "\x1b[0m";
-      text += colour_of(row.kinds[i]);
-      now = row.kinds[i];
+      text += colour_of(here.first);
+      if (here.second) text += "\x1b[4m";
+      now = here;
     }
     text += row.cells[i];
   }
   return text + "\x1b[0m";
 }
 
-}  // namespace
-
-std::vector<DrawnRow> drawn_rows(const Trace& trace, std::size_t most) {
-  const double scale = scale_of(trace, most);
+std::vector<DrawnRow> rows_at(const Trace& trace, double scale) {
   const auto cell_of = [&](Nanoseconds time) {
     // Rounded down at both ends, so that neighbours share a border and never overlap.
     return static_cast<std::size_t>(static_cast<double>(time.count()) * scale);
@@ -76,13 +77,14 @@ std::vector<DrawnRow> drawn_rows(const Trace& trace, std::size_t most) {
   const std::size_t width = cell_of(trace.steps[0].end);
   std::vector<DrawnRow> rows;
   for (std::int32_t rank = 0; rank < trace.ranks; ++rank) {
-    rows.push_back(
-        {std::string(width, '.'), std::vector<ActionKind>(width, ActionKind::OPTIMIZER)});
+    rows.push_back({std::string(width, '.'), std::vector<ActionKind>(width, ActionKind::OPTIMIZER),
+                    std::vector<bool>(width, false)});
   }
   for (const Span& span : trace.spans) {
     if (span.lane != LaneKind::compute) continue;
     DrawnRow& row = rows[static_cast<std::size_t>(span.rank.value)];
     const std::size_t first = cell_of(span.start), last = std::min(cell_of(span.end), width);
+    const bool shaded = is_shaded(span.action, trace.ranks);
     std::string name = to_string(span.action);
     name.resize(last > first ? last - first : 0, ' ');
     // The last cell ends an action, so that equal neighbours stay apart.
@@ -90,33 +92,72 @@ std::vector<DrawnRow> drawn_rows(const Trace& trace, std::size_t most) {
     for (std::size_t i = first; i < last; ++i) {
       row.cells[i] = name[i - first];
       row.kinds[i] = span.action.kind;
+      row.shaded[i] = shaded;
     }
   }
   return rows;
 }
 
-void draw_in_terminal(Printout& out, const Trace& trace, std::optional<std::size_t> width) {
+// Whether escapes are obeyed where this is printed, and wanted.
+bool shows_colours() {
   // Nothing here sets the environment.
   // NOLINTNEXTLINE(concurrency-mt-unsafe)
-  const bool colour = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-  const std::vector<DrawnRow> rows = drawn_rows(trace, kCellsAcross);
-  const std::size_t cells = rows.empty() ? 0 : rows.front().cells.size();
+  return isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+}
+
+// The cells from `first` to `last`, a line a rank.
+void print_fold(Printout& out, const std::vector<DrawnRow>& rows, std::size_t first,
+                std::size_t last) {
+  const bool colour = shows_colours();
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    out.say("{:>3} ", rank);
+    // The escapes that colour it would be shown, not obeyed, by say().
+    if (colour) {
+      fmt::print("{}", coloured(rows[rank], first, last));
+    } else {
+      out.say("{}", rows[rank].cells.substr(first, last - first));
+    }
+    out.say("\n");
+  }
+}
+
+}  // namespace
+
+std::vector<DrawnRow> drawn_rows(const Trace& trace, std::size_t most) {
+  return rows_at(trace, scale_of(trace, most));
+}
+
+void draw_in_terminal(Printout& out, std::span<const TitledTrace> traces,
+                      std::optional<std::size_t> width) {
+  // The scale that the shortest actions of any of them need, and none too long for it.
+  double scale = 0;
+  std::int64_t longest = 1;
+  for (const TitledTrace& one : traces) {
+    scale = std::max(scale, scale_of(*one.trace, kCellsAcross));
+    longest = std::max(longest, one.trace->steps[0].end.count());
+  }
+  scale = std::min(scale, static_cast<double>(kCellsAcross) / static_cast<double>(longest));
+  std::vector<std::vector<DrawnRow>> drawn;
+  std::size_t cells = 0;
+  for (const TitledTrace& one : traces) {
+    drawn.push_back(rows_at(*one.trace, scale));
+    cells = std::max(cells, drawn.back().empty() ? 0 : drawn.back().front().cells.size());
+  }
   // A line has room for its number and at least one action.
   const std::size_t fold = width ? std::max(*width, kNumber + kFewestCells) - kNumber : cells;
   for (std::size_t first = 0; first < cells; first += fold) {
-    const std::size_t last = std::min(first + fold, cells);
     if (first > 0) out.say("\n");
-    for (std::size_t rank = 0; rank < rows.size(); ++rank) {
-      out.say("{:>3} ", rank);
-      // The escapes that colour it would be shown, not obeyed, by say().
-      if (colour) {
-        fmt::print("{}", coloured(rows[rank], first, last));
-      } else {
-        out.say("{}", rows[rank].cells.substr(first, last - first));
-      }
-      out.say("\n");
+    for (std::size_t i = 0; i < traces.size(); ++i) {
+      const std::size_t its = drawn[i].empty() ? 0 : drawn[i].front().cells.size();
+      if (first >= its) continue;
+      if (!traces[i].title.empty()) out.say("{}\n", traces[i].title);
+      print_fold(out, drawn[i], first, std::min(first + fold, its));
     }
   }
+}
+
+void draw_in_terminal(Printout& out, const Trace& trace, std::optional<std::size_t> width) {
+  draw_in_terminal(out, std::array{TitledTrace{"", &trace}}, width);
 }
 
 }  // namespace weir
