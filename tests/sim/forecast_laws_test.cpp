@@ -23,7 +23,7 @@
 #include "sim/forecast.hpp"
 #include "sim/partition/shipped.hpp"
 
-namespace weir {
+namespace weir::forecast_laws_test {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
@@ -263,4 +263,4 @@ TEST(LongForecastLaws, HoldForTwentyThousandPlans) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::forecast_laws_test
