@@ -193,7 +193,9 @@ TEST(Processes, ReplicasDivideGradientsAndWeights) {
     EXPECT_EQ(two.parameters_sha256, three.parameters_sha256);
     EXPECT_EQ(three.parameters_sha256,
               run_in_one_process(model.load(plan), options, cpu_only()).parameters_sha256);
-    if (microbatches == 1) EXPECT_EQ(one.parameters_sha256, three.parameters_sha256);
+    if (microbatches == 1) {
+      EXPECT_EQ(one.parameters_sha256, three.parameters_sha256);
+    }
     for (std::size_t s = 0; s < one.steps.size(); ++s)
       EXPECT_NEAR(three.steps[s].loss, one.steps[s].loss, 1e-6);
   }
