@@ -263,9 +263,10 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
     // Of all layers the one where the host is least ahead.
     if (busy.count() > 0)
       device_over_host_ = std::min(device_over_host_, (time[kind] + traffic[kind]) / busy);
-    traffic[kind] = cluster_.stack.time.blocking_launches
-                        ? traffic[kind] + busy
-                        : std::max(traffic[kind], busy - time[kind]);
+    // Of a layer that is rebuilt its own time counts, not what is gathered beside it.
+    const Seconds counted = kind == ActionKind::R && rebuilt ? rebuild : time[kind];
+    traffic[kind] = cluster_.stack.time.blocking_launches ? traffic[kind] + busy
+                                                          : std::max(traffic[kind], busy - counted);
   }
   return {time, traffic, rebuild};
 }
