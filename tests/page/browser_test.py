@@ -135,8 +135,8 @@ def use(tab, url):
 
 
 def show_plan(tab, folder):
-    """A plan with its measured trace: K = 2, M = 4, F = 1 and B = 3 ms a stage, so (4 + 1) x 4 ms and
-    its messages; the forecast stands above the measurement, and their causes sum."""
+    """A plan with its measured trace: K = 2, M = 4, F = 1 and B = 3 ms a stage, so (4 + 1) x 4 ms
+    and its messages; the forecast stands above the measurement, and their causes sum."""
     layers = "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n"
     (folder / "layers.csv").write_text(layers + "l,x,1000,1,2,1,4096,2048,2\n")
     for words in (["plan", "layers.csv", "-K", "2", "-M", "4", "-o", "plan.json"],
@@ -150,7 +150,8 @@ def show_plan(tab, folder):
         assert tab.ask("!$('measured').hidden && $('waterfall').rows.length > 2")
         assert tab.ask("panels[0].asPlanned && $('uniform').hidden && $('K').disabled")
         assert tab.ask("document.documentElement.scrollWidth") <= width
-    assert tab.ask("$('error').textContent").startswith("Forecast: 20"), tab.ask("$('error').textContent")
+    said = tab.ask("$('error').textContent")
+    assert said.startswith("Forecast: 20"), said
     tab.ask("tellPair({offsetX: LEFT + 2, offsetY: 5})")
     assert tab.ask("$('pair').textContent").startswith("0F0 on rank 0: forecast 1 ms at 0 ms"), \
         tab.ask("$('pair').textContent")

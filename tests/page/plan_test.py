@@ -65,7 +65,8 @@ def holds_what_was_measured(folder):
     run("simulate", plan, *ONE_NODE, "-o", out)
     run("page", plan, *ONE_NODE, "--trace", out / "measured.json", "-o", page)
     has = planned(page)["measured"]
-    said = json.loads(run("compare", out / "predicted.json", out / "measured.json", "--json").stdout)
+    both = (out / f"{kind}.json" for kind in ("predicted", "measured"))
+    said = json.loads(run("compare", *both, "--json").stdout)
     assert has["step"] == round(said["measured_s"] * 1e9), (has["step"], said["measured_s"])
     parts = [[part["cause"], round(part["difference_s"] * 1e9)] for part in said["waterfall"]]
     assert has["waterfall"] == parts, (has["waterfall"], parts)

@@ -28,8 +28,10 @@ ASK_PLAN = """(plan => {
   const t = timePlan(readCsv(plan.csv, 'plan'), plan, {F: 1, I: 1, W: 1, latency: 1});
   return {step: t.step, span: t.span, bound: t.bound, bubble: t.bubble, bubbleSpan: t.bubbleSpan,
           held: t.held, busy: t.busy,
-          idle: t.idle.map(i => [i.fill, i.drain, i.imbalance, i.communication, i.host, i.optimizer]),
-          times: t.starts.map((row, rank) => [...row].map((start, at) => [start, t.ends[rank][at]]))};
+          idle: t.idle.map(i => [i.fill, i.drain, i.imbalance, i.communication, i.host,
+                                 i.optimizer]),
+          times: t.starts.map((row, rank) =>
+            [...row].map((start, at) => [start, t.ends[rank][at]]))};
 })"""
 
 

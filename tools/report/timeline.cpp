@@ -18,7 +18,7 @@ namespace {
 constexpr double kRow = 14, kGap = 2, kBlockGap = 4, kTitle = 18, kScale = 20, kLegend = 13;
 constexpr double kRight = 14, kBand = 60, kPanelGap = 8;
 constexpr double kNameSize = 7.5, kTickSize = 7, kActionSize = 6.5;
-constexpr double kTwoLines = 5.5, kShaded = 6;  // a label of two lines; the shaded foot of a box
+constexpr double kTwoLines = 5, kShaded = 6;  // a label of two lines; the shaded foot of a box
 // Boxes with tips take some 90 bytes each as SVG: more of them are no picture to point at.
 constexpr std::size_t kMostTips = 16'384;
 constexpr Paint kIdle{{244, 244, 244}, {40, 43, 48}};
@@ -46,7 +46,7 @@ bool fits(const std::string& text, double size, double room) {
 }
 
 // What is written on a box `room` wide: the action's name; where that does not fit, and ranks have
-// several stages, "7F" over the number of its micro-batch; else that number; else nothing.
+// several stages, its stage over its micro-batch; else that number; else nothing.
 std::vector<Text> labels_of(const Action& action, double x, double y, double room, bool stages) {
   const auto line = [&](double down, std::string text, double size) {
     return Text{x, y + down, std::move(text), size, Anchor::middle, {}};
@@ -55,7 +55,7 @@ std::vector<Text> labels_of(const Action& action, double x, double y, double roo
   if (fits(name, kActionSize, room)) return {line(9.5, std::move(name), kActionSize)};
   if (!has_microbatch(action.kind)) return {};
   std::string number = std::to_string(action.microbatch.value);
-  std::string stage = name.substr(0, name.size() - number.size());
+  std::string stage = std::to_string(action.stage.value);  // its kind is its colour
   if (stages && fits(stage, kTwoLines, room) && fits(number, kTwoLines, room))
     return {line(6, std::move(stage), kTwoLines), line(12.3, std::move(number), kTwoLines)};
   if (fits(number, kActionSize, room)) return {line(9.5, std::move(number), kActionSize)};
