@@ -3,7 +3,9 @@
 #include "costmodel/layers/orthogonal.hpp"
 
 #include <algorithm>
+#include <string_view>
 
+#include "plan/model/block_matrices.hpp"
 #include "plan/model/layer_tensors.hpp"
 
 namespace weir {
@@ -18,15 +20,11 @@ Dtype of_products(const Device& device) {
 
 }  // namespace
 
-bool is_orthogonalised(const LayerPart& layer, const ParameterTensor& tensor) {
-  return layer.block && tensor.decays && !tensor.frozen && tensor.shape.size() >= 2 &&
-         tensor.name != "prediction.token" && tensor.name != "attention.relative";
-}
-
 std::vector<MatmulShape> orthogonalised(const Layer& layer, const Plan& plan) {
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (block == nullptr) return {};
-  LayerPart whole{.tensors = layer_tensors(layer, plan.seq_length, plan.dtype), .block = true};
+  const LayerPart whole{.tensors = layer_tensors(layer, plan.seq_length, plan.dtype),
+                        .block = true};
   std::vector<MatmulShape> matrices;
   const auto add = [&matrices](std::int64_t rows, std::int64_t columns, std::int64_t count) {
     matrices.push_back({std::min(rows, columns), std::max(rows, columns), 0, count});

@@ -1,5 +1,5 @@
-// Muon's update of a block's matrices: which they are, and how long the products take that make
-// their momentum nearly orthogonal.
+// Muon's update of a block's matrices: how long the products take that make their momentum nearly
+// orthogonal.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,14 +7,9 @@
 
 #include "costmodel/layers/kernel_rates.hpp"
 #include "plan/job/plan.hpp"
-#include "plan/model/model_part.hpp"
+#include "plan/model/model.hpp"
 
 namespace weir {
-
-// Whether muon treats a tensor so: a matrix of a block, or as many as it has experts, but no table
-// and no router's bias (NVIDIA/Megatron-LM@d98e8a64ddf3, core/optimizer/emerging_optimizers.py,
-// _is_nonlinear_or_embedding).
-[[nodiscard]] bool is_orthogonalised(const LayerPart& layer, const ParameterTensor& tensor);
 
 // Those of one layer on a device, as they are made orthogonal: whole, as all devices of tp have
 // them gathered (Megatron's --muon-tp-mode duplicated), queries, keys and values each for itself

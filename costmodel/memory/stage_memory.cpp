@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "costmodel/layers/orthogonal.hpp"
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/training_state.hpp"
+#include "plan/model/block_matrices.hpp"
 
 namespace weir {
 namespace {

@@ -254,7 +254,8 @@ class Changer {
     Plan changed = plan();
     const int within = cluster_.devices_per_node / plan().tp;
     changed.zero_shards = plan().zero_shards > 0 ? 0 : within;
-    if (changed.zero_shards == 1 || changed.zero_shards >= plan().replicas()) return;
+    const bool divides = changed.zero_shards > 1 && changed.zero_shards < plan().replicas();
+    if (plan().zero_shards == 0 && !divides) return;
     if (cannot_share_state(changed)) return;
     add("ZeRO",
         changed.zero_shards > 0 ? fmt::format("among {} of a node", within)

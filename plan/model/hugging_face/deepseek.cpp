@@ -78,10 +78,11 @@ void leave_out_predictors(JsonObject& config, Model& model) {
     const std::int64_t predicting = config.integer_or(key, 0, 0, 1024);
     if (predicting == 0) continue;
     model.prediction_layers = static_cast<int>(predicting);
-    model.remarks.push_back(fmt::format(
-        "{}: {}: layers that predict further tokens, which the class leaves out, come in by "
-        "prediction_layers (--mtp-num-layers) alone",
-        key, predicting));
+    model.remarks.push_back(
+        fmt::format("{}: {}: layers that predict further tokens, which the class leaves out, come "
+                    "in by a plan's "
+                    "prediction_layers alone",
+                    key, predicting));
   }
 }
 

@@ -38,6 +38,9 @@ struct Element {
         second = o.beta2 * second + (1 - o.beta2) * g * g;
         w -= rate * (first / (1 - std::pow(o.beta1, t))) /
              (std::sqrt(second / (1 - std::pow(o.beta2, t))) + o.epsilon);
+        break;
+      case OptimizerKind::muon:
+        break;  // no kernel runs it
     }
   }
 };
