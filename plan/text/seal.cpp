@@ -36,6 +36,7 @@ std::string seal_of(std::string_view bytes, std::size_t at) {
 }
 
 std::string sealed_text(Json object, int indent) {
+  // Put behind all other keys, where seal_place() looks for it.
   object.erase("sha256");
   object["sha256"] = open_seal();
   std::string text = object.dump(indent) + "\n";
