@@ -91,6 +91,7 @@ Json forecast_json(const Forecast& f) {
   json["memory_limit_bytes"] = f.memory_limit ? Json(f.memory_limit->count()) : Json(nullptr);
   for (const Bytes limit : f.rank_memory_limits)
     json["rank_memory_limits_bytes"].push_back(limit.count());
+  // Without a limit, or where memory was not counted, there is nothing to judge.
   const bool judged = f.memory_limit && !f.memory.empty();
   json["fits"] = judged ? Json(to_string(f.fits())) : Json();
   json["fits_probability"] = judged ? Json(f.fits_probability()) : Json();

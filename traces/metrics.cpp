@@ -133,6 +133,7 @@ StepMetrics step_metrics(const Program& program, const Trace& trace, std::int32_
     Nanoseconds begin = Nanoseconds::max(), end = Nanoseconds::min();
     for (const OperationId id : lane.operations()) {
       const Span& span = spans[id];
+      // A span is of compute actions alone (docs/design.md 8).
       if (span.action.kind == ActionKind::OPTIMIZER) continue;
       begin = std::min(begin, span.start);
       end = std::max(end, span.end);

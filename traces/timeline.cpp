@@ -39,6 +39,7 @@ std::vector<Action> order_of(const RankTimeline& rank, std::size_t i, Stage stag
     timed.push_back(
         {one.backward_start[m], one.backward_end[m], {stage, ActionKind::B, microbatch}});
   }
+  // Files list starts by kind; the order is the clock's.
   std::ranges::stable_sort(timed, {}, &Timed::start);
   std::vector<Action> order;
   order.reserve(timed.size());

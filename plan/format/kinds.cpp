@@ -14,6 +14,7 @@ constexpr std::string_view kUnlimited = "unlimited";
 template <class V>
 V known(const Spec& key, const JsonObject& object, const std::optional<V>& amount,
         const char* expected) {
+  // With a rate of 0 no message would ever arrive.
   const bool moves = !std::same_as<V, BytesPerSecond> || (amount && amount->count() > 0);
   if (!amount || !moves) object.fail(key.name, *key.expected == '\0' ? expected : key.expected);
   return *amount;
@@ -37,6 +38,7 @@ void WithUnit::read(const Spec& key, JsonObject& object, BytesPerSecond& value) 
 Json WithUnit::write(const Spec&, Bytes value) {
   constexpr std::pair<const char*, std::int64_t> kUnits[] = {
       {"GB", 1'000'000'000}, {"GiB", std::int64_t{1} << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}};
+  // The first unit that divides it: what is written reads back as the same bytes.
   for (const auto& [name, unit] : kUnits) {
     if (value.count() % unit == 0) return fmt::format("{} {}", value.count() / unit, name);
   }

@@ -243,6 +243,7 @@ constexpr auto kSettled = [](JsonObject& top, Cluster& cluster) {
 
 Json nodes_json(const Cluster& cluster) {
   Json json = written(cluster, kNodes);
+  // Left out, it would be read as the user's own.
   if (cluster.origin.empty() && cluster.origins.empty()) json["origin"] = Json::array();
   return json;
 }
@@ -324,6 +325,7 @@ void set_stack(Cluster& cluster, const Stack& stack) {
 }
 
 Link slower(const Link& a, const Link& b) {
+  // A message is as fast as the narrower of both, and meets the longer latency on its way.
   Link link = a.bandwidth < b.bandwidth ? a : b;
   link.latency = std::max(a.latency, b.latency);
   return link;

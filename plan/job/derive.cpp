@@ -47,6 +47,7 @@ ResolvedPlan derive(Plan plan, Model model, Schedule schedule,
                         .model = std::move(model),
                         .schedule = std::move(schedule),
                         .part = std::move(part)};
+  // Each of these needs the one before: ties are of stages, and the program knows ties.
   resolved.stages = stage_parts(*resolved.part, resolved.plan.boundaries, resolved.schedule.shape);
   if (goes_directly(resolved.plan)) send_skips_directly(resolved);
   resolved.ties = ties_of(*resolved.part, resolved.stages, resolved.schedule.shape);

@@ -13,6 +13,7 @@ namespace weir {
 namespace {
 
 std::int32_t stage_of(int layer, const std::vector<int>& boundaries) {
+  // A boundary is the first layer of its stage.
   return static_cast<std::int32_t>(
       std::distance(boundaries.begin(), std::ranges::upper_bound(boundaries, layer)));
 }
@@ -38,6 +39,7 @@ std::int64_t map_before(const Model& model, int boundary) {
       std::get<CellShape>(model.layers[static_cast<std::size_t>(boundary) - 1].shape);
   std::int64_t numbers = cell.map(cell.output()).numbers();
   for (const Stash& stash : model.stashes) {
+    // It crosses the boundary where it was made before it and is taken behind it.
     if (stash.from < boundary && boundary <= stash.to) numbers -= stash.numbers;
   }
   return numbers;
@@ -45,6 +47,7 @@ std::int64_t map_before(const Model& model, int boundary) {
 
 // One message for all that goes to one stage.
 void add(std::vector<StageSkip>& skips, std::int32_t other, std::int64_t bytes) {
+  // What goes to one stage stands together, in the order of rows.
   if (skips.empty() || skips.back().other != Stage{other}) skips.push_back({Stage{other}, 0});
   skips.back().bytes += bytes;
 }
@@ -90,6 +93,7 @@ Model staged_model(const Model& model, const std::vector<int>& boundaries) {
     const std::int32_t stage = stage_of(l, boundaries);
     std::int64_t past = 0;
     for (const StagedStash& stash : stashes) {
+      // Past this stage: made before it, and taken behind it.
       if (stash.from < stage && stage < stash.to) past += stash.numbers;
     }
     *cell = cnn::without_tail(std::move(*cell), past);
@@ -110,6 +114,7 @@ void put_rows(const Model& model, const Plan& plan, std::vector<StagePart>& stag
       const std::int64_t bytes = stash.numbers * element;
       if (stash.to == here && stash.from < here) {
         stage.input_bytes += bytes;
+        // A neighbour's comes within the row, any other in a message of its own.
         if (stash.from + 1 < here) add(stage.skips_in, stash.from, bytes);
       }
       if (stash.from == here && stash.to > here) {

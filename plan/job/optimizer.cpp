@@ -69,10 +69,12 @@ double learning_rate_at(const Optimizer& optimizer, std::int64_t step) {
   const double most = optimizer.learning_rate;
   const auto done = static_cast<double>(step);
   const auto warmup = static_cast<double>(rate.warmup_iters);
+  // Linear, and whole at the last step of the warm-up.
   if (rate.warmup_iters > 0 && step <= rate.warmup_iters) return most * done / warmup;
   if (rate.style == DecayStyle::constant) return most;
   if (step > rate.decay_iters) return rate.min_lr;
   const double gone = (done - warmup) / (static_cast<double>(rate.decay_iters) - warmup);
+  // The cosine's first half turn goes from 1 to -1, which is from all to nothing here.
   const double left =
       rate.style == DecayStyle::linear ? 1 - gone : (1 + std::cos(std::numbers::pi * gone)) / 2;
   return rate.min_lr + left * (most - rate.min_lr);
@@ -80,6 +82,7 @@ double learning_rate_at(const Optimizer& optimizer, std::int64_t step) {
 
 double clip_factor(const Optimizer& optimizer, double norm) {
   if (optimizer.clip_norm <= 0) return 1;
+  // As torch.nn.utils.clip_grad_norm_ has it, with its 1e-6 against a norm of 0.
   return std::min(1.0, optimizer.clip_norm / (norm + 1e-6));
 }
 

@@ -89,6 +89,7 @@ Json to_json(const Origins& origins) {
 }
 
 const Origin* origin_of(const Origins& origins, const std::string& path) {
+  // The nearest object around the constant that has one.
   for (std::string at = path;;) {
     if (const auto found = origins.find(at); found != origins.end()) return &found->second;
     const auto dot = at.rfind('.');
@@ -98,6 +99,7 @@ const Origin* origin_of(const Origins& origins, const std::string& path) {
 }
 
 void replace_origin(Origins& origins, const std::string& path, std::string source) {
+  // One origin for the whole object: what stood for parts of it goes.
   std::erase_if(origins, [within = path + "."](const auto& entry) {
     return entry.first.starts_with(within);
   });

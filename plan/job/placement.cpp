@@ -58,6 +58,8 @@ void Placement::fill_in_order(const Plan& plan) {
     const auto at = static_cast<std::size_t>(rank);
     first_[at] = place_of(first_device(plan, Rank{rank}));
     for (std::int64_t r = 0; r < runs; ++r) {
+      // With replicas apart a replica's ranks come first, so that this rank's next run is K runs
+      // on.
       const std::int64_t first = first_device(plan, Rank{rank}) + r * run * plan.pp;
       for (int kind = place_of(first).kind; kind <= place_of(first + run - 1).kind; ++kind)
         kinds_[at].push_back(kind);
@@ -94,8 +96,10 @@ void Placement::follow(const Plan& plan) {
 }
 
 Link Placement::link(Rank from, Rank to) const {
+  // The first devices of a rank stand for all of them.
   const Place &a = first_[from.position()], &b = first_[to.position()];
   const Cluster& nodes = cluster_.kind(a.kind);
+  // It leaves one kind's nodes and reaches the other's, so the slower of both decides.
   if (a.kind != b.kind) return slower(nodes.inter, cluster_.kind(b.kind).inter);
   const bool one_node = a.device / nodes.devices_per_node == b.device / nodes.devices_per_node;
   return one_node ? nodes.intra : nodes.inter;

@@ -29,6 +29,7 @@ std::optional<Misfit> cannot_adapt(const Model& model, const Plan& plan) {
   for (const Layer& layer : model.layers) {
     const auto* block = std::get_if<TransformerShape>(&layer.shape);
     if (block == nullptr) continue;
+    // Undivided, because it is only asked which products have an adapter.
     for (const AdapterPart& adapter : adapters_of(*block, plan.lora, 1, 1)) {
       any = true;
       const bool experts = adapter.tokens == AdapterTokens::visits;

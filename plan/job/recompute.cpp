@@ -36,6 +36,7 @@ std::string modules_word(ModuleSet modules) {
 
 std::optional<ModuleSet> parse_modules(std::string_view text) {
   ModuleSet modules;
+  // Up to the end and once more, so that a last + leaves an empty word, which is refused.
   for (std::size_t from = 0; from <= text.size();) {
     const std::size_t plus = std::min(text.find('+', from), text.size());
     const auto module = named(kBlockModules, text.substr(from, plus - from));
@@ -79,6 +80,7 @@ std::vector<LayerRange> merged(std::vector<LayerRange> ranges) {
 }  // namespace
 
 bool rebuilds(const Recompute& recompute, const LayerPart& part, int layer) {
+  // `full` rebuilds within the backward, and frozen first layers have none.
   if (recompute.mode != RecomputeMode::full || !part.backward) return false;
   if (recompute.layers.empty()) return part.block;
   return std::ranges::any_of(recompute.layers,
@@ -90,6 +92,7 @@ std::vector<std::size_t> chunk_starts(const Recompute& recompute,
   const auto most = static_cast<std::size_t>(recompute.at_a_time);
   std::vector<std::size_t> starts;
   for (std::size_t l = 0; l < rebuilt.size(); ++l) {
+    // A chunk goes on while layers are rebuilt and it is not full.
     const bool follows = l > 0 && rebuilt[l] && rebuilt[l - 1];
     starts.push_back(follows && l - starts.back() < most ? starts.back() : l);
   }
@@ -109,6 +112,7 @@ std::string layers_word(const std::vector<LayerRange>& layers) {
 
 std::optional<std::vector<LayerRange>> parse_layers(std::string_view word) {
   std::vector<LayerRange> layers;
+  // As above: a last comma leaves an empty range.
   for (std::size_t from = 0; from <= word.size();) {
     const std::size_t comma = std::min(word.find(',', from), word.size());
     const auto range = parse_range(word.substr(from, comma - from));

@@ -57,6 +57,7 @@ void check_model(const Plan& plan, const Model& model, const std::string& file) 
                      fmt::format("expected K*v-1 = {} layer indices, found {}", plan.stages() - 1,
                                  plan.boundaries.size()));
   }
+  // Equal neighbours leave a stage empty, which require_stages() holds against the stack.
   int before = 0;
   for (const int boundary : plan.boundaries) {
     if (boundary < before || boundary > layers) {
@@ -83,6 +84,7 @@ void check_model(const Plan& plan, const Model& model, const std::string& file) 
         file, "seq_length",
         fmt::format("{} is above the model's {} positions", plan.seq_length, model.max_positions));
   }
+  // Images and timed layers have no length.
   if (plan.seq_length == 0 && model.family != "timed" &&
       model.seq_length + model.max_positions > 0) {
     throw InputError(file, "seq_length", "expected at least 1 for a model of sequences");
@@ -96,6 +98,7 @@ Model model_of(const Plan& plan, const std::filesystem::path& base, const std::s
   const auto model_file = base / plan.model_path;
   const std::string bytes = read_text_file(model_file);
   const std::string hash = sha256_hex(bytes);
+  // Boundaries and tensors are of the file as it was.
   if (hash != plan.model_sha256) {
     throw InputError(file, "model_sha256",
                      fmt::format("{} has changed since the plan was made (now {})",
@@ -115,6 +118,7 @@ bool holds(const StagePart& stage, const std::vector<ParameterId>& uses) {
 
 // The program that the proof is of is the one that all engines run.
 ResolvedPlan checked(const Plan& plan, Model model, Schedule schedule, const std::string& file) {
+  // Before derive(), which counts on a schedule without faults.
   if (const auto fault = validate(schedule, {.allow_reordered = plan.allow_reordered}))
     throw InputError(file, "schedule", fmt::format("{}\n{}", fault->reason, fault->picture));
   if (const auto misfit = cannot_go_directly(model, plan, schedule.shape))
@@ -192,6 +196,7 @@ std::vector<StagePart> stage_parts(const ModelPart& part, const std::vector<int>
                                    const ScheduleShape& shape) {
   std::vector<StagePart> stages;
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+    // Copies of stages are numbered on and hold the same layers.
     const auto index = static_cast<std::size_t>(s % shape.stages);
     const int first = index == 0 ? 0 : boundaries[index - 1];
     const int last =
@@ -207,6 +212,7 @@ std::vector<Tie> ties_of(const ModelPart& part, const std::vector<StagePart>& st
   for (const std::vector<ParameterId>& uses : part.ties) {
     if (part.parameter(uses.front()).frozen) continue;  // no gradients to add up
     Tie tie{part.parameter(uses.front()).elements(), {}};
+    // Those of the first copy; lowering repeats them for the others.
     for (std::int32_t s = 0; s < shape.stages; ++s) {
       if (holds(stages[static_cast<std::size_t>(s)], uses)) tie.holders.push_back(Stage{s});
     }

@@ -36,6 +36,7 @@ std::vector<int> by_cost(const Model& model, int stages) {
       boundaries.push_back(static_cast<int>(next));
     }
   }
+  // Stages whose share was never reached are empty, at the end.
   boundaries.resize(static_cast<std::size_t>(stages - 1), static_cast<int>(model.layers.size()));
   return boundaries;
 }

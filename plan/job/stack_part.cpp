@@ -12,6 +12,7 @@ namespace {
 // Whole numbers of a block for one token.
 double whole_width(Width width, const TransformerShape& b, std::int64_t keys) {
   const auto visits = static_cast<double>(b.experts > 1 ? b.experts_per_token : 1);
+  // A token passes the experts it visits and the shared ones beside them.
   const auto ffn = static_cast<double>(b.ffn) * visits + static_cast<double>(b.shared_ffn);
   switch (width) {
     case Width::hidden:
@@ -89,6 +90,7 @@ void keep_logits(LayerTensors& tensors, const HeadShape& head, std::int64_t seq_
   const auto bytes = [](double numbers, double each) {
     return static_cast<std::int64_t>(numbers * each);
   };
+  // In place of the executor's own, which the tensors had so far.
   std::erase_if(tensors.saved, [](const KeptTensor& kept) { return kept.name == "logits"; });
   tensors.saved.push_back({"logits", bytes(logits, memory.logits_kept), KeptUntil::I});
   const auto beside = [&](double worst) {

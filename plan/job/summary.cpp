@@ -16,6 +16,7 @@ std::string summary(const Plan& plan) {
   constexpr std::size_t kMostShown = 8;
   std::string boundaries;
   for (std::size_t i = 0; i < plan.boundaries.size(); ++i) {
+    // Of many boundaries the first two and the last are shown.
     const bool skipped =
         plan.boundaries.size() > kMostShown && i >= 2 && i + 1 < plan.boundaries.size();
     if (skipped && i > 2) continue;

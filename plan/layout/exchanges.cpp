@@ -68,10 +68,13 @@ class Derivation {
     for (std::size_t t = 0; t < layer_.tensors.size(); ++t) {
       const NetworkTensor& tensor = layer_.tensors[t];
       if (tensor.role == Role::weight) share_.weights += block(tensor.dimensions);
+      // Gradients of values come from weights, found on the way forward; that of the input is for
+      // the layer before.
       states_[t].has_gradient =
           tensor.role == Role::value && static_cast<int>(t) == layer_.input && input_has_gradient_;
     }
     for (const Operation& operation : layer_.operations) forward(operation);
+    // The next layer knows nothing of partial sums.
     make_whole(layer_.operations.back().output, Pass::F);
     find_passes();
     for (std::size_t o = layer_.operations.size(); o-- > 0;) backward(layer_.operations[o]);
@@ -190,6 +193,7 @@ class Derivation {
       case Act::add:
         return forward_sum(o);
       case Act::gather:
+        // Each processor picks from its own part of the table, and the picks are added up.
         out.pending = layout_.over[at(o.over)];
         return;
       case Act::move:
@@ -201,6 +205,7 @@ class Derivation {
       default:
         break;
     }
+    // What is not linear needs its inputs whole.
     for (const int input : o.inputs) make_whole(input, Pass::F);
     forward_rows(o);
   }
@@ -220,6 +225,7 @@ class Derivation {
   }
   void forward_sum(const Operation& o) {
     Axes common = ~Axes{0};
+    // A sum is partial where all summands are; what is not common is made whole before.
     for (const int input : o.inputs) common &= state(input).pending;
     for (const int input : o.inputs) make_whole(input, Pass::F, ~common);
     state(o.output).pending = common;
@@ -233,6 +239,8 @@ class Derivation {
     if (o.over < 0) return;
     const Axes split = layout_.over[at(o.over)];
     const double n = rows(o, o.inputs[0]);
+    // A loss reduces its maximum, its sum and the target's logit; a softmax the first two
+    // (docs/theory.md 11).
     const int times = o.act == Act::loss ? 3 : o.act == Act::softmax ? 2 : 0;
     for (int i = 0; i < times; ++i)
       exchange(Collective::all_reduce, Pass::F, split, n, o.output, false, true);
@@ -311,12 +319,14 @@ class Derivation {
     State& out = state(o.output);
     Axes partial_factors = 0;
     for (const int input : o.inputs) partial_factors |= state(input).pending;
+    // As in the forward: two partial factors make no partial product.
     if ((out.gradient & axes(all)) != 0 || (out.gradient != 0 && partial_factors != 0))
       make_gradient_whole(o.output, first_pass(out));
     for (const int input : o.inputs) {
       if (!is_weight(input) && !state(input).has_gradient) continue;
       Axes partial = out.gradient | summed(all, dims(input));
       for (const int other : o.inputs) {
+        // The gradient of one factor reads all the others.
         if (other == input) continue;
         partial |= state(other).pending;
         if (!is_weight(other)) keep(other, is_weight(input));
@@ -379,6 +389,7 @@ class Derivation {
     }
     // A tied weight's gradients are added to its owner's, and reduced with those.
     if (layer_.tensors[at(tensor)].role == Role::tied) return;
+    // Once a step and in fp32, when the micro-batches have added theirs up.
     exchange(Collective::all_reduce, Pass::step, partial, block(dims(tensor)), tensor, true, true);
   }
 
@@ -386,6 +397,7 @@ class Derivation {
   void keep(int tensor, bool for_w) {
     State& s = state(tensor);
     const Operation* by = s.made_by < 0 ? nullptr : &layer_.operations[at(s.made_by)];
+    // What is chosen is made again from what it was chosen from.
     if (by != nullptr && by->act == Act::choose) return keep(by->inputs[0], for_w);
     if (by != nullptr && by->act == Act::move && state(by->inputs[0]).pending == 0) {
       bool& again = for_w ? s.again_w : s.again_i;
@@ -395,6 +407,7 @@ class Derivation {
       again = true;
       return keep(by->inputs[0], for_w);
     }
+    // Kept once, as long as its last reader wants it.
     for (Kept& kept : share_.kept) {
       if (kept.tensor != tensor || kept.statistics) continue;
       kept.until_w |= for_w;

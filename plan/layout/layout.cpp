@@ -110,6 +110,7 @@ Powers local_size(const Program& program, const Layout& layout,
   Powers powers(program.dimensions.size() + layout.mesh.size(), 0);
   for (const int d : dimensions) {
     ++powers[d];
+    // A split dimension is divided by the size of its mesh dimension.
     if (layout.split_over[d] >= 0) --powers[program.dimensions.size() + layout.split_over[d]];
   }
   return powers;

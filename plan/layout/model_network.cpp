@@ -43,6 +43,13 @@ class Writer {
     does(fmt::format("{} = {}", name, by));
     return name;
   }
+  std::string move(const std::string& name, const std::string& dimensions, const std::string& of) {
+    return make(name, dimensions, fmt::format("move({})", of));
+  }
+  std::string add(const std::string& name, const std::string& dimensions, const std::string& a,
+                  const std::string& b) {
+    return make(name, dimensions, fmt::format("add({} {})", a, b));
+  }
   std::string weight(const std::string& name, const std::string& dimensions) {
     tensor(fmt::format("weight {}[{}]", name, dimensions));
     return name;
@@ -93,13 +100,15 @@ void write_embedding(Network& network, const Layer& layer, const EmbeddingShape&
   if (e.patch > 0) has_no_words(layer.name, "an embedding of patches");
   Writer w(network, layer.name, 1);
   w.weight("table", "vocab, hidden");
+  // Picked for all tokens, then moved to rows, of which a device keeps its own under sequence
+  // parallelism.
   std::string sum = w.make("picked", kTokens, "gather(table) over vocab");
   sum = w.make("scattered", kRows, "move(picked)");
   const auto also = [&](const std::string& name, const std::string& table,
                         const std::string& dimension) {
     w.weight(table, dimension + ", hidden");
     w.make(name, kRows, fmt::format("gather({}) over {}", table, dimension));
-    sum = w.make(name + "_sum", kRows, fmt::format("add({} {})", sum, name));
+    sum = w.add(name + "_sum", kRows, sum, name);
   };
   if (e.positions > 0) also("position", "position_table", "positions");
   if (e.token_types > 0) also("type", "type_table", "types");
@@ -120,6 +129,7 @@ void write_head(Network& network, const Layer& layer, const HeadShape& head) {
   Writer w(network, layer.name, 1);
   w.tensor(fmt::format("x[{}]", kRows));
   w.tensor(fmt::format("{} projection[vocab, hidden]", head.tied ? "tied" : "weight"));
+  // All tokens again, because the vocabulary may be divided.
   w.make("gathered", kTokens, "move(x)");
   std::string logits = w.make("logits", "batch, tokens, vocab", "gathered projection");
   logits = w.biased("biased", logits, "batch, tokens, vocab", "vocab", head.bias);
@@ -158,17 +168,17 @@ class Block {
   void write_pre_norm() {
     const std::string n1 = w_.norm("normed", "x", kRows, b_.norm);
     const std::string a = answer("attention", home("attention", attention(tokens_of(n1))));
-    const std::string y = w_.make("between", kRows, fmt::format("add(x {})", a));
+    const std::string y = w_.add("between", kRows, "x", a);
     const std::string n2 = w_.norm("mlp_normed", y, kRows, b_.norm);
     const std::string m = answer("mlp", mlp(n2));
-    w_.make("y", kRows, fmt::format("add({} {})", y, m));
+    w_.add("y", kRows, y, m);
   }
   void write_post_norm() {
     const std::string a = home("attention", attention(tokens_of("x")));
-    const std::string sum = w_.make("attention_sum", kRows, fmt::format("add(x {})", a));
+    const std::string sum = w_.add("attention_sum", kRows, "x", a);
     const std::string n1 = w_.norm("normed", sum, kRows, b_.norm);
     const std::string m = mlp(n1);
-    const std::string both = w_.make("mlp_sum", kRows, fmt::format("add({} {})", n1, m));
+    const std::string both = w_.add("mlp_sum", kRows, n1, m);
     w_.norm("y", both, kRows, b_.norm);
   }
   // Both read x, and their partial sums are added up before they are made whole.
@@ -179,11 +189,11 @@ class Block {
     const std::string t2 =
         b_.single_norm ? t1 : tokens_of(w_.norm("mlp_normed", "x", kRows, b_.norm));
     const std::string a = attention(t1), m = dense(t2);
-    const std::string sum = w_.make("both", kTokens, fmt::format("add({} {})", a, m));
-    std::string moved = w_.make("both_rows", kRows, fmt::format("move({})", sum));
+    const std::string sum = w_.add("both", kTokens, a, m);
+    std::string moved = w_.move("both_rows", kRows, sum);
     moved = w_.biased("attention_answer", moved, kRows, "hidden", b_.output_bias);
     moved = w_.biased("mlp_answer", moved, kRows, "hidden", b_.mlp_bias);
-    w_.make("y", kRows, fmt::format("add(x {})", moved));
+    w_.add("y", kRows, "x", moved);
   }
 
   // Behind its norm, where what attention and MLP give is normalised too.
@@ -191,11 +201,12 @@ class Block {
     return b_.post_norms ? w_.norm(of + "_post", what, kRows, b_.norm) : what;
   }
   std::string tokens_of(const std::string& rows) {
-    return w_.make(rows + "_tokens", kTokens, fmt::format("move({})", rows));
+    return w_.move(rows + "_tokens", kTokens, rows);
   }
   // From a product's tokens to rows, and its bias.
   std::string home(const std::string& of, const std::string& product) {
-    const std::string moved = w_.make(of + "_rows", kRows, fmt::format("move({})", product));
+    // The bias comes behind the move, once, and not to each partial sum.
+    const std::string moved = w_.move(of + "_rows", kRows, product);
     const bool bias = of == "mlp" ? b_.mlp_bias : b_.output_bias;
     return w_.biased(of + "_answer", moved, kRows, "hidden", bias);
   }
@@ -227,8 +238,9 @@ class Block {
     const std::string v = projected("value", from, k_dims, one);
     q = turned(head_norm("query", q, q_dims), q_dims);
     k = turned(head_norm("key", k, k_dims), k_dims);
-    const std::string keys = w_.make("keys_seen", seen, fmt::format("move({})", k));
-    const std::string values = w_.make("values_seen", seen, fmt::format("move({})", v));
+    // By another name, because scores have tokens twice: the queries' and the keys'.
+    const std::string keys = w_.move("keys_seen", seen, k);
+    const std::string values = w_.move("values_seen", seen, v);
     if (b_.attention == AttentionKind::fused) {
       w_.make("context", q_dims, fmt::format("attention({} {} {}) over keys", q, keys, values));
     } else {
@@ -263,19 +275,20 @@ class Block {
   }
   std::string mlp(const std::string& rows) {
     if (b_.experts == 1) return home("mlp", dense(tokens_of(rows)));
+    // Experts that stand apart take rows as they lie; all tokens are for the shared ones.
     const std::string tokens = experts_apart_ && b_.shared_ffn == 0 ? "" : tokens_of(rows);
     std::string sum =
         experts_apart_ ? experts(rows, "batch, rows") : experts(tokens, "batch, tokens");
     if (b_.shared_ffn > 0) {
       const std::string shared = shared_experts(tokens);
       if (!experts_apart_) {
-        sum = w_.make("all_experts", kTokens, fmt::format("add({} {})", sum, shared));
-        return w_.make("mlp_rows", kRows, fmt::format("move({})", sum));
+        sum = w_.add("all_experts", kTokens, sum, shared);
+        return w_.move("mlp_rows", kRows, sum);
       }
-      const std::string moved = w_.make("shared_rows", kRows, fmt::format("move({})", shared));
-      return w_.make("all_experts", kRows, fmt::format("add({} {})", sum, moved));
+      const std::string moved = w_.move("shared_rows", kRows, shared);
+      return w_.add("all_experts", kRows, sum, moved);
     }
-    return experts_apart_ ? sum : w_.make("mlp_rows", kRows, fmt::format("move({})", sum));
+    return experts_apart_ ? sum : w_.move("mlp_rows", kRows, sum);
   }
   // The router's shares, the visits, and their answers weighed.
   std::string experts(const std::string& from, const std::string& tokens) {
@@ -285,11 +298,12 @@ class Block {
     w_.make("router_shares", tokens + ", choices",
             fmt::format("softmax({}) over choices", choices));
     w_.make("shares", tokens + ", visit", "choose(router_shares) over choices");
+    // To the experts' devices, gathered among those that divide an expert, and home again.
     w_.make("visits", "experts, slots, hidden", fmt::format("route({})", from));
     w_.make("gathered", "experts, places, hidden", "move(visits)");
     std::string down =
         pass("expert", "gathered", "experts, ", "experts, places", "ffn", b_.mlp_bias);
-    down = w_.make("expert_sum", "experts, slots, hidden", fmt::format("move({})", down));
+    down = w_.move("expert_sum", "experts, slots, hidden", down);
     down =
         w_.biased("expert_answer", down, "experts, slots, hidden", "experts, hidden", b_.mlp_bias);
     w_.make("answers", tokens + ", visit, hidden", fmt::format("back({})", down));
@@ -315,6 +329,7 @@ class Sizes {
  public:
   explicit Sizes(Network& network) : network_(network) {}
   void set(const char* name, const char* symbol, std::int64_t size, const std::string& layer) {
+    // A name has one size in the whole network.
     for (const Dimension& known : network_.dimensions) {
       if (known.name != name) continue;
       if (known.size != size)
@@ -393,6 +408,7 @@ Network model_network(const Model& model, const NetworkOf& of) {
   set_sizes(network, model, of);
   for (std::size_t l = 0; l < model.layers.size();) {
     const Layer& layer = model.layers[l];
+    // Blocks that compute alike are one layer, repeated.
     std::size_t alike = 1;
     const std::string key = block_key(layer);
     while (!key.empty() && l + alike < model.layers.size() &&
@@ -424,6 +440,7 @@ NetworkLayout megatron_layout(const Network& network, const MegatronCut& cut) {
     layout.mesh.push_back({name, name, size});
     return Axes{1} << (layout.mesh.size() - 1);
   };
+  // The replicas are d x e: each e of them share one set of experts.
   const Axes d = axis("d", cut.dp / cut.ep), e = axis("e", cut.ep), m = axis("m", cut.tp);
   const Axes rows = cut.sequence_parallel ? m : Axes{0};
   const std::pair<const char*, Axes> rules[] = {

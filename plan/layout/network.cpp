@@ -129,6 +129,7 @@ struct Shape {
     std::erase_if(to, [&](int d) { return holds(in(0), d); });
     if (from.empty() || to.empty()) return "nothing is routed";
     const double ratio = elements(network, to) / elements(network, from);
+    // On the way out tokens are copied; on the way home visits only change their names.
     const bool home = operation.act == Act::back;
     const bool whole = home ? ratio == 1 : ratio >= 1 && ratio == std::floor(ratio);
     return whole ? nullptr : "visits are a whole number of copies of the tokens";
@@ -153,6 +154,7 @@ struct Shape {
 
 const char* complaint(const Shape& shape) {
   const Operation& operation = shape.operation;
+  // An attention runs over keys, which queries lack.
   if (operation.over >= 0 &&
       !holds(shape.in(operation.act == Act::attention ? 1 : 0), operation.over))
     return "its first factor has no such dimension";
@@ -272,11 +274,14 @@ std::optional<std::string> illegal(const Network& network, const NetworkLayer& l
     }
   }
   for (const Operation& operation : layer.operations) {
+    // A gate's halves, all choices or all keys: what is read together must be on one processor.
     if (needs_whole(operation.act) && layout.over[at(operation.over)] != 0) {
       return where(to_text(network, layer, operation),
                    fmt::format("each processor needs all of dimension {}",
                                network.dimensions[at(operation.over)].name));
     }
+    // Dimensions of three tensors may meet in a product though no tensor has two of them: a
+    // processor would then see blocks of the diagonal alone.
     if (!multiplies(operation.act)) continue;
     if (const auto why = meeting(network, layout, operation.all))
       return where(to_text(network, layer, operation), *why);
@@ -335,6 +340,7 @@ std::string block_text(const Network& network, const NetworkLayout& layout,
                        const std::vector<int>& dimensions) {
   std::vector<std::string> above, below;
   for (const int d : dimensions) {
+    // A factor of 1 says nothing in a formula.
     if (network.dimensions[at(d)].size > 1) above.push_back(network.dimensions[at(d)].symbol);
   }
   const Axes axes = axes_of(layout, dimensions);

@@ -60,6 +60,7 @@ NetworkLayer layer_of(const LayerText& text, const Network& network, const JsonO
     object.fail("tensors", fmt::format("expected {} at most", kMostOfALayer));
   if (text.operations.size() > kMostOfALayer)
     object.fail("operations", fmt::format("expected {} at most", kMostOfALayer));
+  // The list that is at fault when a text of it is refused.
   const char* key = "tensors";
   try {
     for (const std::string& tensor : text.tensors) append_tensor(tensor, network, layer);
@@ -118,6 +119,7 @@ std::string to_json(const Network& network, const std::vector<NetworkLayout>& la
     Json mesh = Json::array();
     for (const MeshDimension& m : layout.mesh)
       mesh.push_back({{"name", m.name}, {"symbol", m.symbol}, {"size", m.size}});
+    // "none" is for people; in the file rules may be empty.
     const std::string rules = rules_text(network, layout);
     json["layouts"].push_back(
         {{"name", layout.name}, {"mesh", mesh}, {"rules", rules == "none" ? "" : rules}});

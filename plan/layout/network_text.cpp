@@ -168,6 +168,7 @@ void append_operation(std::string_view text, const Network& network, NetworkLaye
   for (const int input : made.inputs) {
     for (const int d : layer.tensors[at(input)].dimensions) made.all.push_back(d);
   }
+  // Every dimension once, in the network's order.
   std::ranges::sort(made.all);
   made.all.erase(std::unique(made.all.begin(), made.all.end()), made.all.end());
   if (const auto why = malformed(network, layer, made)) throw std::invalid_argument(*why);
@@ -190,6 +191,7 @@ void finish_layer(const Network& network, NetworkLayer& layer) {
     const bool last = index == layer.operations.back().output;
     if (!used.contains(index) && !last) fail(fmt::format("nothing uses {}", tensor.name));
     if (used.contains(index) && last) fail(fmt::format("{} is not its output alone", tensor.name));
+    // A value that nobody makes is the layer's input.
     if (tensor.role != Role::value || made.contains(index)) continue;
     if (layer.input >= 0) {
       fail(fmt::format("{} and {} are both given; a layer has one input",

@@ -30,6 +30,7 @@ Polynomial::Polynomial(const Powers& powers, std::int64_t coefficient) {
 Polynomial& Polynomial::operator+=(const Polynomial& other) {
   for (const auto& [powers, coefficient] : other.terms_) {
     const auto [at, fresh] = terms_.emplace(powers, coefficient);
+    // Terms that cancel are taken out, so that equal formulas are equal maps.
     if (!fresh && (at->second += coefficient) == 0) terms_.erase(at);
   }
   return *this;

@@ -98,6 +98,7 @@ void read_tensors(JsonObject& top, Program& program) {
       tensor.dimensions.push_back(d);
       used.insert(d);
     }
+    // Before anything is multiplied by it: sizes and bytes are held in 64 bits from here on.
     refuse_above(kMostElements, top, "tensors", to_text(program, tensor), program,
                  tensor.dimensions);
     program.tensors.push_back(std::move(tensor));
@@ -167,6 +168,7 @@ void read_einsums(JsonObject& top, Program& program) {
   if (program.einsums.empty() || program.einsums.size() > kMost) {
     top.fail("einsums", fmt::format("expected 1 to {} of them", kMost));
   }
+  // A relu's gradient is masked by whoever hands it on: without a user nobody would.
   for (const Einsum& einsum : program.einsums) {
     if (einsum.function == Function::relu && !consumed.contains(einsum.output)) {
       top.fail("einsums", fmt::format("{}: no einsum uses the result, so it may not be a relu's",
@@ -271,6 +273,7 @@ std::vector<MeshDimension> parse_mesh(std::string_view mesh) {
   for (const std::string& one : pieces(mesh, ',')) {
     const auto sides = pieces(one, '=');
     std::int64_t size = 0;
+    // At most seven digits, so that std::stoll always holds them.
     const bool number = sides.size() == 2 && !sides[1].empty() && sides[1].size() < 8 &&
                         std::ranges::all_of(sides[1], [](char c) { return c >= '0' && c <= '9'; });
     if (number) size = std::stoll(sides[1]);
@@ -298,6 +301,7 @@ LayoutFile parse_layouts(const std::string& text, const std::string& file) {
   Program program;
   program.dimensions = read_sizes<Dimension>(top, "dimensions", 1);
   refuse_equal_symbols(top, "dimensions", symbols(program, {}));
+  // A file is of a network of layers, or of einsums alone.
   if (top.has("layers")) {
     result.network = read_layers(top, result.name, program.dimensions);
     read_all(top, result.network_layouts,
@@ -308,6 +312,7 @@ LayoutFile parse_layouts(const std::string& text, const std::string& file) {
   read_tensors(top, program);
   read_einsums(top, program);
   try {
+    // Gradients are called dX for X, and the file may have given such a name away.
     result.program = with_backward(program);
   } catch (const std::invalid_argument& taken) {
     top.fail("tensors", fmt::format("{} is the name of a gradient", taken.what()));

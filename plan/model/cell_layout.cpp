@@ -90,6 +90,7 @@ void keep(const CellShape& cell, CellLayout& layout) {
       // W reads the gradient of what the convolution made; the last one's is the cell's own.
       if (i + 1 < operations) layout.gradients[i + 1] = {Where::carried, carried++, 0};
     }
+    // A gain, a shift and the running statistics.
     if (norm) parameters += 3;
     layout.carried.push_back(norm ? carried++ : -1);
   }
@@ -115,7 +116,9 @@ CellLayout cell_layout(const CellShape& cell) {
   std::int64_t summand = 0;
   for (int v = operations - 1; v >= 0; --v) {
     const auto at = static_cast<std::size_t>(v);
+    // Nobody wants the gradient of images.
     if (v == 0 && cell.reads_images) break;
+    // Gradients of several readers are added up: one summand at a time stands beside the sum.
     if (readers[at].count > 1) summand = std::max(summand, cell.map(v).numbers());
     if (v == 0) {
       layout.gradients[0] = {Where::input, 0, 0};
@@ -144,6 +147,7 @@ CellLayout cell_layout(const CellShape& cell) {
   }
   layout.workspace_f = forward.numbers();
   layout.summand = {Where::workspace, 0, backward.numbers()};
+  // Padded as a slot is.
   layout.workspace_i = backward.numbers() + (summand + 15) / 16 * 16;
   return layout;
 }

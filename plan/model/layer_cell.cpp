@@ -102,11 +102,13 @@ LayerTensors tensors(const CellShape& cell, const DeviceTokens& z) {
   if (cell.reads_images)
     t.saved.push_back({"images", cell.input.numbers() * z.element, KeptUntil::W});
   for (std::size_t v = 1; v < cell.operations.size(); ++v) {
+    // What a convolution read is W's factor; what only a norm read goes with I.
     if (layout.values[v].where != Where::saved) continue;
     const CellOperation& made = cell.operations[v - 1];
     t.saved.push_back({made.name + ".output", made.output.numbers() * z.element,
                        layout.read_by_w[v] ? KeptUntil::W : KeptUntil::I});
   }
+  // In the order of cell_layout()'s numbers, by which kernels find them.
   for (std::size_t i = 0; i < cell.operations.size(); ++i) {
     const CellOperation& operation = cell.operations[i];
     if (layout.gradients[i + 1].where == Where::carried) {

@@ -38,6 +38,7 @@ LayerTensors tensors(const EmbeddingShape& e, const DeviceTokens& z) {
                             ParameterTensor::Init::normal,
                             true,
                             e.tied || e.looked_up_again ? "token" : ""});
+    // Padded as the head's rows, with which it is one weight.
     if (e.tied) t.parameters.back().padding = padded_rows(e.vocabulary, z.element) * e.hidden;
   }
   if (e.positions > 0) {
@@ -56,6 +57,7 @@ LayerTensors tensors(const EmbeddingShape& e, const DeviceTokens& z) {
     t.carried.push_back({"norm.gradients", 2 * e.hidden * 4, KeptUntil::W});
   }
   t.output_bytes_per_sample = z.rows * e.hidden * z.element;
+  // Behind a norm W scatters the sum's gradient, which is carried.
   t.w_needs_output_gradient = !e.norm;
   // Of sequence parallelism: the sum before its rows are scattered, and its gradient gathered.
   if (z.rows < z.s)

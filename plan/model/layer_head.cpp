@@ -53,6 +53,7 @@ LayerTensors tensors(const HeadShape& head, const DeviceTokens& z) {
   t.input_until = KeptUntil::W;
   t.saved.push_back(
       {"logits", positions * logits_row(head.vocabulary, z.element) * z.element, KeptUntil::W});
+  // Of sequence parallelism: the input with all rows, and its gradient before it is scattered.
   if (z.rows < z.s && !head.pooled) {
     t.workspace_f_bytes_per_sample = t.workspace_i_bytes_per_sample =
         t.workspace_w_bytes_per_sample = z.s * head.hidden * z.element;

@@ -39,8 +39,13 @@ struct DeviceTokens {
 [[nodiscard]] EmbeddingShape shard(EmbeddingShape shape, int tp);
 [[nodiscard]] std::string work_key(const EmbeddingShape& shape);
 
-// plan/model/layer_transformer.cpp
+// plan/model/layer_transformer.cpp, and transformer_tensors.cpp
 [[nodiscard]] std::int64_t parameter_count(const TransformerShape& shape);
+// Numbers of a token that the product before attention's core makes of it.
+[[nodiscard]] std::int64_t projected_width(const TransformerShape& shape);
+// Of the norms of queries and of keys.
+[[nodiscard]] std::int64_t query_gains(const TransformerShape& shape);
+[[nodiscard]] std::int64_t key_gains(const TransformerShape& shape);
 [[nodiscard]] LayerTensors tensors(const TransformerShape& shape, const DeviceTokens& tokens);
 [[nodiscard]] Flops forward_flops(const TransformerShape& shape, std::int64_t seq_length);
 [[nodiscard]] TransformerShape shard(TransformerShape shape, int tp);

@@ -32,6 +32,7 @@ void freeze(LayerTensors& t, const Layer& layer) {
   for (ParameterTensor& parameter : t.parameters) parameter.frozen = true;
   drop_for_weights(t, layer);
   if (std::holds_alternative<HeadShape>(layer.shape)) t.saves_input = false;
+  // Adapters have a W, which reads what is carried.
   if (layer.treated.adapters.rank > 0) return;
   t.carried.clear();
   t.w_needs_output_gradient = false;

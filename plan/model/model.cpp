@@ -85,6 +85,7 @@ void set_trained(Model& model, const Adapters& adapters, const std::vector<Layer
     const auto* block = std::get_if<TransformerShape>(&layer.shape);
     const bool adapts = block != nullptr && !adapters_of(*block, adapters, 1, 1).empty();
     treated.adapters = adapts ? adapters : Adapters{};
+    // Gradients go back as far as the first thing that is trained (docs/theory.md 5.10).
     backward = backward || treated.trains();
     treated.backward = backward;
   }

@@ -84,6 +84,7 @@ void tie_weights(ModelPart& part) {
     LayerPart& layer = part.layers[static_cast<std::size_t>(l)];
     for (const ParameterTensor& parameter : layer.tensors.parameters) {
       ParameterId id{l, static_cast<int>(layer.weights.size())};
+      // The first use gives the weight its number.
       if (!parameter.tied_with.empty()) {
         auto& all = uses[parameter.tied_with];
         all.push_back(id);

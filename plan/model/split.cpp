@@ -13,6 +13,7 @@ std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   const bool opaque = std::holds_alternative<TimedShape>(layer.shape) ||
                       std::holds_alternative<SizedShape>(layer.shape);
+  // Named is the first degree that was asked for.
   const char* key = split.tp > 1 ? "tp" : split.cp > 1 ? "cp" : "slices";
   if (std::holds_alternative<CellShape>(layer.shape)) {
     return Misfit{key, fmt::format("{} is made of convolutions and cannot be split", layer.name)};
@@ -42,6 +43,7 @@ std::optional<Misfit> misfit_of(const Layer& layer, const Split& split) {
 
 std::optional<Misfit> experts_misfit(const Model& model, const Split& split) {
   if (split.ep == 1 && split.expert_load == 1 && split.etp == 0) return std::nullopt;
+  // An etp of tp is written as 0: what is the same has one word.
   if (split.etp > 0 && (split.etp >= split.tp || split.tp % split.etp != 0))
     return Misfit{"etp", fmt::format("expected a divisor of tp = {} below it", split.tp)};
   if (split.etp > 0 && !split.sequence_parallel) {
@@ -72,6 +74,7 @@ std::optional<Misfit> experts_misfit(const Model& model, const Split& split) {
 LayerShape shard(const LayerShape& shape, const Split& split) {
   LayerShape part =
       std::visit([&](const auto& s) -> LayerShape { return kinds::shard(s, split.tp); }, shape);
+  // Experts go by degrees of their own.
   if (auto* block = std::get_if<TransformerShape>(&part); block != nullptr && block->experts > 1) {
     block->expert_parts = split.ep;
     block->expert_load = split.expert_load;
@@ -88,6 +91,7 @@ std::optional<Misfit> cannot_split(const Model& model, std::int64_t seq_length,
                   "expected tp above 1: it divides tokens among the tensor-parallel devices"};
   }
   if (auto misfit = experts_misfit(model, split)) return misfit;
+  // An undivided layer may be known by its times alone.
   if (split.tp == 1 && split.cp == 1 && split.slices == 1) return std::nullopt;
   if (split.cp > 1 && split.slices > 1)
     return Misfit{"slices", "expected cp = 1: its devices divide every sequence already"};
@@ -102,6 +106,7 @@ std::optional<Misfit> cannot_split(const Model& model, std::int64_t seq_length,
     return Misfit{"slices", fmt::format("{} does not divide the {} tokens of a sample",
                                         split.slices, seq_length)};
   }
+  // Of the tokens that context parallelism leaves.
   if (split.sequence_parallel && split.tokens(seq_length) % split.tp != 0) {
     return Misfit{"sequence_parallel",
                   fmt::format("tp = {} does not divide the {} tokens of a device", split.tp,

@@ -77,12 +77,14 @@ class AdapterList {
   // Beside a product that makes `out` of its numbers here, and reads all of `in`.
   void output_divided(BlockProduct beside, std::string name, std::int64_t in, std::int64_t out) {
     if (!adapters_.targets.has(beside)) return;
+    // A makes its part of the r numbers, and B reads all of them, gathered.
     add({beside, std::move(name), "normed", in, adapters_.rank / tp_, adapters_.rank, out,
          out * tp_, false});
   }
   // Beside one that reads `in` of its numbers here.
   void input_divided(BlockProduct beside, std::string name, std::int64_t in, std::int64_t out) {
     if (!adapters_.targets.has(beside)) return;
+    // A's r numbers are partial sums here, and B makes its part of the output.
     add({beside, std::move(name), "activated", in, adapters_.rank, adapters_.rank, out / tp_, out,
          true});
   }

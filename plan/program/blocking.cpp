@@ -75,6 +75,7 @@ class Blocking {
       const auto known = program_.predecessors(id);
       for (const Dependency& d : known) parts.dependencies.add(d.before, d.kind);
       for (const OperationId before : added_[id]) {
+        // What is awaited for another reason already keeps that.
         const bool has =
             std::ranges::any_of(known, [&](const Dependency& d) { return d.before == before; });
         if (!has) parts.dependencies.add(before, DependencyKind::transfer);

@@ -24,6 +24,7 @@ using Arc = boost::graph_traits<Graph>::edge_descriptor;
 using Path = std::vector<OperationId>;
 
 Graph boost_graph(const WaitGraph& graph) {
+  // Waits were added operation by operation, so arcs are sorted by where they begin.
   const auto arc = [](const Wait& wait) { return std::pair(wait.id.value, wait.before.value); };
   return {boost::edges_are_sorted, boost::make_transform_iterator(graph.waits.begin(), arc),
           boost::make_transform_iterator(graph.waits.end(), arc),
@@ -65,6 +66,7 @@ struct CycleThrough : boost::bfs_visitor<> {
     depth[OperationId{target(arc, g)}] = depth[OperationId{source(arc, g)}] + 1;
   }
   void examine_vertex(std::int32_t id, const Graph&) {
+    // From here on no cycle is shorter than the best one.
     if (!best.empty() && depth[OperationId{id}] >= best.size()) throw Ended{};
   }
   void non_tree_edge(Arc arc, const Graph& g) {
@@ -138,6 +140,7 @@ LongestPaths longest_paths(const WaitGraph& graph, const PerOperation<std::int64
   const Graph g = boost_graph(graph);
   std::vector<std::int32_t> order;
   order.reserve(graph.operations);
+  // Arcs lead to what is awaited, so what waits for nothing comes first.
   boost::topological_sort(g, std::back_inserter(order));
   LongestPaths paths{PerOperation<std::int64_t>(graph.operations),
                      PerOperation<std::int64_t>(graph.operations)};

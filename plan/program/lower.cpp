@@ -65,7 +65,7 @@ class Lowering {
         last_gradient_(schedule.shape.total_stages(), kNoOperation),
         reduce_(schedule.shape.total_stages(), kNoOperation) {}
 
-  // The steps of DESIGN.md 3.3; place_recompute was the first.
+  // The steps of docs/design.md 5; place_recompute was the first.
   Program build() {
     collect_messages();    // 2. sends and receives, one FIFO an edge
     lay_out_lanes();       // 3. and 4. optimizer and reductions; lanes, rank by rank
@@ -112,6 +112,7 @@ class Lowering {
       for (const Action& action : compute_[from]) {
         each_message_after(action, [&](const Message& message) {
           const Rank peer = shape().rank_of(message.receive.stage);
+          // Between stages of one rank nothing is sent.
           if (peer == from) return;
           if (to[peer].empty()) peers.push_back(peer);
           to[peer].push_back(message);
@@ -152,6 +153,7 @@ class Lowering {
     }
     Indexed<Rank, std::vector<Stage>> stages(shape().ranks);
     for (const Stage stage : copies_.ids()) stages[shape().rank_of(stage)].push_back(stage);
+    // Rank by rank, so that a rank's operations stand together.
     for (const Rank rank : compute_.ids()) {
       lay_out_compute(rank, stages[rank]);
       for (const EdgeId edge : out[rank]) lay_out_send(edge);
@@ -171,6 +173,7 @@ class Lowering {
     if (!options_.optimizer) return;
     for (const Stage stage : stages) add({stage, ActionKind::OPTIMIZER, Microbatch{-1}});
     if (std::ranges::none_of(stages, [&](Stage stage) { return reduces(stage); })) return;
+    // A lane of their own: reductions run beside the backwards that follow.
     open_lane(rank, LaneKind::reduce, kNoEdge);
     for (const Stage stage : stages) {
       if (reduces(stage)) reduce_[stage] = add({stage, ActionKind::REDUCE_GRAD, Microbatch{-1}});
@@ -188,6 +191,7 @@ class Lowering {
     edge.receive_lane = open_lane(edge.to, LaneKind::receive, id);
     for (const auto& [send, receive] : messages_[id]) {
       const OperationId added = add(receive);
+      // A skip's message is known by both its stages, a neighbour's by one.
       if (is_skip(receive)) {
         receive_skip_[receive] = added;
       } else {
@@ -227,6 +231,7 @@ class Lowering {
     depend(received != kNoOperation ? received : local, DependencyKind::data);
   }
   void compute_waits_for(const Action& action) {
+    // R itself waits only where it is fused.
     const bool needs_gradient =
         is_backward(action.kind) ||
         (action.kind == ActionKind::R && options_.placement == RecomputePlacement::fused);

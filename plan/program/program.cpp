@@ -54,6 +54,7 @@ OperationId Program::peer(OperationId id) const {
   const Lane& here = lane_of(id);
   const Edge& edge = edge_of(id);
   const bool sends = here.kind == LaneKind::send;
+  // Both lanes of an edge have its messages in one order.
   return lane(sends ? edge.receive_lane : edge.send_lane).first + (id - here.first);
 }
 

@@ -29,6 +29,7 @@ Program repeat(const Program& program, int steps) {
           parts.dependencies.add(place(d.before, step), d.kind);
         // A slot that an earlier step's message, `slots` before this one, held.
         const std::int32_t index = step * lane.size() + (id - lane.first) - program.slots();
+        // Within a step the program has its own.
         if (lane.kind != LaneKind::send || program.slots() == 0 ||
             id - lane.first >= program.slots() || index < 0)
           continue;

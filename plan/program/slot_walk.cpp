@@ -59,6 +59,7 @@ void SlotWalk::advance(Rank rank, std::int32_t slots) {
   const std::vector<Action>& order = schedule_.order[rank];
   for (std::size_t& next = next_[rank]; next < order.size(); ++next) {
     const Action& action = order[next];
+    // W takes no message, so it frees no slot.
     if (action.kind == ActionKind::W) continue;
     const bool forward = action.kind == ActionKind::F;
     if (const std::int32_t in = (forward ? into_f_ : into_b_)[action.stage]; in != kNone) {
@@ -81,6 +82,7 @@ void SlotWalk::advance(Rank rank, std::int32_t slots) {
 std::int32_t SlotWalk::make(Edge& edge, std::int32_t slots) {
   const auto number = static_cast<std::int32_t>(edge.taken.size());
   edge.taken.push_back(false);
+  // Only a rank that a message may have freed is visited, and listed once.
   if (!send(edge, slots) || listed_[edge.to] != 0) return number;
   listed_[edge.to] = 1;
   to_visit_.push_back(edge.to);

@@ -70,6 +70,7 @@ std::vector<Cell> read_cells(const std::string& text, const std::string& file, s
       segments = parse_segments(line, file);
       continue;
     }
+    // A line of commas is a rank without actions; an empty one is no rank.
     if (trimmed(line).empty() && line.find(',') == std::string::npos) continue;
     std::istringstream row(line);
     std::size_t column = 0;
@@ -120,6 +121,7 @@ std::optional<RawAction> parse_raw(std::string_view text) {
   if (letters == std::string_view::npos || letters == 0) return std::nullopt;
   const auto digits = text.find_first_of("0123456789", letters);
   if (digits == std::string_view::npos) return std::nullopt;
+  // Stage and micro-batch are read as those of an F, whatever the letters.
   const std::string as_forward = fmt::format("{}F{}", text.substr(0, letters), text.substr(digits));
   const auto action = parse_action(as_forward);
   if (!action) return std::nullopt;
@@ -133,6 +135,7 @@ ActionKind kind_of(std::string_view letters, bool old_dialect) {
   if (letters == "W") return ActionKind::W;
   if (letters == "I") return ActionKind::I;
   if (letters == "BW") return ActionKind::B;
+  // Old files have B for I, and BW for both halves.
   return old_dialect ? ActionKind::I : ActionKind::B;
 }
 
@@ -229,6 +232,7 @@ Schedule parse_schedule_csv(const std::string& text, const std::string& file) {
   std::int32_t segments = 1;
   const std::vector<Cell> cells = read_cells(text, file, rows, segments);
   if (cells.empty()) throw InputError(file, "", "expected one row of actions a rank, found none");
+  // All letters before any kind: what B means is the whole file's.
   Letters seen;
   for (const Cell& cell : cells) {
     if (const auto raw = parse_raw(cell.text)) {
@@ -247,6 +251,7 @@ Schedule parse_schedule_csv(const std::string& text, const std::string& file) {
   schedule.overlapped.resize(rows);
   for (const Cell& cell : cells) {
     const auto raw = parse_raw(cell.text);
+    // Messages were checked, and are dropped: lowering makes its own.
     if (!raw) continue;
     if (raw->stage.value >= kMostStages || raw->microbatch.value >= kMostMicrobatches) {
       refuse(file, cell,
@@ -260,6 +265,7 @@ Schedule parse_schedule_csv(const std::string& text, const std::string& file) {
   }
   const bool pairs =
       std::ranges::any_of(schedule.overlapped, [](const auto& row) { return !row.empty(); });
+  // Without a pair there is no list, as generators have it.
   if (!pairs) schedule.overlapped.clear();
   place_stages(schedule, file);
   ScheduleShape& shape = schedule.shape;

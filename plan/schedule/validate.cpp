@@ -59,6 +59,7 @@ class Judge {
       replica_of_unit_.assign(shape_.units(), -1);
       last_gradient_.assign(shape_.total_stages(), -1);
     }
+    // Each check counts on what those before it found.
     for (const Rank rank : schedule_.order.ids()) {
       if (!fault_) check_rank(rank);
     }
@@ -143,6 +144,7 @@ class Judge {
     switch (action.kind) {
       case ActionKind::F: {
         if ((so_far & seen_f) != 0) return fmt::format("{} a second time", name);
+        // The first F decides which copy of the model a micro-batch goes through.
         auto& owner = replica_of_unit_[action.microbatch];
         if (owner < 0) owner = shape_.replica_of(action.stage);
         if (owner != shape_.replica_of(action.stage)) {
@@ -171,6 +173,7 @@ class Judge {
         const std::uint8_t so_far = seen_(stage, unit);
         const bool owned = replica_of_unit_[unit] == shape_.replica_of(stage);
         const bool whole = (so_far & seen_b) != 0 || (so_far & seen_w) != 0;
+        // Without an F anywhere a micro-batch has no replica.
         const bool nowhere = replica_of_unit_[unit] < 0;
         if ((!owned && !nowhere) || (owned && whole)) continue;
         const char* missing = (so_far & seen_f) == 0   ? "F"
@@ -190,6 +193,7 @@ class Judge {
       return Action{action.stage - 1, ActionKind::F, action.microbatch};
     }
     if (is_backward(action.kind) && !shape_.is_last(action.stage)) {
+      // B stands for either backward: both set done_i.
       return Action{action.stage + 1, ActionKind::B, action.microbatch};
     }
     return std::nullopt;
@@ -209,6 +213,7 @@ class Judge {
         if (other && (seen_[*other] & (other->kind == ActionKind::F ? done_f : done_i)) == 0) {
           break;
         }
+        // No other rank waits for a W.
         if (action.kind == ActionKind::W) continue;
         const bool forward = action.kind == ActionKind::F;
         std::uint8_t& flags = seen_[action];

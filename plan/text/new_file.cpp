@@ -67,6 +67,7 @@ void NewFile::fail(int reason) const { fail_to_write(file_, reason); }
 void NewFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    // A signal came before anything was written.
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) fail(errno);
     bytes.remove_prefix(static_cast<std::size_t>(written));
@@ -107,6 +108,7 @@ void NewFile::take_place() {
 }
 
 void NewFile::commit() {
+  // Durable before it has its name: a crash leaves the old file or the new one.
   make_durable();
   take_name();
   take_place();
@@ -118,6 +120,7 @@ void NewFiles::add(const std::filesystem::path& file, std::string_view bytes) {
 }
 
 void NewFiles::commit() {
+  // Nothing has its place before all of them are durable.
   for (const auto& file : files_) file->make_durable();
   for (const auto& file : files_) file->take_name();
   // While some are old and some new, the one that says they belong together is not there.
@@ -140,6 +143,7 @@ void sync_folder(const std::filesystem::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const bool done = descriptor >= 0 && synced(descriptor);
   const int reason = errno;
+  // close() may set errno anew.
   if (descriptor >= 0) ::close(descriptor);
   if (!done) fail_to_write(folder, reason);
 }

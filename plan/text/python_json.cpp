@@ -21,6 +21,7 @@ std::string without_python_numbers(const std::string& text) {
       continue;
     }
     if (rest[0] == '"') quoted = !quoted;
+    // An escaped quote ends no text.
     if (quoted && rest[0] == '\\' && rest.size() > 1) plain += text[at++];
     plain += text[at++];
   }

@@ -43,6 +43,7 @@ std::string sealed(std::string text) {
 }
 
 std::string sealed_text(Json object, int indent) {
+  // Put behind all other keys, where seal_place() looks for it.
   object.erase("sha256");
   object["sha256"] = open_seal();
   return sealed(object.dump(indent) + "\n");

@@ -111,6 +111,7 @@ void JsonObject::fail(std::string_view key, std::string_view message) const {
 }
 
 bool JsonObject::absent(std::string_view key) {
+  // What was asked for is known, whether it is there or not.
   known_.insert(std::string(key));
   return !has(key) || is_null(key);
 }
@@ -175,6 +176,7 @@ std::vector<std::int64_t> JsonObject::integers(std::string_view key, std::int64_
   if (!value.is_array()) fail(key, expected);
   std::vector<std::int64_t> all;
   for (const Json& element : value) {
+    // Compared as doubles, for above 2^63 - 1 it would wrap.
     if (!element.is_number_integer() || element.get<double>() < static_cast<double>(low) ||
         element.get<double>() > static_cast<double>(high)) {
       fail(key, expected);

@@ -78,6 +78,7 @@ std::string read_text_file(const std::filesystem::path& file) {
   std::string text = read_bytes(file);
   const std::size_t valid = utf8_prefix(text);
   if (valid == text.size()) return text;
+  // gzip's first two bytes.
   if (text.starts_with("\x1f\x8b")) {
     throw InputError(file.string(), "",
                      "is compressed by gzip, expected text (PyTorch's profiles alone are read so, "

@@ -21,6 +21,7 @@ std::string format_figure(double value, int digits) {
     if (size < 1) text.erase(text.find_last_not_of('0') + 1);
   }
   const std::size_t begin = text[0] == '-' ? 1 : 0;
+  // Thousands are set apart, from the point to the left.
   for (std::size_t at = std::min(text.find('.'), text.size()); at > begin + 3;) {
     at -= 3;
     text.insert(at, ",");

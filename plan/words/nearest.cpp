@@ -17,6 +17,7 @@ std::size_t distance(std::string_view a, std::string_view b) {
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
       const std::size_t changed = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      // Damerau's distance: a letter changed, one more, one less, or two neighbours swapped.
       row[j] = std::min({changed, above[j] + 1, row[j - 1] + 1});
       const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
       if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
@@ -35,6 +36,7 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
   std::size_t least = 0;
   for (const std::string& candidate : known) {
     const std::size_t far = distance(word, candidate);
+    // More than a third of the letters wrong is another word.
     if (far * 3 > std::max(word.size(), candidate.size()) || (best && far >= least)) continue;
     best = candidate;
     least = far;

@@ -52,6 +52,7 @@ std::optional<double> parse_with_unit(std::string_view text, const std::array<Un
 
 Nanoseconds to_nanoseconds(Seconds value) {
   const double rounded = std::round(value.count() * 1e9);
+  // Not `>=`: so NaN is refused as well.
   if (!(std::abs(rounded) < 9.2e18)) {
     throw std::range_error(fmt::format("{} s is no time of an event", value.count()));
   }

@@ -384,6 +384,7 @@ bool find_carried(const std::vector<Instruction>& code, std::int32_t registers, 
   using Kind = Instruction::Kind;
   for (std::size_t i = repeat.first; i < repeat.first + repeat.length; ++i) {
     const Instruction& in = code[i];
+    // Every kind reads it: an end goes on from its lane's time, the others pass it on.
     reads(in.to);
     if (in.kind == Kind::end || in.kind == Kind::end_and_send) {
       reads(in.a);

@@ -226,6 +226,7 @@ std::vector<std::size_t> Examiner::shares(const std::vector<Alike>& groups) cons
   std::vector<Load> loads;
   for (const auto& [size, members] : by_size) {
     const auto& [k, v, m] = size;
+    // Making a schedule takes as long as it has actions.
     loads.push_back({static_cast<double>(k) * v * m, &members});
   }
   std::ranges::stable_sort(loads, std::ranges::greater{}, &Load::work);
@@ -281,6 +282,7 @@ std::vector<Examined> Examiner::examine(std::span<const std::uint32_t> nodes) {
   for (const auto& [stages, members] : by_stages) groups.emplace_back(members);
   const std::vector<std::size_t> whose = shares(groups);
   const std::size_t self = request_.party ? at(request_.party->index) : 0;
+  // All schedules first and side by side, since many groups share them.
   std::vector<Shapes::Key> keys;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (whose[g] != self || too_large(least_held(nodes_.all[groups[g].front()]))) continue;

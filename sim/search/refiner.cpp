@@ -165,6 +165,7 @@ void Refiner::share(std::span<const std::uint32_t> nodes, std::vector<Outcome>& 
                    one.even_peak ? Json(one.even_peak->count()) : Json()});
   }
   const std::vector<std::string> all = request_.party->exchange(own.dump());
+  // Afterwards every process has every outcome, so that all walk on alike.
   for (std::size_t p = 0; p < each; ++p) {
     if (p == first) continue;
     const Json theirs = Json::parse(all[p]);

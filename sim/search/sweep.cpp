@@ -43,6 +43,7 @@ class Candidates {
   // All combinations of one choice of degrees.
   void add(const Plan& base) {
     if (refuse(legality_.split(base)) || refuse(legality_.replicas(base))) return;
+    // One for all plans of these degrees, so that layers are priced once.
     Balance balance(known_.add(base), cluster_);
     Plan plan = base;
     const auto take = [&plan](const Batch& batch) {

@@ -60,6 +60,7 @@ class Search {
     const std::int32_t index = kind == ActionKind::F   ? done.f
                                : kind == ActionKind::I ? done.i
                                                        : done.w;
+    // Micro-batches of a stage stay in order (docs/theory.md 4.4), so counts say which is next.
     if (index == problem_.shape.microbatches) return {};
     const Action action{stage, kind, Microbatch{index}};
     const auto rank = problem_.shape.rank_of(stage).position();

@@ -60,6 +60,7 @@ class List {
                                : kind == ActionKind::I ? done.i
                                                        : done.w;
     const Action action{stage, kind, Microbatch{index}};
+    // Micro-batches of a stage stay in order (docs/theory.md 4.4), so counts say which is next.
     if (index == problem_.shape.microbatches) return {};
     std::int64_t inputs = 0;
     if (kind == ActionKind::W) {

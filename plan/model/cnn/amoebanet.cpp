@@ -72,6 +72,7 @@ struct Source {
 Work cell(const Source& before, const Source& nearer, std::int64_t channels, bool reduction) {
   Work total = rectified_convolutions(nearer.map, {{.channels = channels}});
   std::vector<Map> states{total.output};
+  // Behind a reduction cell the farther map is still twice as large.
   if (nearer.reduced) {
     const Work halved = factorised_reduction(before.map, channels);
     total = then(total, halved);
@@ -91,8 +92,10 @@ Work cell(const Source& before, const Source& nearer, std::int64_t channels, boo
         apply(input.operation, states[input.state], reduction && input.state < 2 ? 2 : 1);
     total = then(total, work);
     if (input.operation == Operation::max_pool) pooled[input.state] = true;
+    // Every two inputs are added up to a new state.
     if (i % 2 == 1) states.push_back(work.output);
   }
+  // A pooling's input is kept once, however many read it.
   for (std::size_t state = 0; state < states.size(); ++state) {
     if (pooled[state]) total.kept += states[state].numbers();
   }
@@ -132,6 +135,7 @@ class Builder {
   void append(const std::string& name, bool reduction) {
     network_.composite(name, reduction ? "reduction" : "cell",
                        cell(before_, nearer_, channels_, reduction));
+    // The nearer one comes by sequence; behind the stem both are the same.
     if (before_.layer != nearer_.layer) network_.skip_from(before_.layer);
     before_ = nearer_;
     nearer_ = {network_.last(), network_.map(), reduction};

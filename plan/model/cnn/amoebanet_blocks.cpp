@@ -100,6 +100,7 @@ std::pair<int, int> operations_of(CellBuilder& cell, const Pair& input, std::int
   const int before =
       input.before ? cell.slice("before", 0, input.nearer.numbers(), *input.before) : 0;
   std::vector<int> states{rectified_steps(cell, "state0", nearer, {{channels, square(1)}})};
+  // Both states need one size: the farther map is halved or widened where it has another.
   if (input.reduced) {
     states.push_back(halved(cell, "state1", before, channels));
   } else if (cell.map(before).channels != channels) {
@@ -107,6 +108,7 @@ std::pair<int, int> operations_of(CellBuilder& cell, const Pair& input, std::int
   } else {
     states.push_back(before);
   }
+  // Every two inputs, each through its operation, are added up to a new state.
   for (std::size_t i = 0; i < made_of.inputs.size(); i += 2) {
     std::vector<int> summands;
     for (const std::size_t k : {i, i + 1}) {
@@ -160,6 +162,7 @@ class CellSequence {
   void append(const std::string& name, const std::string& label, const genotype::Cell& made_of,
               std::int64_t stride) {
     CellBuilder cell(at_.row());
+    // The nearer input goes along, for the cell after the next.
     const auto [output, nearer] = operations_of(cell, at_, channels_, made_of, stride);
     const FeatureMap map = cell.map(output);
     if (packs_) cell.pack("pack", {output, nearer});

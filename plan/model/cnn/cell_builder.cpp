@@ -81,6 +81,7 @@ int CellBuilder::subsample(const std::string& name, int from, std::int64_t strid
                             ceil_div(input.width - first, stride)},
                  .stride_y = stride,
                  .stride_x = stride,
+                 // A negative padding: windows begin at `first`.
                  .pad_y = -first,
                  .pad_x = -first});
 }

@@ -74,6 +74,7 @@ bool of_blocks(JsonObject& top) {
 Model read_amoebanet(JsonObject& top) {
   const std::int64_t cells = multiple_of(top, "cells", 3, kMostRepeats);
   const std::int64_t filters = multiple_of(top, "filters", 8, kMostChannels);
+  // Halved five times: by the stem and by four reduction cells.
   const cnn::Image size = image(top, 32);
   const std::int64_t classes = top.integer("classes", 1, kMostChannels);
   return of_blocks(top) ? cnn::amoebanet_d_blocks(cells, filters, size, classes)
@@ -95,6 +96,7 @@ Model read_unet(JsonObject& top) {
                         .convolutions = top.integer("convolutions", 1, kMostRepeats),
                         .channels = multiple_of(top, "channels", 2, kMostChannels),
                         .outputs = top.integer_or("output_channels", 1, 1, kMostChannels)};
+  // Each level halves the image.
   const cnn::Image size = image(top, std::int64_t{1} << sizes.depth);
   return of_blocks(top) ? cnn::unet_blocks(sizes, size) : cnn::unet(sizes, size);
 }

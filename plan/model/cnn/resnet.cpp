@@ -33,6 +33,7 @@ void append_bottleneck(Network& network, const std::string& name, std::int64_t p
                        std::int64_t stride) {
   const Map input = network.map();
   const Convolution widening{.channels = kExpansion * planes};
+  // The block's input as a layer of its own, which the skip can start from.
   network.plain(name + ".identity", "identity");
   const std::int32_t identity = network.last();
   network.convolution(name + ".conv1", {.channels = planes});
@@ -69,6 +70,7 @@ Model resnet(std::int64_t depth, const Image& image, std::int64_t classes) {
   std::int64_t group = 1;
   for (const std::int64_t blocks : bottlenecks(depth)) {
     for (std::int64_t i = 0; i < blocks; ++i) {
+      // Each group but the first begins with a halving.
       append_bottleneck(network, fmt::format("layer{}.{}", group, i), planes,
                         i == 0 && group > 1 ? 2 : 1);
     }

@@ -49,12 +49,14 @@ class Shortening {
       made_.input = slice.output;
       return 0;
     }
+    // A part of several maps is no map any more.
     if (left < slice.output.numbers()) slice.output = {left, 1, 1};
     return append(std::move(slice));
   }
 
   int pack(CellOperation pack) {
     std::erase_if(pack.inputs, [&](int value) { return now(value) == kGone; });
+    // A single value needs no row.
     if (pack.inputs.size() == 1) return now(pack.inputs.front());
     std::int64_t numbers = 0;
     for (const int value : pack.inputs) numbers += made_.map(now(value)).numbers();

@@ -36,6 +36,7 @@ Model unet(const UNet& sizes, const Image& image) {
   std::vector<std::int32_t> stashes;
   std::vector<Map> skipped;
   std::int64_t channels = sizes.channels;
+  // Down: each level's output is stashed before it is pooled.
   for (std::int64_t level = 0; level < sizes.depth; ++level, channels *= 2) {
     append_cell(network, fmt::format("encoder.{}", level), channels, channels, sizes.convolutions);
     network.plain(fmt::format("encoder.{}.skip", level), "identity");
@@ -43,7 +44,9 @@ Model unet(const UNet& sizes, const Image& image) {
     skipped.push_back(network.map());
     network.max_pool(fmt::format("encoder.{}.down", level));
   }
+  // Half of its channels go up, to be put beside as many of the level above.
   append_cell(network, "bottleneck", channels, channels / 2, sizes.convolutions);
+  // Up: each level takes what the same level stashed.
   for (std::int64_t level = sizes.depth; level-- > 0;) {
     channels /= 2;
     const Map low = network.map();

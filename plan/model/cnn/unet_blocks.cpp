@@ -65,6 +65,7 @@ Model unet_blocks(const UNet& sizes, const Image& image) {
   Model model;
   Packed at{{image.channels, image.side, image.side}, {}};
   std::int64_t channels = sizes.channels;
+  // Down: the map goes on pooled, and as it was behind that in the row.
   for (std::int64_t level = 0; level < sizes.depth; ++level, channels *= 2) {
     CellBuilder cell(at.row(), level == 0);
     const int made = convolutions(cell, front(cell, at), channels, channels, sizes.convolutions);
@@ -81,6 +82,7 @@ Model unet_blocks(const UNet& sizes, const Image& image) {
                              skipped.numbers()});
     model.layers.push_back({fmt::format("encoder.{}", level), cell.take(), "level"});
   }
+  // The lowest level stashes nothing and takes nothing off.
   CellBuilder middle(at.row());
   const int made =
       convolutions(middle, front(middle, at), channels, channels / 2, sizes.convolutions);
@@ -88,6 +90,7 @@ Model unet_blocks(const UNet& sizes, const Image& image) {
   relay(middle, {made}, at, at.map.numbers());
   at.map = lowest;
   model.layers.push_back({"bottleneck", middle.take(), "level"});
+  // Up: the latest stash is the level's own, and what is behind it goes on.
   for (std::int64_t level = sizes.depth; level-- > 0;) {
     channels /= 2;
     CellBuilder cell(at.row());

@@ -18,6 +18,7 @@ Decoder gpt2_like(JsonObject& config, std::string_view usual_activation) {
   const std::int64_t vocabulary = config.integer("vocab_size", 1, kLargestSize);
   const std::int64_t positions =
       config.integer(config.has("n_positions") ? "n_positions" : "n_ctx", 1, kLargestSize);
+  // An older name of the same: read, so that it is not told as unknown.
   static_cast<void>(config.integer_or("n_ctx", positions, 1, kLargestSize));
   if (hidden % heads != 0)
     config.fail("n_head", fmt::format("does not divide n_embd = {}", hidden));
@@ -139,6 +140,7 @@ Model opt_model(JsonObject& config) {
                                  .tied = config.boolean_or("tie_word_embeddings", true)};
   Model model = decoder_model(usual_decoder(embedding, block, sizes.blocks));
   model.initializer_range = config.number_or("init_std", 0.02, 0, 10);
+  // The two rows more are the table's, not the sequence's.
   model.max_positions = positions;
   return model;
 }

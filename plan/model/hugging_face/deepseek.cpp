@@ -21,6 +21,7 @@ LatentAttention latent_attention(JsonObject& config, const DeepSeekDefaults& def
   if (!config.is_null("q_lora_rank")) {
     latent.query = config.integer_or("q_lora_rank", defaults.query, 1, kLargestSize);
   } else {
+    // null: queries are not compressed. The key counts as read all the same.
     static_cast<void>(config.at("q_lora_rank"));
   }
   latent.key_value = config.integer_or("kv_lora_rank", 512, 1, kLargestSize);
@@ -93,6 +94,7 @@ Model deepseek_model(JsonObject& config, const DeepSeekDefaults& defaults) {
   require(config, "attention_bias", false);
   const BlockSizes sizes = block_sizes(config);
   TransformerShape dense{.hidden = sizes.hidden, .heads = sizes.heads, .kv_heads = sizes.heads};
+  // Each head makes its keys from the latent ones, so the number decides nothing.
   static_cast<void>(config.integer_or("num_key_value_heads", sizes.heads, 1, kLargestSize));
   dense.latent = latent_attention(config, defaults);
   dense.head_dim = config.integer_or("qk_nope_head_dim", defaults.unturned, 1, kLargestSize) +

@@ -79,6 +79,7 @@ Model bert_model(JsonObject& config) {
                       .tied = head.tied},
        ""});
   append_blocks(model, "block", block, sizes.blocks);
+  // Without classes the pooler is the end.
   model.layers.push_back({head.vocabulary > 0 ? "head" : "pooler", head, ""});
   model.initializer_range = config.number_or("initializer_range", 0.02, 0, 10);
   return model;
@@ -107,6 +108,7 @@ Model vit_model(JsonObject& config) {
   block.residual_dropout = rate(config, "hidden_dropout_prob", 0);
   const std::int64_t channels = config.integer_or("num_channels", 3, 1, kLargestSide);
   Model model;
+  // One position a patch and one for the class token; what a side leaves over is cut off.
   model.max_positions = (image / side) * (image / side) + 1;
   model.layers.push_back({"embedding",
                           EmbeddingShape{.hidden = sizes.hidden,
@@ -119,6 +121,7 @@ Model vit_model(JsonObject& config) {
   append_blocks(model, "block", block, sizes.blocks);
   model.layers.push_back(
       {"norm", NormShape{sizes.hidden, NormKind::layer_norm, block.norm_epsilon}, ""});
+  // A file that names no class is taken to classify.
   if (name == "ViTModel") {
     model.layers.push_back({"pooler", bare_pooler(sizes.hidden), ""});
   } else {

@@ -56,12 +56,14 @@ Decoder llama_like(JsonObject& config, const LlamaDefaults& defaults) {
   const BlockSizes sizes = block_sizes(config);
   const std::int64_t vocabulary = vocabulary_size(config);
   TransformerShape block{.hidden = sizes.hidden, .heads = sizes.heads};
+  // null means as many as heads, and so does a class without a default.
   const bool all = defaults.kv_heads == 0 || config.is_null("num_key_value_heads");
   block.kv_heads = config.integer_or("num_key_value_heads", all ? sizes.heads : defaults.kv_heads,
                                      1, kLargestSize);
   if (sizes.heads % block.kv_heads != 0)
     config.fail("num_key_value_heads", "does not divide num_attention_heads");
   block.head_dim = config.integer_or("head_dim", defaults.head_dim, 0, kLargestSize);
+  // Said by neither file nor class: heads divide the width.
   if (block.head_dim == 0) {
     if (sizes.hidden % sizes.heads != 0)
       config.fail("num_attention_heads", "does not divide hidden_size");

@@ -77,6 +77,7 @@ Model t5_model(JsonObject& config) {
   model.layers.push_back({"decoder.embedding", embedding, ""});
   block.causal = block.cross_attention = true;
   append_stack(model, "decoder", block, decoders, buckets);
+  // Behind the encoder's output stand the decoder's embedding and then its blocks.
   for (std::int32_t i = 0; i < decoders; ++i)
     model.skips.push_back({encoded, encoded + 2 + i, std::nullopt});
   const bool tied = config.boolean_or("tie_word_embeddings", true);

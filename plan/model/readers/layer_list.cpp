@@ -136,6 +136,7 @@ void read_later_words(JsonObject& layer, TransformerShape& s) {
     layer.fail("latent_value", "expected with latent_key_value, and only then");
   if (!latent && (s.latent.query > 0 || s.latent.rotary > 0))
     layer.fail("latent_key_value", "expected with latent_query and latent_rotary");
+  // Latent attention makes a key and a value for every head, and has norms of its own.
   if (latent &&
       (s.kv_heads != s.heads || s.latent.rotary >= s.head_dim || s.qk_norm || s.values_are_keys))
     layer.fail("latent_key_value",
@@ -175,6 +176,7 @@ struct Entry {
                {"parallel", s.parallel},
                {"attention_dropout", s.attention_dropout},
                {"residual_dropout", s.residual_dropout}};
+    // Words that came later stand behind, so that older lists keep their bytes.
     if (s.rotary) add_rotary(entry, s.angles);
     if (s.qk_norm) entry["qk_norm"] = true;
     add_later_words(entry, s);

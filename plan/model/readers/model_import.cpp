@@ -157,6 +157,7 @@ Model layer_list(const Json& json, const std::string& file) {
   read_skips(top, model);
   top.finish();
   check_sequence(model, file);
+  // Learned positions bound the length, and are it where nothing else is said.
   if (const auto* embedding = std::get_if<EmbeddingShape>(&model.layers.front().shape)) {
     model.max_positions = embedding->positions;
     if (model.seq_length == 0) model.seq_length = embedding->positions;
@@ -218,6 +219,7 @@ Model layers_csv(const std::string& text, const std::string& file) {
           file, fmt::format("line {}", number),
           fmt::format("expected {} columns, found {}", kCsvColumns.size(), cells.size()));
     }
+    // The header must be there, so that no column is taken for another.
     if (number == 1) {
       for (std::size_t i = 0; i < cells.size(); ++i) {
         if (cells[i] != kCsvColumns[i]) {
@@ -254,6 +256,7 @@ Json parsed_model(const std::string& text, const std::string& file) {
   };
   try {
     Json json = parse_json(without_python_numbers(text), file);
+    // A model says what it is; only a file that does not may be another tool's job.
     const bool a_model =
         json.is_object() && (json.contains("schema") || json.contains("model_type"));
     if (!a_model) refuse_job();
@@ -283,6 +286,7 @@ Model load_model(const std::filesystem::path& file) {
                                              : layer_list(json, file.string());
     }
   }
+  // Every model of Hugging Face is a config.json: the folder tells them apart.
   if (model.name.empty()) {
     model.name = file.stem() == "config" && file.has_parent_path()
                      ? file.parent_path().filename().string()

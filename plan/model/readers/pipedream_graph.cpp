@@ -165,6 +165,7 @@ ProfiledGraph read_graph(const std::string& text, const std::string& file) {
     if (graph.operators.size() > static_cast<std::size_t>(kMostLayers))
       line.fail("more nodes than are read");
   }
+  // An edge may stand before its nodes, so all are looked up behind the last line.
   for (const ProfiledEdge& edge : edges) {
     for (const std::int64_t end : {edge.from, edge.to}) {
       if (!graph.operators.contains(end))
@@ -173,6 +174,7 @@ ProfiledGraph read_graph(const std::string& text, const std::string& file) {
     if (graph.operators.at(edge.to).is_input())
       Line("", file, edge.line)
           .fail(fmt::format("node{} is an input: nothing leads to it", edge.to));
+    // Inputs are no layers, and what leads from them goes with them.
     if (!graph.operators.at(edge.from).is_input()) graph.edges.push_back(edge);
   }
   std::erase_if(graph.operators, [](const auto& entry) { return entry.second.is_input(); });
@@ -275,6 +277,7 @@ class Cutter {
       ends_.push_back(last);
       return;
     }
+    // Some cut of the piece is that narrow, so the pieces get shorter and this ends.
     cut(first, last,
         *std::min_element(widths_.begin() + static_cast<std::ptrdiff_t>(first),
                           widths_.begin() + static_cast<std::ptrdiff_t>(last)));
@@ -305,6 +308,7 @@ Layer layer_of(const Ordered& ordered, std::size_t first, std::size_t last) {
     shape.backward_input += Seconds((each.backward_ms - weight_ms) / 1e3);
     shape.backward_weight += Seconds(weight_ms / 1e3);
     shape.parameters += each.parameter_bytes / kBytesPerParameter;
+    // A view has no memory of its own.
     if (!each.is_view()) shape.activation += Bytes(each.output_bytes);
     if (each.time_ms() > longest->time_ms()) longest = &each;
   }
@@ -358,6 +362,7 @@ Model pipedream_model(const std::string& text, const std::string& file) {
   for (std::size_t i = 0; i < ordered.operators.size(); ++i) {
     const Bytes bytes(ordered.operators[i].output_bytes);
     const std::int32_t from = piece[i], to = piece[ordered.last_reader(i)];
+    // It crosses the boundary behind its piece; what is read further on is a skip.
     if (to == from || bytes.count() == 0) continue;
     std::get<TimedShape>(model.layers[static_cast<std::size_t>(from)].shape).boundary += bytes;
     if (to > from + 1) model.skips.push_back({from, to, bytes});

@@ -11,6 +11,7 @@ namespace weir {
 
 Schedule repeat_block(const char* name, const ScheduleRequest& request,
                       BuildingBlock (*block)(std::int32_t k, std::int32_t d)) {
+  // docs/theory.md 2.5: a micro-batch's slots again, six later, for the next.
   constexpr std::int32_t kPeriod = 6;
   const std::int32_t k = request.ranks;
   Schedule schedule = empty_schedule(name, v_shape(k, request.microbatches));

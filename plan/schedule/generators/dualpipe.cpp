@@ -23,6 +23,7 @@ ScheduleOrReason make_dualpipe(const ScheduleRequest& request) {
   schedule.overlapped.resize(k);
   for (std::int32_t rank = 0; rank < k; ++rank) {
     const bool upper = rank < k / 2;
+    // The lower half does what the upper one does, seen from the other end.
     const std::int32_t r = upper ? rank : k - 1 - rank;
     // Direction 0 runs down from rank 0 with the first half of the micro-batches, direction 1 up
     // from rank K-1.

@@ -25,6 +25,7 @@ struct Interleaving {
     const std::int32_t in_round = i % (group * v);
     const std::int32_t chunk = in_round / group;
     const std::int32_t microbatch = i / (group * v) * group + in_round % group;
+    // Backwards go through the chunks from the last.
     return Action{Stage{(kind == ActionKind::F ? chunk : v - 1 - chunk) * k + rank}, kind,
                   Microbatch{microbatch}};
   }
@@ -51,6 +52,7 @@ ScheduleOrReason make_interleaved_1f1b(const ScheduleRequest& request) {
   const auto& order = std::get<Interleaving>(found);
   Schedule schedule = empty_schedule("interleaved-1f1b", looped_shape(k, v, m));
   for (std::int32_t rank = 0; rank < k; ++rank) {
+    // docs/theory.md 2.1: two for each rank behind this one, and a group for each further chunk.
     warm_up_and_alternate(
         schedule.order[Rank{rank}], m * v, 2 * (k - rank - 1) + (v - 1) * order.group,
         [&](std::int32_t i) { return order.action(rank, i, ActionKind::F); },

@@ -69,6 +69,7 @@ class ListScheduler {
       --left;
       // What has ended matters to its stage, and to the one that waits for its output.
       const Action& action = taken.action;
+      // Nobody waits for a W but its own rank.
       if (action.kind != ActionKind::W) {
         look_again(action.stage);
         const bool forward = action.kind == ActionKind::F;
@@ -246,6 +247,7 @@ class ListScheduler {
   // begin at each choice.
   std::int64_t repeat(const Mark& from, const Mark& to) {
     const std::int32_t each = to.microbatches - from.microbatches;
+    // So many that no stage begins its last micro-batch meanwhile; from there on choices differ.
     std::int32_t rounds = shape_.microbatches;
     for (const Stage stage : shape_.all_stages())
       rounds = std::min(rounds, (count_[stage] - 1 - next_f_[stage]) / each);
@@ -267,6 +269,7 @@ class ListScheduler {
       free_[rank] += later;
       for (Action& w : waiting_w_[rank]) w.microbatch.value += skipped;
     }
+    // Before the counts move, which say which ends are still to be read.
     for (const Stage stage : shape_.all_stages()) shift_ends(stage, skipped, later);
     for (const Stage stage : shape_.all_stages()) {
       next_f_[stage] += skipped;

@@ -14,6 +14,7 @@ ScheduleOrReason make_looped_bfs(const ScheduleRequest& request) {
   for (std::int32_t rank = 0; rank < k; ++rank) {
     auto& order = schedule.order[Rank{rank}];
     for (std::int32_t pass = 0; pass < 2 * v; ++pass) {
+      // Forwards from the first chunk, backwards from the last.
       const std::int32_t chunk = pass < v ? pass : 2 * v - 1 - pass;
       const ActionKind kind = pass < v ? ActionKind::F : ActionKind::B;
       for (std::int32_t m = 0; m < request.microbatches; ++m)

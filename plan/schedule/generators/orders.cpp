@@ -52,6 +52,7 @@ void split_rank(std::vector<Action>& order, const SplitRank& split) {
   for (std::int32_t i = 0; i < m; ++i) {
     if (first + i < m) add(ActionKind::F, first + i);
     add(ActionKind::I, i);
+    // So many micro-batches behind its I, where the rank would be idle.
     if (i >= delay) add(ActionKind::W, i - delay);
   }
   for (std::int32_t i = std::max(0, m - delay); i < m; ++i) add(ActionKind::W, i);
