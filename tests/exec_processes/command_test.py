@@ -121,7 +121,7 @@ with tempfile.TemporaryDirectory() as name:
     # Who was given another search is named, and nothing is searched.
     for other, what in ((search + " -b 2", "micro_batch_size: "),
                         (search + " --budget 3s", "budget: 3s, process 0 has none"),
-                        (search.replace("dgx-h100", "dgx-a100"), "cluster_sha256: ")):
+                        (search.replace("dgx-h100", "dgx-a100"), "memory_limit_bytes: ")):
         ended = by_mpi.start(folder, 2, search, f'exec "{weir}" {other}')
         expect(f"{other} beside another search is refused: {ended}",
                all_exit(ended, 2)

@@ -270,9 +270,5 @@ int held_to_the_laws(std::uint32_t first, int wanted) {
 
 TEST(ForecastLaws, HoldForRandomPlans) { EXPECT_EQ(held_to_the_laws(1, 200), 200); }
 
-TEST(LongForecastLaws, HoldForTwentyThousandPlans) {
-  EXPECT_EQ(held_to_the_laws(1'000'000, 20'000), 20'000);
-}
-
 }  // namespace
 }  // namespace weir::forecast_laws_test
