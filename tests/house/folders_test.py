@@ -15,7 +15,7 @@ SOURCES = {".hpp", ".cpp", ".cu", ".cuh", ".py"}
 ROOT = set("""
   .ci .clang-format .clang-tidy .dockerignore .editorconfig .gitattributes .github .gitignore
   .pre-commit-config.yaml CHANGELOG.md CITATION.cff CMakeLists.txt CMakePresets.json
-  CODE_OF_CONDUCT.md CONTRIBUTING.md Dockerfile LICENSE README.md SECURITY.md cmake docs
+  CODE_OF_CONDUCT.md CONTRIBUTING.md Dockerfile LICENSE README.md SECURITY.md cmake docs notebooks
   pyproject.toml""".split()) | set(FLOORS)
 root = pathlib.Path(sys.argv[1])
 
