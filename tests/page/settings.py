@@ -120,7 +120,8 @@ def differences(setting, page, command):
         same = ("refused" in command) == ("refused" in page)
         return [] if same else [f"{setting}: page {page.get('refused')}, command "
                                 f"{command.get('refused')}"]
-    command = {**command, "csv": plain(command["csv"])}
+    if "csv" in command:
+        command = {**command, "csv": plain(command["csv"])}
     # Whole nanoseconds are equal; fractions are the same products, in another order of sums.
     return [f"{setting}: {part}: page {page[part]}, command {command[part]}" for part in command
             if (abs(page[part] - command[part]) > 1e-12 if part.startswith("bubble")

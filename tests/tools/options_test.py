@@ -88,7 +88,7 @@ with tempfile.TemporaryDirectory() as folder:
                         ("schedules", "zb-v"), ("clusters", "dgx-h100")):
         if part not in run(f"help {topic}").stdout:
             faults.append(f"weir help {topic}: no {part}")
-    refused("help schedulez", 2, "did you mean schedules")
+    refused("help filez", 2, "did you mean files")
     if "Parallel degrees:" not in run("plan --help").stdout:
         faults.append("weir plan --help: options in no groups")
 

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <initializer_list>
 #include <utility>
 
 #include "plan/schedule/generators/generators.hpp"
@@ -136,7 +135,7 @@ std::vector<std::string> with_topics(std::vector<std::string> commands) {
 }
 
 std::string option_group(std::string_view long_name) {
-  using Names = std::initializer_list<std::string_view>;
+  using Names = std::vector<std::string_view>;
   static const std::array<std::pair<const char*, Names>, 5> kGroups{{
       {"Machine and software",
        {"cluster", "stack", "costs", "gpus", "memory-limit", "backend", "transport", "any-schedule",
