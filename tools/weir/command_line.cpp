@@ -336,11 +336,21 @@ int run_parsed(CLI::App& app, const std::map<std::string, double>& unsaid, int a
 
 }  // namespace
 
-void note(const std::string& line) {
-  const std::string text = "weir: " + shortened(printable(in_one_line(line))) + "\n";
-  std::ignore =
-      std::fputs(text.c_str(), stderr);  // where nobody listens it is lost, and nothing else
+namespace {
+
+std::string line_for_people(const std::string& line) {
+  return "weir: " + shortened(printable(in_one_line(line))) + "\n";
 }
+
+// Where nobody listens it is lost, and nothing else.
+void complain(const std::string& line) {
+  std::ignore = std::fputs(line_for_people(line).c_str(), stderr);
+}
+
+}  // namespace
+
+// By the stream of logs, which -q closes for all who have something to say and is no error.
+void note(const std::string& line) { std::clog << line_for_people(line) << std::flush; }
 
 app::Session CommandLine::session_for(const CLI::App& command, const app::Fields& fields) const {
   // Under the first long name of each, as requests ask for them.
@@ -356,10 +366,10 @@ app::Session CommandLine::session_for(const CLI::App& command, const app::Fields
   app::Session session(app::files_read(fields), std::move(given));
   session.command = typed_;
   session.date = app::today();
+  session.note = note;
   if (global_.quiet) {
-    session.note = [](const std::string&) {};
+    std::clog.setstate(std::ios_base::badbit);
   } else {
-    session.note = note;
     session.log = [](const std::string& line) {
       std::ignore = std::fputs((printable(line) + "\n").c_str(), stderr);
     };
@@ -472,7 +482,7 @@ int CommandLine::run(int argc, char** argv) {
               .c_str(),
           stderr);
     } else {
-      note(ending.line);
+      complain(ending.line);
     }
     return code;
   }
