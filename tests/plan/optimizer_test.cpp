@@ -77,7 +77,7 @@ TEST(OptimizerKeys, ReadBackAsWritten) {
       << "an older file has its bytes";
 }
 
-std::string complaint(const Optimizer& optimizer) {
+std::string misfit_of(const Optimizer& optimizer) {
   try {
     static_cast<void>(parse_plan(to_json(with(optimizer)), "p.json"));
   } catch (const InputError& error) {
@@ -90,12 +90,12 @@ TEST(OptimizerKeys, ThatContradictAreRefused) {
   Optimizer short_decay = decaying(DecayStyle::linear);
   short_decay.rate.decay_iters = 4;
   EXPECT_THAT(
-      complaint(short_decay),
+      misfit_of(short_decay),
       HasSubstr("p.json: optimizer.lr_decay_iters: 4: expected more than the 4 of warm-up"));
   Optimizer rising = decaying(DecayStyle::linear);
   rising.rate.min_lr = 9;
-  EXPECT_THAT(complaint(rising), HasSubstr("optimizer.min_lr: 9: expected at most the learning"));
-  EXPECT_THAT(complaint({.kind = OptimizerKind::sgd, .nesterov = true}),
+  EXPECT_THAT(misfit_of(rising), HasSubstr("optimizer.min_lr: 9: expected at most the learning"));
+  EXPECT_THAT(misfit_of({.kind = OptimizerKind::sgd, .nesterov = true}),
               HasSubstr("optimizer.nesterov: expected with sgd or muon and a momentum only"));
   const auto fault = fault_of({.momentum = 0.9});
   ASSERT_TRUE(fault);
