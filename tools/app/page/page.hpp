@@ -7,24 +7,12 @@
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
 
-#include "tools/app/machine/machine.hpp"
+#include "tools/app/page/page_request.hpp"
 #include "tools/app/shared/field.hpp"
 
 namespace weir::app {
 
-struct PageRequest {
-  PlanSource plan;  // none: stages are alike
-  TraceSource measured;
-  CostsSource costs;
-  std::optional<std::filesystem::path> cluster;  // none: this machine
-  StackChoice stack;
-  std::optional<int> gpus;
-  std::string memory_limit;  // "80 GiB"; empty: the named cluster's
-  std::filesystem::path output = "page.html";
-};
 [[nodiscard]] Fields fields(PageRequest& request);
 
 struct PageResult {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "tools/app/page/page.hpp"
+#include "tools/app/page/page_request.hpp"
 
 namespace weir::app {
 
