@@ -212,6 +212,7 @@ def outputs(folder):
     yield printed("model", "tiny.json", "--devices", 4, "--cluster", cluster, "-b", 4)
     yield printed("schedule", "--list")
     yield printed("schedule", "1f1b", "-K", 2, "-M", 2, "--svg", "drawn.svg")
+    yield printed("schedule", "1f1b", "zb-v", "-K", 2, "-M", 4, "--svg", "several.svg")
     yield printed("schedule", "dualpipe", "--grid", "K=2..3,M=4", "--prove")
     yield printed("schedule", "1f1b", "--grid", "K=2,M=2", "--prove")
     yield printed("reproduce", "gpipe-throughput", "vtrain", "--csv", "reproduced.csv")

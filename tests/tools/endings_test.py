@@ -29,8 +29,8 @@ def check(what, holds, more=""):
         faults.append(f"{what} {more}".strip())
 
 
-def run(line, before=None, **options):
-    return subprocess.run([weir, "-q", *line.split()], capture_output=True, text=True, timeout=120,
+def run(line, before=None, quiet=("-q",), **options):
+    return subprocess.run([weir, *quiet, *line.split()], capture_output=True, text=True, timeout=120,
                           preexec_fn=before, **options)
 
 
@@ -147,7 +147,7 @@ def large():
     for line in ("simulate large.json", "run large.json --backend synthetic --steps 2",
                  "schedule 1f1b -K 16 -M 131072", "plan wide.csv -K 16 -M 131072 -o huge.json",
                  "schedule 1f1b --prove --grid K=2,16,M=16,131072"):
-        done = run(line, limit(resource.RLIMIT_AS, 160 << 20))
+        done = run(line, limit(resource.RLIMIT_AS, 160 << 20), quiet=())
         said = done.stderr.splitlines()
         check(line, len(said) == 2 and said[0] == "weir: a schedule of 16 stages and 131072 "
               "micro-batches takes some 2.04 GiB of this machine's memory", done.stderr)
@@ -155,7 +155,7 @@ def large():
     # Four layers of 12 x 4096^2 numbers, each with its gradient and Adam's two moments, in fp32.
     pathlib.Path("broad.json").write_text(json.dumps({**TINY, "n_embd": 4096, "n_layer": 4}))
     assert run("plan broad.json -K 2 -M 2 -o broad-plan.json").returncode == 0
-    done = run("run broad-plan.json --steps 2", limit(resource.RLIMIT_AS, 600 << 20))
+    done = run("run broad-plan.json --steps 2", limit(resource.RLIMIT_AS, 600 << 20), quiet=())
     said = done.stderr.splitlines()
     check("a large model", len(said) == 2 and said[0] ==
           "weir: training, besides activations, takes some 12.01 GiB of this machine's memory",

@@ -29,7 +29,9 @@ TEST_F(FirstHour, AMistypedWordIsCorrected) {
     EXPECT_THAT(result.out, HasSubstr("; did you mean " + meant + "?")) << arguments;
   };
   refused("sweeep", 2, "sweep");
-  EXPECT_THAT(weir("help plann").out, HasSubstr("plann is no command of weir; did you mean plan?"));
+  EXPECT_THAT(weir("help plann").out,
+              HasSubstr("plann is no command of weir, and no topic of its help; did "
+                        "you mean plan?"));
   EXPECT_EQ(weir("help plann").code, 2);
   EXPECT_EQ(weir("help plan").code, 0);
   refused("plan config.json --partition optimall", 2, "optimal");
@@ -104,11 +106,11 @@ TEST_F(FirstHour, AScriptsFilesAreRead) {
         "--seq-length 32 --max-position-embeddings 32 --vocab-size 64 --micro-batch-size 1 "
         "--global-batch-size 16 --bf16 --tensor-model-parallel-size $TP "
         "--pipeline-model-parallel-size $PP --warp-drive 9\n");
-  const CommandResult read = weir("-q plan jobs/run.sh --from megatron -o plan.json");
+  const CommandResult read = weir("plan jobs/run.sh --from megatron -o plan.json");
   EXPECT_EQ(read.code, 0) << read.out;
   EXPECT_THAT(read.out, AllOf(HasSubstr("jobs/sizes.sh is read"), HasSubstr("K2 tp2 dp8 M2")));
   EXPECT_THAT(this->read("plan.json"), HasSubstr("\"left_out\": [\n      \"warp-drive\"\n    ]"));
-  EXPECT_THAT(weir("-q export plan.json --to deepspeed -o out").out,
+  EXPECT_THAT(weir("export plan.json --to deepspeed -o out").out,
               HasSubstr("job: of the megatron job that the plan came from these are not in the "
                         "files: warp-drive"));
 }

@@ -34,7 +34,9 @@ class Readers : public InFolder {
     return nlohmann::json::parse(read("r/measured.json"));
   }
   // compare and calibrate refuse this trace in one line, and nothing is written.
-  void expect_refused(const nlohmann::json& trace, const std::string& message) {
+  void expect_refused(nlohmann::json trace, const std::string& message) {
+    // Edited by hand: whoever does takes the seal out.
+    trace["weir"].erase("sha256");
     write("r/spoilt.json", trace.dump());
     for (const std::string command : {"compare p/predicted.json r/spoilt.json",
                                       "calibrate r/spoilt.json --costs costs.json -o fit.json"}) {

@@ -22,8 +22,8 @@ def expect(what, true):
         print("FAILED:", what)
 
 
-def command(*options, batch=64):
-    return [WEIR, "-q", "sweep", str(SOURCES / "tools/examples/models/llama-3-8b.json"),
+def command(*options, batch=64, quiet=("-q",)):
+    return [WEIR, *quiet, "sweep", str(SOURCES / "tools/examples/models/llama-3-8b.json"),
             "--cluster", "dgx-h100", "--gpus", "16", "--global-batch-size", str(batch), "--top",
             "5", *options]
 
@@ -89,7 +89,7 @@ with tempfile.TemporaryDirectory() as name:
         expect("by its seal", "not as it was written" in broken.stderr)
     alone = run(folder, "--resume")
     expect("--resume without --output", alone.returncode == 2 and "--output" in alone.stderr)
-    fresh = run(folder, "-o", "fresh.json", "--resume")
+    fresh = run(folder, "-o", "fresh.json", "--resume", quiet=())
     expect("nothing to go on from", fresh.returncode == 0 and "nothing unfinished" in fresh.stderr)
     expect("is searched whole", result(folder / "fresh.json") == whole)
 sys.exit(1 if faults else 0)

@@ -37,9 +37,9 @@ def doubtful(line):
     return "the machine was disturbed" in line or "times what its costs forecast" in line
 
 
-def interrupted(line, ready, what=signal.SIGINT):
+def interrupted(line, ready, what=signal.SIGINT, quiet=("-q",)):
     """Asked to end as soon as `ready` holds."""
-    started = subprocess.Popen([weir, "-q", *line.split()], stdout=subprocess.PIPE,
+    started = subprocess.Popen([weir, *quiet, *line.split()], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     began = time.monotonic()
     while not ready() and started.poll() is None and time.monotonic() - began < 60:
@@ -110,7 +110,8 @@ def proving():
     asked twice it ends at once."""
     line = "--json schedule 1f1b --prove --grid K={},M=3,2048"
     began = time.monotonic()
-    code, out, error = interrupted(line.format("2..512"), lambda: time.monotonic() - began > 1)
+    code, out, error = interrupted(line.format("2..512"), lambda: time.monotonic() - began > 1,
+                                   quiet=())
     proof = json.loads(out or "{}")
     proved = proof.get("stopped_after", 0)
     check("prove", code == 130 and 0 < proved < proof["asked"] == 2 * 511, f"{code}: {proved}")
@@ -122,7 +123,7 @@ def proving():
     check("prove", "stopped_after" not in whole and "asked" not in whole, "was not stopped")
     check("prove", proof["cases"][:4] == whole["cases"][:len(proof["cases"])], "other verdicts")
     # One (K, M) of some seconds, so that the second comes while the first is not yet heeded.
-    with subprocess.Popen([weir, "-q", *line.format(512).split()], stdout=subprocess.PIPE,
+    with subprocess.Popen([weir, *line.format(512).split()], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as long:
         time.sleep(1)
         for _ in range(2):

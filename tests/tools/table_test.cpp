@@ -152,7 +152,7 @@ TEST_F(TableCommand, TheSweepFitsTheTerminal) {
     }
   }
   const CommandResult csv = weir(sweep + "--format csv 2> /dev/null; true");
-  EXPECT_TRUE(csv.out.starts_with("plan,predicted,measured,")) << csv.out;
+  EXPECT_TRUE(csv.out.starts_with("plan,predicted [s],measured,")) << csv.out;
   EXPECT_EQ(std::ranges::count(csv.out, '\n'), 5);
   const CommandResult markdown = weir(sweep + "--format markdown 2> /dev/null; true");
   EXPECT_THAT(markdown.out, HasSubstr("| --- | ---: |"));

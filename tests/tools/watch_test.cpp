@@ -100,7 +100,7 @@ TEST_F(BesideANeighbour, ARunSaysThatItWasDisturbed) {
   Json found;
   for (int steps = 200; steps <= 3200; steps *= 4) {
     const CommandResult run =
-        weir("-q --json run plan.json -o out --steps " + std::to_string(steps) + " 2> notes");
+        weir("--json run plan.json -o out --steps " + std::to_string(steps) + " 2> notes");
     ASSERT_EQ(run.code, 0) << run.out;
     found = Json::parse(run.out)["disturbance"];
     if (found["disturbed"] == true) break;
@@ -109,7 +109,7 @@ TEST_F(BesideANeighbour, ARunSaysThatItWasDisturbed) {
   EXPECT_THAT(read("notes"), HasSubstr("weir: the machine was disturbed: "));
   // Its trace keeps that, and who learns from it is told so.
   const CommandResult learnt =
-      weir("-q calibrate out/measured.json --cluster dgx-a100 --costs out/none.json");
+      weir("calibrate out/measured.json --cluster dgx-a100 --costs out/none.json");
   EXPECT_EQ(learnt.code, 3);
   EXPECT_THAT(learnt.out, HasSubstr("out/measured.json: measured on a disturbed machine ("));
 }
@@ -119,17 +119,17 @@ TEST_F(BesideANeighbour, AProfileAndATuningSayThatTheyWereDisturbed) {
   write("model.json",
         R"({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 192, "vocab_size": 256,
             "n_positions": 64})");
-  const CommandResult profile = weir("-q profile model.json -o profile.json");
+  const CommandResult profile = weir("profile model.json -o profile.json");
   EXPECT_EQ(profile.code, 0) << profile.out;
   EXPECT_THAT(profile.out, HasSubstr("; forecasts by this profile inherit it (--wait-for-quiet"));
   const CommandResult tuned =
-      weir("-q tune model.json -K 1 --global-batch-size 4 --plans 1 --steps 80 -o tuned");
+      weir("tune model.json -K 1 --global-batch-size 4 --plans 1 --steps 80 -o tuned");
   EXPECT_EQ(tuned.code, 0) << tuned.out;
   EXPECT_THAT(tuned.out, HasSubstr("; what is learnt from these runs is as doubtful"));
 }
 
 TEST_F(BesideANeighbour, WaitingForAQuietMachineEnds) {
-  const CommandResult run = weir("-q run plan.json --steps 1 --wait-for-quiet 1");
+  const CommandResult run = weir("run plan.json --steps 1 --wait-for-quiet 1");
   EXPECT_EQ(run.code, 0) << run.out;
   if (run.out.find("this kernel does not say") != std::string::npos) GTEST_SKIP() << run.out;
   EXPECT_THAT(run.out, HasSubstr("weir: waited 1 s, and other work still keeps "));

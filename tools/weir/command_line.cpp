@@ -343,11 +343,11 @@ std::string line_for_people(const std::string& line) {
 }
 
 // Where nobody listens it is lost, and nothing else.
+}  // namespace
+
 void complain(const std::string& line) {
   std::ignore = std::fputs(line_for_people(line).c_str(), stderr);
 }
-
-}  // namespace
 
 // By the stream of logs, which -q closes for all who have something to say and is no error.
 void note(const std::string& line) { std::clog << line_for_people(line) << std::flush; }
@@ -367,6 +367,7 @@ app::Session CommandLine::session_for(const CLI::App& command, const app::Fields
   session.command = typed_;
   session.date = app::today();
   session.note = note;
+  session.complain = complain;
   if (global_.quiet) {
     std::clog.setstate(std::ios_base::badbit);
   } else {

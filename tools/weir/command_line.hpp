@@ -27,6 +27,8 @@ namespace weir {
 
 // "weir: LINE" on stderr.
 void note(const std::string& line);
+// An error, which -q leaves.
+void complain(const std::string& line);
 
 class CommandLine {
  public:

@@ -42,7 +42,7 @@ void listen() {
 }  // namespace
 
 void end_at_once(const std::string& line) {
-  note(line);
+  complain(line);
   std::_Exit(exit_code(EndKind::failed));
 }
 

@@ -156,8 +156,7 @@ TEST_F(AnchorCommand, ALogIsItsFigures) {
            ".0 | global batch size: 32 |\n";
   log += "[Rank 0] (after 23 iterations) memory (MB) | allocated: 9.0 | max allocated: 4096.0\n";
   write("job.log", log);
-  const CommandResult learnt =
-      weir("-q calibrate --measured m8.json=job.log -o log.json" + cluster_);
+  const CommandResult learnt = weir("calibrate --measured m8.json=job.log -o log.json" + cluster_);
   ASSERT_EQ(learnt.code, 0) << learnt.out;
   EXPECT_THAT(learnt.out, HasSubstr("m8.json=job.log: 4 lines of Megatron-LM (1 of the warm-up or "
                                     "another batch left out): 500 ms, half of them 491 ms to"));

@@ -36,7 +36,7 @@ class Resume : public InFolder {
   // group.
   CommandResult interrupted(const std::string& arguments, const std::string& signal, int after_ms) {
     return shell("timeout --foreground --preserve-status -s " + signal + " " +
-                 std::to_string(after_ms / 1000.0) + " " WEIR_COMMAND " -q run " + arguments);
+                 std::to_string(after_ms / 1000.0) + " " WEIR_COMMAND " run " + arguments);
   }
 };
 
@@ -114,7 +114,7 @@ TEST_F(Resume, StepsAreCountedWithTheirWarmUp) {
   const auto rest = result("k2.json --steps 3 --resume out");
   EXPECT_EQ(rest.at("first_step"), 3);
   EXPECT_EQ(rest.at("parameters_sha256"), whole.at("parameters_sha256"));
-  const CommandResult none = weir("run k2.json -q --steps 2 --warmup 5 -o unmeasured");
+  const CommandResult none = weir("run k2.json --steps 2 --warmup 5 -o unmeasured");
   EXPECT_EQ(none.code, 0);
   EXPECT_THAT(none.out, HasSubstr("weir: no step is measured: all 2 are warm-up (--warmup)\n"));
   EXPECT_THAT(none.out, Not(HasSubstr("median")));
@@ -133,7 +133,7 @@ TEST_F(Resume, AnothersCheckpointsAreNotMixedWithOnesOwn) {
   EXPECT_EQ(weir("run k2.json --steps 2 --resume other -o out -q").code, 2);
   EXPECT_EQ(weir("run k2.json --steps 2 --resume out --restart -o out -q").code, 2);
   EXPECT_EQ(weir("run k2.json --steps 2 --restart -q").code, 2);
-  const CommandResult anew = weir("run k2.json --steps 3 --checkpoint-every 3 -o out -q --restart");
+  const CommandResult anew = weir("run k2.json --steps 3 --checkpoint-every 3 -o out --restart");
   EXPECT_EQ(anew.code, 0);
   EXPECT_THAT(anew.out, HasSubstr("weir: checkpoints of another run in out are removed\n"));
   EXPECT_EQ(result("k2.json --steps 0 --resume out").at("first_step"), 3);

@@ -26,6 +26,9 @@ class Session {
 
   // What people must know, in one line.
   std::function<void(const std::string& line)> note = [](const std::string&) {};
+  // What ends a run of several processes, which one of them says for all: an error, where `note`
+  // may be silenced. None: by `note`.
+  std::function<void(const std::string& line)> complain{};
   // What is being done, for those who watch.
   std::function<void(const std::string& line)> log = [](const std::string&) {};
   // `done` of `of` parts of the work called `what`.
