@@ -30,8 +30,8 @@ def check(what, holds, more=""):
 
 
 def run(line, before=None, quiet=("-q",), **options):
-    return subprocess.run([weir, *quiet, *line.split()], capture_output=True, text=True, timeout=120,
-                          preexec_fn=before, **options)
+    return subprocess.run([weir, *quiet, *line.split()], capture_output=True, text=True,
+                          timeout=120, preexec_fn=before, **options)
 
 
 def one_line(text):
