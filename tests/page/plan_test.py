@@ -70,7 +70,10 @@ def holds_what_was_measured(folder):
     # The median of two steps may end in half a nanosecond.
     assert abs(has["step"] - said["measured_s"] * 1e9) < 1, (has["step"], said["measured_s"])
     parts = [[part["cause"], round(part["difference_s"] * 1e9)] for part in said["waterfall"]]
-    assert has["waterfall"] == parts, (has["waterfall"], parts)
+    # A cause that is a mean of two steps may end on half a nanosecond.
+    assert [cause for cause, _ in has["waterfall"]] == [cause for cause, _ in parts]
+    assert all(abs(mine[1] - theirs[1]) <= 1 for mine, theirs in zip(has["waterfall"], parts)), (
+        has["waterfall"], parts)
     assert [len(row) for row in has["times"]] == [len(row) for row in planned(page)["times"]]
     run("page", folder / "1.json", "--trace", out / "measured.json", "-o", page, code=3)
     run("page", "--trace", out / "measured.json", "-o", page, code=2)
