@@ -88,8 +88,10 @@ class Timeline {
   }
 
  private:
-  // What happens first of what happens at one time; an action of no length starts before it ends.
-  enum Phase : std::uint8_t { ends, sends, starts, starts_at_once, ends_at_once };
+  // What happens first of what happens at one time. A lane's actions of no length lie between the
+  // one that ends then and the one that starts: each is over before the next begins, or it would
+  // take that one's place and its memory would be forgotten.
+  enum Phase : std::uint8_t { ends, sends, at_once, starts };
   // Ordered by two numbers, the phase above the operation in the second: a large step has a
   // million.
   struct Event {
@@ -113,10 +115,12 @@ class Timeline {
     events.reserve(4 * at(computes.size()));
     for (const OperationId id : computes.operations()) {
       const Span& span = spans_[id];
-      // An action of no length must not end before it begins, so it has phases of its own.
-      const bool instant = span.start == span.end;
-      add(span.start, instant ? starts_at_once : starts, id);
-      add(span.end, instant ? ends_at_once : ends, id);
+      if (span.start == span.end) {
+        add(span.start, at_once, id);
+        continue;
+      }
+      add(span.start, starts, id);
+      add(span.end, ends, id);
     }
     merge(0);
     for (const LaneId lane : messages) {
@@ -131,8 +135,8 @@ class Timeline {
     const OperationId id{static_cast<std::int32_t>(event.order & 0xffffffff)};
     const auto phase = static_cast<Phase>(event.order >> 32);
     const Action& action = program_.op(id).action;
-    if (phase == starts || phase == starts_at_once) begin(rank.position(), id, action);
-    if (phase == ends || phase == ends_at_once) end(rank.position(), action);
+    if (phase == starts || phase == at_once) begin(rank.position(), id, action);
+    if (phase == ends || phase == at_once) end(rank.position(), action);
     if (phase != sends) return;
     const bool leaves = program_.edge_of(id).from == rank;
     (leaves ? sent(rank.position(), action) : comes(rank.position(), action));

@@ -131,7 +131,7 @@ Beginning begin_run(const ResolvedPlan& loaded, const RunOptions& options) {
   if (options.resume || keeps) from.trained = what_is_trained(loaded, options.data, options.init);
   if (options.resume) {
     const Checkpoint checkpoint = find_checkpoint(loaded, *options.resume, from.trained);
-    for (const std::string& line : checkpoint.passed_over) options.note(line);
+    for (const std::string& line : checkpoint.passed_over) options.fault(line);
     if (!checkpoint.state_sha256) {
       options.note(fmt::format("{} has no seal, as an earlier version wrote it: damage is not seen",
                                checkpoint.folder.string()));
@@ -187,7 +187,7 @@ void save_checkpoint(const ResolvedPlan& loaded, const RunOptions& options, cons
     const std::string line =
         fmt::format("the checkpoint of step {} could not be written ({})", trained, why.what());
     if (kept.failed) return;  // said once: the disk is full for the next ones, too
-    options.note(line + ": training goes on");
+    options.fault(line + ": training goes on");
     kept.failed = line;
     return;
   }

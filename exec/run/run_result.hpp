@@ -63,6 +63,8 @@ struct RunOptions {
   std::function<int()> stop;
   // What people must know, in one line; of processes the leader's.
   std::function<void(const std::string& line)> note = [](const std::string&) {};
+  // What went wrong while training goes on: damage that is passed over, a checkpoint not written.
+  std::function<void(const std::string& line)> fault = [](const std::string&) {};
 };
 
 struct StepResult {

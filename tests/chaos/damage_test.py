@@ -130,7 +130,7 @@ class Trained:
         require(len({str(found) for found in self.weights.values()}) == 3, "steps are alike")
 
     def call(self, line):
-        return run([self.weir, "--json", *line.split()], self.folder)
+        return run([self.weir, "--json", "-q", *line.split()], self.folder)
 
     def ok(self, line):
         ended = self.call(line)

@@ -74,7 +74,7 @@ class Work:
         return ended.out
 
     def command(self):
-        return [self.weir, *self.line.split()]
+        return [self.weir, "-q", *self.line.split()]
 
     def prepare(self, folder):
         """An earlier result, which the command is to replace."""
@@ -141,7 +141,7 @@ class Processes(Run):
         self.mpirun = mpirun
 
     def command(self):
-        return [self.mpirun, "-n", "2", self.weir, *self.line.split(), "--patience", "6"]
+        return [self.mpirun, "-n", "2", self.weir, "-q", *self.line.split(), "--patience", "6"]
 
 
 class Measuring(Work):

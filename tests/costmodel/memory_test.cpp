@@ -215,6 +215,33 @@ TEST(Memory, WhatWReadsOfARebuiltLayerLivesUntilW) {
       total_bytes(loaded.of(ActionKind::F, true).net) + total_bytes(i.net) + total_bytes(w.net), 0);
 }
 
+// Four actions of one rank and the update, 10 ns each. What the second takes is no matter: without
+// a length it lies between the first and the third, as ever, and each is counted.
+TEST(Memory, AnActionOfNoLengthIsOverBeforeTheNext) {
+  OneStage one = one_block();
+  one.plan.microbatches = 2;
+  one.plan.recompute.mode = RecomputeMode::full;
+  const ResolvedPlan loaded =
+      derive(one.plan, one.model, std::get<Schedule>(make_schedule("gpipe", {1, 1, 2})));
+  const auto peak = [&](std::int64_t second) {
+    std::vector<Span> spans(loaded.program.size());
+    std::int64_t now = 0;
+    int place = 0;
+    for (const OperationId id : loaded.program.compute_lane(Rank{0}).operations()) {
+      Span& span = spans[static_cast<std::size_t>(id.value)];
+      span.start = Nanoseconds(now);
+      now += place++ == 1 ? second : 10;
+      span.end = Nanoseconds(now);
+    }
+    return memory_peaks(loaded, loaded.program, std::span<const Span>(spans), std::vector<Bytes>(1))
+        .front();
+  };
+  const RankMemory long_one = peak(10), instant = peak(0);
+  EXPECT_EQ(instant.peak, long_one.peak);
+  for (const MemoryKind kind : kMemoryKinds)
+    EXPECT_EQ(instant.at_peak[kind], long_one.at_peak[kind]) << to_string(kind);
+}
+
 // 1 byte and 64, 512, 10 MiB and one more.
 TEST(Memory, AllocatorsRoundUp) {
   EXPECT_EQ(allocated_bytes(1, Allocator::arena), 64);

@@ -144,7 +144,7 @@ TEST_F(Checkpoints, TheNewestWholeOneIsTaken) {
   std::filesystem::resize_file(folder / "step-000002" / "state.safetensors", 1000);
   RunOptions told = going_on(0);
   std::vector<std::string> notes;
-  told.note = [&](const std::string& line) { notes.push_back(line); };
+  told.fault = [&](const std::string& line) { notes.push_back(line); };
   EXPECT_EQ(trained(plan, told).first_step, 1);
   ASSERT_EQ(notes.size(), 2U);
   EXPECT_THAT(notes[0], testing::AllOf(testing::StartsWith("step-000003 is damaged ("),
@@ -251,7 +251,7 @@ TEST_F(Checkpoints, ThatCannotBeWrittenDoNotEndTraining) {
   RunOptions options = steps(kSteps);
   options.checkpoint_every = 2;
   int notes = 0;
-  options.note = [&](const std::string& line) {
+  options.fault = [&](const std::string& line) {
     ++notes;
     EXPECT_THAT(line, testing::AllOf(testing::StartsWith("the checkpoint of step "),
                                      testing::EndsWith(": training goes on")));

@@ -270,5 +270,13 @@ int held_to_the_laws(std::uint32_t first, int wanted) {
 
 TEST(ForecastLaws, HoldForRandomPlans) { EXPECT_EQ(held_to_the_laws(1, 200), 200); }
 
+// A stage of the last norm alone, some of whose actions round to no time (v-half, ZeRO 3, stages
+// rebuilt): what was rebuilt was once below nothing.
+TEST(ForecastLaws, HoldWhereActionsTakeNoTime) { EXPECT_EQ(held_to_the_laws(1'002'735, 1), 1); }
+
+TEST(LongForecastLaws, HoldForRandomPlans) {
+  EXPECT_EQ(held_to_the_laws(1'000'000, 20'000), 20'000);
+}
+
 }  // namespace
 }  // namespace weir::forecast_laws_test

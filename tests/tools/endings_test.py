@@ -59,16 +59,15 @@ def signals():
     for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         before = files()
         long = subprocess.Popen(
-            [weir, "run", "plan.json", "--backend", "synthetic", "--steps", "100000", "-o", "out"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            [weir, "-q", "run", "plan.json", "--backend", "synthetic", "--steps", "100000", "-o",
+             "out"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         time.sleep(0.5)
         long.send_signal(asked)
         _, error = long.communicate(timeout=30)
         # A run asked to stop does so after its step and keeps what it has; else it is cut short.
         stopped = pathlib.Path("out/run.json").exists()
         check(asked.name, long.returncode == 128 + asked, f"ended with {long.returncode}")
-        ends = [said for said in error.splitlines() if "stopped" in said]
-        check(asked.name, len(ends) == 1 and (stopped or asked.name in ends[0]), repr(error))
+        check(asked.name, one_line(error) and (stopped or asked.name in error), repr(error))
         check(asked.name, files() == before or stopped, "left other files")
         shutil.rmtree("out", ignore_errors=True)
 

@@ -65,7 +65,7 @@ class ThreadedRun {
       RunOptions asked = options_;
       if (index != 0) {  // one process hears its signals once, and says a thing once
         asked.stop = nullptr;
-        asked.note = [](const std::string&) {};
+        asked.note = asked.fault = [](const std::string&) {};
       }
       RunResult made = run_as_process(loaded_, asked, backends_, *own, links_.of(*own));
       if (index == 0) result_ = std::move(made);

@@ -36,7 +36,7 @@ class Resume : public InFolder {
   // group.
   CommandResult interrupted(const std::string& arguments, const std::string& signal, int after_ms) {
     return shell("timeout --foreground --preserve-status -s " + signal + " " +
-                 std::to_string(after_ms / 1000.0) + " " WEIR_COMMAND " run " + arguments);
+                 std::to_string(after_ms / 1000.0) + " " WEIR_COMMAND " -q run " + arguments);
   }
 };
 

@@ -74,7 +74,7 @@ ProcessSession open_session(TransportKind kind, const SessionOptions& options,
   ProcessGroup::Options group_options;
   const Seconds patience(options.patience_s);
   group_options.patience = to_nanoseconds(patience);
-  group_options.speak = session.complain ? session.complain : session.note;
+  group_options.speak = session.fault();
   group_options.code_of = exit_code;
   // A thread of the constructor's says this while the main thread hangs in MPI: only _Exit ends
   // both, so it goes to stderr and not to a session that tells later. The leader's end makes the

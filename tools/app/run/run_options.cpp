@@ -140,6 +140,7 @@ RunOptions run_options(const RunRequest& r, const ResolvedPlan& loaded, const Se
   options.stop = r.stopping;
   if (leads) {
     options.note = session.note;
+    options.fault = session.fault();
     options.on_step = [&session, &loaded, backend = options.backend](const StepReport& report) {
       session.progress(status_line(report, loaded.plan, backend), report.done, report.of);
     };

@@ -77,7 +77,7 @@ void report(RunResult& result, const RunRequest& r, Disturbance disturbance,
   judge(result, disturbance, session);
   if (result.run.stopped_by != 0) {
     session.progress("run", 1, 1);  // wipes the bar
-    session.note(stopped_line(result.run));
+    session.fault()(stopped_line(result.run));
   }
   if (result.run.graph_refused) {
     session.note(fmt::format("the step is launched action by action, not as one graph: {}",

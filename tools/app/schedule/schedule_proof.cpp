@@ -116,7 +116,7 @@ void prove(GridProof& proof, const GridRequest& r, int ranks, int microbatches) 
 
 GridProof stopped(GridProof proof, const Session& session) {
   if (proof.verdicts.empty()) throw RunFailed("stopped before the first (K, M) was proved");
-  session.note(
+  session.fault()(
       fmt::format("stopped: the first {} (K, M) of {}", proof.verdicts.size(), proof.asked));
   return proof;
 }

@@ -26,9 +26,12 @@ class Session {
 
   // What people must know, in one line.
   std::function<void(const std::string& line)> note = [](const std::string&) {};
-  // What ends a run of several processes, which one of them says for all: an error, where `note`
-  // may be silenced. None: by `note`.
+  // What went wrong: an end before the last step, damage that is passed over. An error, so it is
+  // said where `note` is silenced (-q), too. None: by `note`.
   std::function<void(const std::string& line)> complain{};
+  [[nodiscard]] const std::function<void(const std::string& line)>& fault() const {
+    return complain ? complain : note;
+  }
   // What is being done, for those who watch.
   std::function<void(const std::string& line)> log = [](const std::string&) {};
   // `done` of `of` parts of the work called `what`.

@@ -177,8 +177,8 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   if (reply.result.stopped_after) {
     if (r.stopping) reply.stopped_by = r.stopping();
     session.progress("sweep", 1, 1);  // wipes the bar
-    session.note(fmt::format("stopped: the best of {} candidates out of {}",
-                             *reply.result.stopped_after, reply.result.candidates));
+    session.fault()(fmt::format("stopped: the best of {} candidates out of {}",
+                                *reply.result.stopped_after, reply.result.candidates));
   } else if (r.explain && leads) {
     reply.reasons = reasons_for({asked, search, reply.result}, r.costs, reply.costs, reply.cluster);
   }
@@ -206,7 +206,7 @@ void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) 
     reply.stopped_by = r.stopping ? r.stopping() : 0;
     if (reply.stopped_by != 0) {
       session.progress("run", 1, 1);  // wipes the bar
-      session.note(fmt::format("stopped: {} of {} plans were run", i, reply.rows.size()));
+      session.fault()(fmt::format("stopped: {} of {} plans were run", i, reply.rows.size()));
       return;
     }
     SweepRow& row = reply.rows[i];
