@@ -11,6 +11,7 @@
 
 #include "exec/checkpoint/checkpoint.hpp"
 #include "plan/words/figures.hpp"
+#include "tools/app/machine/host.hpp"
 #include "tools/app/run/synthetic.hpp"
 #include "tools/app/shared/memory_need.hpp"
 #include "tools/app/shared/plan_fields.hpp"
