@@ -169,22 +169,24 @@ Link pipeline_link(const Plan& plan, const Cluster& cluster, Rank from, Rank to)
 }
 
 MessageCost stage_message(Bytes bytes, const Plan& plan, const Link& link, const Cluster& cluster) {
-  const auto occupied = [&](Bytes n) {
-    return link.bandwidth.count() > 0 ? n / link.bandwidth : Seconds(0);
+  const auto occupied = [](Bytes n, const LinkRegime& by) {
+    return by.bandwidth.count() > 0 ? n / by.bandwidth : Seconds(0);
   };
+  const LinkRegime whole = link.at(bytes);
+  const Seconds occupancy = occupied(bytes, whole);
   if (plan.tp > 1 && !plan.sequence_parallel) {
-    const Link within = group_link(cluster, plan.tp, 1);
-    const Seconds parts = scatter_gather_send(bytes, plan.tp, link, within);
     // Scatter-gather (Narayanan et al. 2021): each device sends its part and the receivers gather,
-    // where that is faster.
-    if (parts < point_to_point(bytes, link)) {
-      const Seconds occupancy = occupied(bytes) / plan.tp;
-      return {to_nanoseconds(occupancy), to_nanoseconds(parts - occupancy)};
+    // where that is faster. A part is a message too, of a size and so of a regime of its own.
+    const LinkRegime part = link.at(Bytes(bytes.count() / plan.tp));
+    const Link within = group_link(cluster, plan.tp, 1);
+    const Seconds parts =
+        scatter_gather_send(bytes, plan.tp, {part.latency, part.bandwidth}, within);
+    if (parts < occupancy + whole.latency) {
+      const Seconds of_part = occupied(bytes, part) / plan.tp;
+      return {to_nanoseconds(of_part), to_nanoseconds(parts - of_part)};
     }
   }
-  const LinkRegime regime = link.at(bytes);
-  const Seconds occupancy = regime.bandwidth.count() > 0 ? bytes / regime.bandwidth : Seconds(0);
-  return {to_nanoseconds(occupancy), to_nanoseconds(regime.latency)};
+  return {to_nanoseconds(occupancy), to_nanoseconds(whole.latency)};
 }
 
 namespace {

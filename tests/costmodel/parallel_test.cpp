@@ -48,6 +48,28 @@ TEST(ParallelCosts, DevicesFillNodesTensorFirst) {
   EXPECT_EQ(pipeline_link(plan(2, 1, 1), cluster, Rank{1}, Rank{2}).bandwidth.count(), 1e8);
 }
 
+// 4000 bytes over a link on which messages have 20 us and 20 ns a byte, whatever it could do at its
+// best: 80 us and 20 behind. In four parts: 20 us and 20 behind, and 3 us to gather them within the
+// node. Of a link that has 5 us for messages as short as a part: 20 and 5 + 3.
+TEST(ParallelCosts, AMessageGoesInPartsWhereThatIsFasterByTheLinksRegimes) {
+  Plan p = plan(4, 1, 1);
+  p.sequence_parallel = false;
+  for (const double best : {1e8, 1e12}) {
+    Link link{Seconds(2e-6), BytesPerSecond(best)};
+    link.regimes = {{Bytes(1 << 20), Seconds(20e-6), BytesPerSecond(5e7)}};
+    const MessageCost parts = stage_message(Bytes(4000), p, link, nodes_of_four());
+    EXPECT_EQ(parts.occupancy, Nanoseconds(20000));
+    EXPECT_EQ(parts.latency, Nanoseconds(23000));
+    p.sequence_parallel = true;  // each device has rows of its own: there is nothing to gather
+    const MessageCost whole = stage_message(Bytes(4000), p, link, nodes_of_four());
+    EXPECT_EQ(whole.occupancy, Nanoseconds(80000));
+    EXPECT_EQ(whole.latency, Nanoseconds(20000));
+    p.sequence_parallel = false;
+    link.regimes.insert(link.regimes.begin(), {Bytes(1000), Seconds(5e-6), BytesPerSecond(5e7)});
+    EXPECT_EQ(stage_message(Bytes(4000), p, link, nodes_of_four()).latency, Nanoseconds(8000));
+  }
+}
+
 // Ranks of a replica side by side, K 2, nodes of four: with tp 2 the two ranks are one node, and
 // the replicas, a node apart, each have an adapter of their own; without it two replicas of a rank
 // are in each node. The context-parallel pair of a replica stays in its node.
