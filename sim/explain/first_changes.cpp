@@ -9,6 +9,7 @@
 #include <array>
 #include <iterator>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "plan/job/plan_json.hpp"
@@ -23,6 +24,12 @@ constexpr std::size_t kSteps = 3;  // before the best plan itself
 // Better by how much, of the same time.
 double speed(const Plan& plan, const Forecast& forecast) {
   return static_cast<double>(plan.global_batch_size()) / forecast.step_time.count();
+}
+
+// What all candidates of a search have as the plan in use has it.
+auto kept_words(const Plan& plan) {
+  return std::tuple(plan.overlap_tensor_parallel, plan.overlap_grad_reduce,
+                    plan.overlap_param_gather, plan.fp8_parameters, plan.offload_optimizer);
 }
 
 class Steps {
@@ -48,6 +55,7 @@ class Steps {
       const ArgumentCount arguments = to_.arguments(last);
       steps_.push_back({"the best plan", to_.best.plan, to_.best.forecast, best, arguments});
     }
+    add_words_kept(best);
     return std::move(steps_);
   }
 
@@ -77,6 +85,34 @@ class Steps {
     const Costs costs = to_.costs(now);
     std::vector<Change> all = changes_towards(now, to_.best.plan, costs, to_.cluster);
     std::ranges::move(changes(now, costs, to_.cluster), std::back_inserter(all));
+    // A step that no candidate could have would lead past the best plan.
+    std::erase_if(all, [&](const Change& change) {
+      const auto words = kept_words(change.plan);
+      return words != kept_words(now.plan) && words != kept_words(to_.best.plan);
+    });
+    return worthwhile(now, std::move(all), costs, ratio);
+  }
+
+  // What the search did not ask: the best plan with one other of the words it kept.
+  void add_words_kept(double best) {
+    const ResolvedPlan last = changed(to_.present, to_.best.plan);
+    const Costs costs = to_.costs(last);
+    std::vector<Change> all = changes(last, costs, to_.cluster);
+    std::erase_if(all, [&](const Change& change) {
+      return kept_words(change.plan) == kept_words(last.plan) || change.choice == "ZeRO" ||
+             change.choice == "sequence parallelism";
+    });
+    std::vector<FirstChange> found = worthwhile(last, std::move(all), costs, best);
+    if (found.empty()) return;
+    FirstChange& most = *std::ranges::max_element(found, {}, &FirstChange::ratio);
+    most.searched = false;
+    steps_.push_back(std::move(most));
+  }
+
+  // Of the changes those that the user can make and that are worth it, forecast.
+  [[nodiscard]] std::vector<FirstChange> worthwhile(const ResolvedPlan& now,
+                                                    std::vector<Change> all, const Costs& costs,
+                                                    double ratio) const {
     // Left are changes that the user can make today: same mini-batch, same links, software and
     // devices that they have.
     std::erase_if(all, [&](const Change& change) {

@@ -31,6 +31,7 @@ struct FirstChange {
   Forecast forecast;        // its
   double ratio = 1;         // samples in the same time over the plan in use
   ArgumentCount arguments;  // from the plan in use
+  bool searched = true;     // false: made to the best plan, of a word that every candidate shared
 };
 
 struct Improvement {
@@ -46,7 +47,9 @@ struct Improvement {
 };
 
 // Changes that surely fit, that the software has and that keep the mini-batch; each adds a
-// hundredth at least. The last is the best plan itself, where it is better than all before it.
+// hundredth at least, and what the search kept as it is (overlaps, formats of weights, offload) they
+// keep too, so that none is faster than the best plan. Behind them stands the best plan itself,
+// where it is better than all before it, and then what one of the words kept would bring to it.
 // Empty: the plan in use is as good as the best.
 [[nodiscard]] std::vector<FirstChange> first_changes(const Improvement& improvement);
 

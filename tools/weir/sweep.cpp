@@ -118,7 +118,9 @@ void print_first_changes(Printout& out, const app::SweepReply& reply) {
   for (const FirstChange& change : reply.first_changes) {
     const Forecast& f = change.forecast;
     const std::string of = f.memory_limit ? " of " + format_bytes(*f.memory_limit) : "";
-    out.say("{}: {} ({}): {:.2f} times as fast, {}{}\n", when, change.what,
+    const std::string what =
+        change.searched ? change.what : change.what + ", which the search kept";
+    out.say("{}: {} ({}): {:.2f} times as fast, {}{}\n", change.searched ? when : "besides", what,
             to_text(change.arguments), change.ratio, format_bytes(f.peak_memory()), of);
     when = "then";
   }

@@ -134,6 +134,42 @@ TEST_F(SearchCommand, ABaselineIsAlwaysShown) {
                                        HasSubstr("no plan fits 1.00 KiB; the smallest")));
 }
 
+// From the plan in use to the best: each change is faster than the one before it, none is faster
+// than the best plan, for that is what it would then be, and each is forecast as its plan is. What
+// every candidate shared, here that exchanges are not overlapped, stands behind it and says so.
+TEST_F(SearchCommand, ChangesLeadToTheBestPlanAndNotPastIt) {
+  const std::string model = WEIR_SOURCE_DIR "/tools/examples/models/llama-3-8b.json";
+  ASSERT_EQ(weir("plan " + model +
+                 " -K 4 --tp 4 --sequence-parallel --dp 4 -M 64 -b 1 --seq-length 4096 --zero 1 "
+                 "--dtype bf16 --attention fused --recompute full -o plan.json" +
+                 cluster_)
+                .code,
+            0);
+  const std::string sweep = "sweep " + model +
+                            " --gpus 64 -K 4 --tp 4 --sequence-parallel "
+                            "--schedule 1f1b,interleaved-1f1b --baseline plan.json --top 1";
+  const Json json = Json::parse(weir("-q --json " + sweep + cluster_).out);
+  const double best = json["baseline"]["ratio_to_best"];
+  const Json& rows = json["first_changes"];
+  ASSERT_GE(rows.size(), 3);
+  double before = 1;
+  for (const Json& row : rows) {
+    const bool last = row == rows.back();
+    const double ratio = row["ratio_to_baseline"];
+    EXPECT_GT(ratio, before) << row;
+    before = ratio;
+    EXPECT_EQ(row["searched"], !last) << row;
+    EXPECT_EQ(ratio > best * 1.001, last) << row;
+    write("row.json", row["plan"].dump());
+    const Json its = Json::parse(weir("-q --json simulate row.json" + cluster_).out);
+    EXPECT_EQ(its["step_time_s"], row["step_time_s"]) << row;
+  }
+  EXPECT_EQ(rows.back()["what"], "overlap of tensor parallelism: on");
+  EXPECT_EQ(rows.back()["plan"]["overlap_tensor_parallel"], true);
+  EXPECT_THAT(weir("-q " + sweep + cluster_).out,
+              HasSubstr("besides: overlap of tensor parallelism: on, which the search kept ("));
+}
+
 // Every figure is of a plan that the JSON holds: `weir simulate` of it says the same. The best with
 // a value is what a search for that value alone finds.
 TEST_F(SearchCommand, ExplainedFiguresAreThoseOfThePlansBesideThem) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/app/machine/host.hpp"
 #include "tools/app/run/kernels_json.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 

@@ -64,6 +64,7 @@ nlohmann::ordered_json to_json(const std::vector<FirstChange>& changes) {
                     {"changed", count.changed},
                     {"added", count.added},
                     {"of_job", count.of_job},
+                    {"searched", change.searched},
                     {"plan", plan_json(change.plan)}});
   }
   return rows;
