@@ -214,7 +214,7 @@ double tolerance(const ResolvedPlan& plan, const Cluster& cluster) {
   Costs costs;
   costs.basis = Basis::builtin;
   const bool alone = contention_of(plan.program, plan.plan, costs, cluster).none();
-  return alone && plan.plan.replicas() == 1 ? 1e-9 : 0.01;
+  return alone && plan.plan.replicas() == 1 ? 1e-9 : 0.1;
 }
 
 void is_monotonous(const ResolvedPlan& plan, const Model& model, const Cluster& cluster,

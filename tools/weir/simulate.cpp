@@ -110,7 +110,8 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
 void print(Printout& out, const app::SimulateRequest& request, const app::SimulateResult& result) {
   out.set_width(app::characters(request.picture.width));
   if (const auto remark = app::remark_on(request.stack, result.forecast.stack)) {
-    const bool wider = result.forecast.interval && result.forecast.basis == Basis::builtin;
+    const bool wider = app::is_assumed(result.forecast.stack) && result.forecast.interval &&
+                       result.forecast.basis == Basis::builtin;
     note(*remark + (wider ? "; which software runs it? The interval holds that nobody said, and is "
                             "narrower where it is named (nanotron, torchtitan, ... or a file)"
                           : ""));

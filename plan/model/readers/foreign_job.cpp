@@ -13,7 +13,7 @@ struct Mark {
   std::array<std::string_view, 2> words;  // both are there
 };
 // The more particular before those that they hold.
-constexpr std::array<Mark, 42> kMarks{
+constexpr std::array<Mark, 43> kMarks{
     {{{"Primus", ""}, {"pre_trainer:", "overrides:"}},
      {{"Primus", ""}, {"post_trainer:", "overrides:"}},
      {{"FlagScale", ""}, {"system:", "tensor_model_parallel_size:"}},
@@ -57,6 +57,7 @@ constexpr std::array<Mark, 42> kMarks{
      {{"the Hugging Face Trainer", ""}, {"per_device_train_batch_size", ""}},
      {{"Galvatron", ""}, {"\"pp_deg\"", "tp_sizes"}},
      {{"Megatron-LM", "megatron"}, {"--num-layers", "--hidden-size"}},
+     {{"Megatron-LM", "megatron"}, {"num_layers ..", "hidden_size .."}},  // as its log prints them
      {{"DeepSpeed", "deepspeed"}, {"zero_optimization", "stage"}},
      {{"DeepSpeed", "deepspeed"}, {"train_micro_batch_size_per_gpu", ""}}}};
 

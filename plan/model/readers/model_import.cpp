@@ -252,7 +252,9 @@ Json parsed_model(const std::string& text, const std::string& file) {
   const auto refuse_job = [&] {
     const ForeignTool tool = foreign_tool(text);
     if (tool.name.empty()) return;
-    throw InputError(file, "", fmt::format("is a job of {}, expected a model", tool.name));
+    const std::string how =
+        tool.reader.empty() ? std::string() : fmt::format(": --from {} reads it", tool.reader);
+    throw InputError(file, "", fmt::format("is a job of {}, expected a model{}", tool.name, how));
   };
   try {
     Json json = parse_json(without_python_numbers(text), file);

@@ -68,6 +68,17 @@ TEST_F(FitsCommand, AJobsSoftwareIsCountedWithoutACluster) {
   };
   EXPECT_GE(peak(json), peak(own) + 544.0 * (1 << 20));
   EXPECT_EQ(of(fits + " --stack megatron-core", 0)["ranks"], json["ranks"]);
+  // Whose job it is, its text says, as arguments and as a log prints them; a plan keeps those lines
+  // and is a plan all the same.
+  EXPECT_EQ(of("fits job.args --gpus 4 --memory-limit 80GiB", 0), json);
+  write("log.txt",
+        "  num_layers ......... 8\n  hidden_size ........ 2048\n  num_attention_heads .. 16\n"
+        "  seq_length ......... 2048\n  max_position_embeddings .. 2048\n  vocab_size ... 32000\n"
+        "  micro_batch_size ... 1\n  global_batch_size .. 16\n  bf16 ............... True\n"
+        "  pipeline_model_parallel_size .. 2\n");
+  EXPECT_EQ(of("fits log.txt --gpus 4 --memory-limit 80GiB", 0)["stack"], "megatron-core");
+  ASSERT_EQ(weir("plan --from megatron job.args --gpus 4 -o job.json").code, 0);
+  EXPECT_EQ(of("fits job.json --memory-limit 80GiB", 0)["ranks"], json["ranks"]);
 }
 
 TEST_F(FitsCommand, WithoutMemoryThereIsNoAnswer) {

@@ -148,7 +148,8 @@ TEST_F(JobsCommand, AFileOfAnotherToolIsRefusedByItsName) {
   write("config_registry.py", "from torchtitan.trainer import Trainer\n");
   EXPECT_EQ(weir("plan --from megatron neox.yml -o plan.json").out,
             "weir: neox.yml: is a job of GPT-NeoX: --from neox reads it\n");
-  EXPECT_EQ(weir("model ds.json").out, "weir: ds.json: is a job of DeepSpeed, expected a model\n");
+  EXPECT_EQ(weir("model ds.json").out,
+            "weir: ds.json: is a job of DeepSpeed, expected a model: --from deepspeed reads it\n");
   EXPECT_EQ(weir("plan --from torchtitan config_registry.py -o plan.json").out,
             "weir: config_registry.py: config: has no function that returns a Trainer.Config\n");
   // Whatever it is given as.
@@ -159,6 +160,14 @@ TEST_F(JobsCommand, AFileOfAnotherToolIsRefusedByItsName) {
   }
   EXPECT_EQ(weir("model axolotl.yml").out,
             "weir: axolotl.yml: is a job of axolotl, expected a model\n");
+  // Where a plan is wanted, the way to one is said.
+  for (const char* command : {"simulate", "explain", "run"}) {
+    EXPECT_EQ(weir(command + std::string(" ds.json")).out,
+              "weir: ds.json: is a job of DeepSpeed: make a plan of it, as weir plan --from "
+              "deepspeed ds.json -o plan.json\n");
+    EXPECT_EQ(weir(command + std::string(" axolotl.yml")).out,
+              "weir: axolotl.yml: is a job of axolotl, which is not read\n");
+  }
   const CommandResult made = weir("plan --from deepspeed ds.json --gpus 2 -o plan.json");
   EXPECT_EQ(made.code, 3);
   EXPECT_THAT(made.out, HasSubstr("has no model"));

@@ -46,15 +46,25 @@ class PassingFolder {
   std::filesystem::path path_;
 };
 
+// Whose job the file looks like, by its importer's word; empty: nobody's, so a plan's.
+std::string reader_of(const PlanSource& job) {
+  const auto* file = std::get_if<std::filesystem::path>(&job);
+  // Standard input is read once, by who knows what it is.
+  if (file == nullptr || !std::filesystem::is_regular_file(*file)) return {};
+  return std::string(tool_of_job(*file).reader);
+}
+
 PlacedPlan load_job(const FitsRequest& r, const Session& session) {
-  if (r.from.empty()) return load(r.job, session);
   const auto* file = std::get_if<std::filesystem::path>(&r.job);
-  if (file == nullptr) throw UsageError("--from is for a job's file, not for a plan");
-  if (!is_job_format(r.from))
+  if (!r.from.empty() && file == nullptr)
+    throw UsageError("--from is for a job's file, not for a plan");
+  const std::string from = r.from.empty() ? reader_of(r.job) : r.from;
+  if (from.empty()) return load(r.job, session);
+  if (!is_job_format(from))
     throw UsageError(
-        fmt::format("--from {}: expected megatron, torchtitan, neox, deepspeed or nemo", r.from));
+        fmt::format("--from {}: expected megatron, torchtitan, neox, deepspeed or nemo", from));
   const PassingFolder folder;
-  const ImportRequest import{.from = r.from, .gpus = r.gpus};
+  const ImportRequest import{.from = from, .gpus = r.gpus};
   const ImportedJob job{.file = *file, .output = folder.path() / "job.json", .cluster = r.cluster};
   return load(import_job(import, job, session).plan, session);
 }
@@ -238,9 +248,10 @@ Cluster machine_of(const FitsRequest& r, MachineChoice& choice, const Session& s
 }  // namespace
 
 Fields fields(FitsRequest& r) {
-  return {{"job", &r.job, "Plan file, or with --from another tool's job", {.required = true}},
+  return {{"job", &r.job, "Plan file, or another tool's job", {.required = true}},
           {"--from", &r.from,
-           "Read JOB as a job of megatron, torchtitan, neox, nemo or deepspeed, as plan does"},
+           "Read JOB as a job of megatron, torchtitan, neox, nemo or deepspeed, as plan does "
+           "(default: what it looks like)"},
           {"--costs", &r.costs, "Costs file (default: built in)"},
           {"--cluster", &r.cluster, "Cluster file or name, whose devices' memory is the limit"},
           stack_field(r.stack),

@@ -233,9 +233,12 @@ StackAbilities abilities(const MachineChoice& choice, const Cluster& machine) {
   return parse_abilities(text != nullptr ? *text : read_text_file(stack), stack.string());
 }
 
+bool is_assumed(const std::string& stack) { return stack == kDefaultStack; }
+
 std::optional<std::string> remark_on(const StackChoice& choice, const std::string& taken) {
   if (choice || taken.empty() || taken == Stack{}.name) return std::nullopt;
-  if (taken != kDefaultStack) return fmt::format("stack: {}, none being named with --stack", taken);
+  if (!is_assumed(taken))
+    return fmt::format("stack: {}, as the job or its costs name it; --stack names another", taken);
   return fmt::format(
       "stack: {}, half-way between the leanest software that is known and the plainest: --stack "
       "says "

@@ -67,6 +67,8 @@ struct MachineChoice {
                                                             const Session& session);
 // What the machine's stack has of what plans may choose; all, with --any-schedule.
 [[nodiscard]] StackAbilities abilities(const MachineChoice& choice, const Cluster& machine);
+// Whether it is what stands in for software that nobody named.
+[[nodiscard]] bool is_assumed(const std::string& stack);
 // What was taken and how to name another; nothing of one that was named, or of Weir's own. For who
 // reads no JSON, which has it.
 [[nodiscard]] std::optional<std::string> remark_on(const StackChoice& choice,

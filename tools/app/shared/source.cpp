@@ -50,6 +50,14 @@ void guard_named(const PlacedPlan& plan, const Session& session) {
     session.guard(plan.folder / plan.loaded.plan.schedule);
 }
 
+ForeignTool tool_of_job(const std::filesystem::path& file) {
+  const std::string text = read_text_file(file);
+  const Json json = Json::parse(text, nullptr, false);
+  // A plan keeps the lines of the job that it was read from.
+  if (json.is_object() && json.contains("schema")) return {};
+  return foreign_tool(text);
+}
+
 namespace {
 
 // A layer list, or what Hugging Face calls a config.
@@ -60,13 +68,29 @@ bool is_model(const std::filesystem::path& file) {
                                  : json.contains("model_type") || json.contains("architectures");
 }
 
-// As load_plan, but that who gives a model learns how to go on.
+// A job of another tool, and how it becomes a plan; nothing of other files.
+void refuse_job(const std::filesystem::path& file) {
+  const ForeignTool tool = tool_of_job(file);
+  if (tool.name.empty()) return;
+  const std::string how = tool.reader.empty()
+                              ? fmt::format("is a job of {}, which is not read", tool.name)
+                              : fmt::format(
+                                    "is a job of {}: make a plan of it, as weir plan --from {} "
+                                    "{} -o plan.json",
+                                    tool.name, tool.reader, shell_quoted(file.string()));
+  throw InputError(file.string(), "", how);
+}
+
+// As load_plan, but that who gives a model or a job learns how to go on.
 ResolvedPlan plan_in(const std::filesystem::path& file,
                      const std::function<void(const Plan&)>& before_schedule) {
   try {
     return load_plan(file, before_schedule);
   } catch (const InputError&) {
-    if (!is_model(file)) throw;
+    if (!is_model(file)) {
+      refuse_job(file);
+      throw;
+    }
   }
   throw InputError(file.string(), "",
                    fmt::format("is a model: make a plan of it, as weir plan {} -K 2 -M 4 -o "
