@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <stdexcept>
 
 #include "costmodel/fit/builtin_interval.hpp"
@@ -14,6 +15,7 @@
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/links/offload.hpp"
 #include "costmodel/memory/memory_rules.hpp"
+#include "costmodel/memory/software_bounds.hpp"
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/job/placement.hpp"
 #include "plan/program/deadlock.hpp"
@@ -21,6 +23,7 @@
 #include "plan/words/error.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/event_engine.hpp"
+#include "sim/unnamed_software.hpp"
 
 namespace weir {
 namespace {
@@ -293,6 +296,44 @@ void add_memory(Forecast& f, const ResolvedPlan& loaded, const Costs& costs, con
   warn_of_crowded_memory(loaded.plan, cluster, f);
 }
 
+// Peaks of one step by the rules of memory of a stack that keeps this of the layers.
+using PeaksBy = std::function<std::vector<RankMemory>(const Stack& stack, const ModelPart& part)>;
+
+// Whether it surely fits by what the stack itself may hold.
+bool surely_within(const Forecast& f, Bytes limit) {
+  for (std::size_t r = 0; r < f.memory.size(); ++r) {
+    const Bytes its =
+        f.rank_memory_limits.empty() ? limit : std::min(limit, f.rank_memory_limits[r]);
+    if (f.memory[r].upper > its) return false;
+  }
+  return true;
+}
+
+// Where software was not named, what it may hold, at most and, where it is asked for, at least. The
+// times stay, and with them the step that peaks
+// are of.
+void add_software_bounds(Forecast& f, const ResolvedPlan& loaded, const SoftwareParts& parts,
+                         const Stack& stack, bool with_least, const PeaksBy& peaks) {
+  if (parts.lean && with_least) {
+    const auto least = peaks(leanest(stack, loaded.plan), *parts.lean);
+    // A bound from below is never above what is expected.
+    for (std::size_t r = 0; r < f.memory.size(); ++r)
+      f.leanest.push_back(std::min(f.memory[r].peak, least[r].peak));
+  }
+  if (parts.ample) {
+    const auto most = peaks(amplest(stack, loaded.plan), *parts.ample);
+    for (std::size_t r = 0; r < f.memory.size(); ++r)
+      f.memory[r].upper = std::max(f.memory[r].upper, most[r].upper);
+  }
+}
+
+SoftwareParts parts_of(const ResolvedPlan& loaded, const Costs& costs, const Stack& stack) {
+  if (loaded.staged.empty()) return software_parts(loaded.plan, loaded.model, costs, stack);
+  Model staged = loaded.model;
+  staged.layers = loaded.layers();
+  return software_parts(loaded.plan, staged, costs, stack);
+}
+
 }  // namespace
 
 Contention contention_of(const Program& program, const Plan& plan, const Costs& costs,
@@ -388,11 +429,27 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   }
   if (options.jitter) add_distribution(f, run, costs, *options.jitter);
   if (options.without_barrier) f.without_barrier = mean_step(run);
-  MemoryRules rules = memory_rules(loaded.plan, cluster, *known.part());
-  rules.device_over_host = run.priced.device_over_host;
   const auto spans = result.trace.of_step(0);
-  add_memory(f, loaded, costs, cluster,
-             memory_peaks(loaded, program, spans, run.priced.scratch, rules));
+  const auto rules_by = [&](const Cluster& of, const ModelPart& part) {
+    MemoryRules rules = memory_rules(loaded.plan, of, part);
+    rules.device_over_host = run.priced.device_over_host;
+    return rules;
+  };
+  const auto peaks = [&](const MemoryRules& rules) {
+    return memory_peaks(loaded, program, spans, run.priced.scratch, rules);
+  };
+  const MemoryRules rules = rules_by(cluster, *known.part());
+  add_memory(f, loaded, costs, cluster, peaks(rules));
+  const bool asked = !options.only_if_within || surely_within(f, *options.only_if_within);
+  if (cluster.device.kernels && asked) {
+    const auto made = options.software ? SoftwareParts{} : parts_of(loaded, costs, cluster.stack);
+    add_software_bounds(f, loaded, options.software ? *options.software : made, cluster.stack,
+                        !options.only_if_within, [&](const Stack& stack, const ModelPart& part) {
+                          Cluster its = cluster;
+                          set_stack(its, stack);
+                          return peaks(rules_by(its, part));
+                        });
+  }
   add_rates(f, loaded, cluster);
   if (options.detail != ForecastDetail::full) return result;
   result.trace.counters = memory_counters(loaded, program, spans, run.priced.scratch, rules);

@@ -87,6 +87,8 @@ enum class ForecastDetail : std::uint8_t { full, ranking, order };
 [[nodiscard]] Contention contention_of(const Program& program, const Plan& plan, const Costs& costs,
                                        const Cluster& cluster);
 
+struct SoftwareParts;  // sim/unnamed_software
+
 struct ForecastOptions {
   ForecastDetail detail = ForecastDetail::full;
   TransferMode transfers = TransferMode::buffered;
@@ -94,6 +96,11 @@ struct ForecastOptions {
       jitter;  // adds the distribution, where the costs know how durations scatter
   bool without_barrier =
       false;  // adds the time of a step that does not wait for the slowest rank's update
+  // Of a search: a plan that does not surely fit this memory by its own stack is given no bounds of
+  // other software, which could only make it fit less surely.
+  std::optional<Bytes> only_if_within = {};
+  // What other software keeps of the layers, for memory's bounds; none: the forecast asks.
+  const SoftwareParts* software = nullptr;
 };
 
 struct ForecastResult {

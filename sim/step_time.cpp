@@ -6,20 +6,28 @@
 #include <variant>
 
 #include "costmodel/table/stage_costs.hpp"
+#include "sim/engine/compiled_engine.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "sim/forecast.hpp"
 
 namespace weir {
 
-Seconds step_time(const ResolvedPlan& resolved, const Costs& costs, const Cluster& cluster) {
-  const Program& program = resolved.program;
-  const CostTableResult table =
-      cost_table(resolved, LayerCosts(resolved, costs, cluster.stack), cluster);
-  const auto outcome = simulate(program, expand(program, table.table),
-                                contention_of(program, resolved.plan, costs, cluster));
+StepTimes::StepTimes(const ResolvedPlan& resolved)
+    : resolved_(resolved), compiled_(compile(resolved.program)) {}
+
+Seconds StepTimes::by(const Costs& costs, const Cluster& cluster) const {
+  const Program& program = resolved_.program;
+  const CostTableResult priced =
+      cost_table(resolved_, LayerCosts(resolved_, costs, cluster.stack), cluster);
+  const Contention contention = contention_of(program, resolved_.plan, costs, cluster);
+  const Nanoseconds overhead = to_nanoseconds(costs.anchored_step_overhead());
+  // The compiled engine knows of no links that are shared.
+  const auto* compiled = std::get_if<CompiledProgram>(&compiled_);
+  if (compiled != nullptr && contention.none())
+    return to_seconds(CompiledEngine(*compiled).makespan(priced.table) + overhead);
+  const auto outcome = simulate(program, expand(program, priced.table), contention);
   if (const auto* stuck = std::get_if<Stuck>(&outcome)) throw std::logic_error(stuck->report);
-  return to_seconds(std::get<Timing>(outcome).makespan +
-                    to_nanoseconds(costs.anchored_step_overhead()));
+  return to_seconds(std::get<Timing>(outcome).makespan + overhead);
 }
 
 }  // namespace weir

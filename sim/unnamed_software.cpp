@@ -10,6 +10,8 @@
 #include "costmodel/memory/software_bounds.hpp"
 #include "costmodel/memory/stage_memory.hpp"
 #include "costmodel/table/builtin.hpp"
+#include "plan/job/assumed_stack.hpp"
+#include "plan/job/stack_part.hpp"
 #include "sim/step_time.hpp"
 
 namespace weir {
@@ -20,49 +22,38 @@ Costs costs_by(const ResolvedPlan& resolved, const Cluster& cluster) {
   return builtin_costs(resolved.model, plan.seq_length, plan.dtype, cluster, {plan.split()});
 }
 
-std::vector<RankMemory> memory_by(const Stack& stack, const ResolvedPlan& resolved,
-                                  Cluster cluster) {
-  set_stack(cluster, stack);
-  return forecast(resolved, costs_by(resolved, cluster), cluster, {.detail = ForecastDetail::order})
-      .forecast.memory;
-}
-
-Seconds step_by(const Stack& stack, const ResolvedPlan& resolved, Cluster cluster) {
-  set_stack(cluster, stack);
-  return step_time(resolved, costs_by(resolved, cluster), cluster);
-}
-
 }  // namespace
 
 std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster& cluster,
                                     std::span<const Stack> known) {
+  const StepTimes times(resolved);
   std::optional<StepRange> range;
   for (Stack stack : known) {
     // What the job says: its products' format, and that stages may be empty.
     stack.fp8 = cluster.stack.fp8;
     stack.empty_stages = true;
-    const Seconds step = step_by(stack, resolved, cluster);
+    Cluster its = cluster;
+    set_stack(its, stack);
+    const Seconds step = times.by(costs_by(resolved, its), its);
     if (!range) range = StepRange{step, step};
     range = StepRange{std::min(range->fastest, step), std::max(range->slowest, step)};
   }
   return range;
 }
 
-void bound_least(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
-  const std::vector<RankMemory> least =
-      memory_by(leanest(cluster.stack, resolved.plan), resolved, cluster);
-  // A bound from below is never above what is expected.
-  forecast.leanest.clear();
-  for (std::size_t r = 0; r < forecast.memory.size(); ++r)
-    forecast.leanest.push_back(std::min(forecast.memory[r].peak, least[r].peak));
-}
-
-void bound_memory(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
-  bound_least(forecast, resolved, cluster);
-  const std::vector<RankMemory> most =
-      memory_by(amplest(cluster.stack, resolved.plan), resolved, cluster);
-  for (std::size_t r = 0; r < forecast.memory.size(); ++r)
-    forecast.memory[r].upper = std::max(forecast.memory[r].upper, most[r].upper);
+SoftwareParts software_parts(const Plan& plan, const Model& model, const Costs& costs,
+                             const Stack& stack) {
+  SoftwareParts parts;
+  if (costs.basis != Basis::builtin) return parts;
+  const auto kept = [&](const Stack& by) {
+    return std::make_shared<const ModelPart>(
+        stack_part(model, plan.seq_length, plan.dtype, plan.split(), by));
+  };
+  const bool assumed = is_assumed(stack);
+  const bool fp8 = stack.fp8 || plan.fp8 != Fp8Recipe::none;
+  if (assumed || fp8) parts.lean = kept(leanest(stack, plan));
+  if (assumed) parts.ample = kept(amplest(stack, plan));
+  return parts;
 }
 
 void bound_by_state(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {

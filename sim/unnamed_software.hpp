@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -19,12 +20,15 @@ struct StepRange {
                                                   const Cluster& cluster,
                                                   std::span<const Stack> known);
 
-// Gives the forecast, which is by a stack that nobody named, the memory of the leanest and of the
-// amplest software (costmodel/memory/software_bounds).
-void bound_memory(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster);
-
-// The least alone: of products in FP8, whose recipes keep weights and gradients in several formats.
-void bound_least(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster);
+// What the leanest and the amplest software keep of a model's layers
+// (costmodel/memory/software_bounds), for all plans that split them alike.
+struct SoftwareParts {
+  std::shared_ptr<const ModelPart> lean, ample;  // none: the memory has no such bound
+};
+// Both where nobody named the stack and the costs are built in; the least alone of products in FP8,
+// whose recipes keep weights and gradients in several formats.
+[[nodiscard]] SoftwareParts software_parts(const Plan& plan, const Model& model, const Costs& costs,
+                                           const Stack& stack);
 
 // Gives the forecast of a plan whose job says what makes memory less (re-materialisation, offload,
 // narrower formats) as the least what every rank holds from step to step by the leanest software.

@@ -36,7 +36,8 @@ class Timeline {
         mode_(loaded.plan.recompute.mode),
         spans_(spans),
         live_(at(program.shape().ranks)),
-        running_(live_.size()),
+        live_sum_(live_.size()),
+        running_(live_.size(), &nothing_),
         peaks_(live_.size()),
         in_flight_(live_.size()),
         most_in_flight_(live_.size()),
@@ -60,6 +61,7 @@ class Timeline {
       const Bytes process =
           rules.rank_process.empty() ? rules.process_overhead : rules.rank_process[rank];
       live_[rank][MemoryKind::overhead] = process.count();
+      live_sum_[rank] = total(live_[rank]);
       note(rank);
     }
   }
@@ -145,18 +147,32 @@ class Timeline {
     return (mode_ == RecomputeMode::full || mode_ == RecomputeMode::stage) &&
            !program_.spared(action);
   }
+  // Sums are kept beside the kinds, because most moments are no peak.
   void note(std::size_t rank) {
+    const std::int64_t sum = live_sum_[rank] + running_[rank]->worst_sum;
+    if (sum <= peaks_[rank].peak.count()) return;
+    peaks_[rank].peak = Bytes(sum);
     ByKind now = live_[rank];
-    now += running_[rank].worst;
-    if (total(now) <= peaks_[rank].peak.count()) return;
-    peaks_[rank].peak = Bytes(total(now));
+    now += running_[rank]->all.worst;
     for (const MemoryKind kind : kMemoryKinds) peaks_[rank].at_peak[kind] = Bytes(now[kind]);
   }
-  const Footprint& footprint(const Action& action) {
+  void add(std::size_t rank, MemoryKind kind, std::int64_t bytes) {
+    live_[rank][kind] += bytes;
+    live_sum_[rank] += bytes;
+  }
+  // With its sums.
+  struct Summed {
+    Footprint all{};
+    std::int64_t worst_sum = 0, net_sum = 0;
+  };
+  const Summed& footprint(const Action& action) {
     const bool remat = rematerialised(action);
     auto& of_stage = footprints_[action.stage];
-    std::optional<Footprint>& known = (remat ? of_stage.rebuilt : of_stage.kept)[action.kind];
-    if (!known) known = stages_[at(action.stage.value)].of(action.kind, remat);
+    std::optional<Summed>& known = (remat ? of_stage.rebuilt : of_stage.kept)[action.kind];
+    if (!known) {
+      const Footprint all = stages_[at(action.stage.value)].of(action.kind, remat);
+      known = Summed{all, total(all.worst), total(all.net)};
+    }
     return *known;
   }
   // A received message leaves its slot when its consumer takes it.
@@ -165,8 +181,8 @@ class Timeline {
       if (dependency.kind != DependencyKind::data) continue;
       if (program_.lane_of(dependency.before).kind != LaneKind::receive) continue;
       const std::int64_t bytes = message_bytes(program_.op(dependency.before).action);
-      live_[rank][MemoryKind::receive_slots] -= bytes;
-      live_[rank][MemoryKind::activations] += bytes;
+      add(rank, MemoryKind::receive_slots, -bytes);
+      add(rank, MemoryKind::activations, bytes);
     }
   }
   void begin(std::size_t rank, OperationId id, const Action& action) {
@@ -176,16 +192,17 @@ class Timeline {
       most_in_flight_[rank] = std::max(most_in_flight_[rank], in_flight_[rank]);
     }
     if (is_backward(action.kind)) take_from_slots(rank, id);
-    running_[rank] = footprint(action);
+    running_[rank] = &footprint(action);
     note(rank);
   }
   void end(std::size_t rank, const Action& action) {
-    live_[rank] += running_[rank].net;
-    running_[rank] = {};
+    live_[rank] += running_[rank]->all.net;
+    live_sum_[rank] += running_[rank]->net_sum;
+    running_[rank] = &nothing_;
     // Within its first backward a stage gives back a layer's activations as its gradient comes, so
     // the most is held before or behind it.
     if (is_backward(action.kind) || action.kind == ActionKind::W)
-      live_[rank][MemoryKind::gradients] += std::exchange(to_come_[at(action.stage.value)], 0);
+      add(rank, MemoryKind::gradients, std::exchange(to_come_[at(action.stage.value)], 0));
     if (action.kind == ActionKind::B || action.kind == ActionKind::W) --in_flight_[rank];
     note(rank);
   }
@@ -193,11 +210,11 @@ class Timeline {
     return stages_[at(message.stage.value)].message_bytes(message);
   }
   void sent(std::size_t rank, const Action& send) {
-    live_[rank][MemoryKind::activations] -= message_bytes(send);
+    add(rank, MemoryKind::activations, -message_bytes(send));
   }
   // From the start of its send a message holds a slot where it goes.
   void comes(std::size_t rank, const Action& send) {
-    live_[rank][MemoryKind::receive_slots] += message_bytes(send);
+    add(rank, MemoryKind::receive_slots, message_bytes(send));
     note(rank);
   }
 
@@ -207,12 +224,14 @@ class Timeline {
   std::vector<StageMemory> stages_;
   std::vector<std::int64_t> to_come_;  // by stage: gradients that no backward has made yet
   std::vector<ByKind> live_;           // per rank, without the running action
-  std::vector<Footprint> running_;     // per rank
+  std::vector<std::int64_t> live_sum_;
+  const Summed nothing_{};
+  std::vector<const Summed*> running_;  // per rank
   std::vector<RankMemory> peaks_;
   std::vector<std::int32_t> in_flight_, most_in_flight_;
   // By kind of action, of micro-batches that are re-materialised and of others.
   struct Footprints {
-    PerKind<std::optional<Footprint>> kept{}, rebuilt{};
+    PerKind<std::optional<Summed>> kept{}, rebuilt{};
   };
   Indexed<Stage, Footprints> footprints_;
 };

@@ -29,6 +29,17 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
+// Whether it is the word with others before or behind it, as dgx-h200 is h200.
+bool has_part(std::string_view candidate, std::string_view word) {
+  for (std::size_t at = candidate.find(word); !word.empty() && at != candidate.npos;
+       at = candidate.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    const bool begins = at == 0 || candidate[at - 1] == '-';
+    if (begins && (end == candidate.size() || candidate[end] == '-')) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& known) {
@@ -45,6 +56,16 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+  std::vector<std::string_view> longer;
+  for (const std::string& candidate : known)
+    if (has_part(candidate, word)) longer.emplace_back(candidate);
+  constexpr std::size_t kMost = 4;
+  if (!longer.empty() && longer.size() <= kMost) {
+    std::string all(longer[0]);
+    for (std::size_t i = 1; i < longer.size(); ++i)
+      all += fmt::format("{}{}", i + 1 < longer.size() ? ", " : " or ", longer[i]);
+    return fmt::format("; did you mean {}?", all);
+  }
   const auto meant = nearest(word, known);
   return meant ? fmt::format("; did you mean {}?", *meant) : "";
 }

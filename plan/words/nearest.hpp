@@ -14,7 +14,8 @@ namespace weir {
 // word differs.
 [[nodiscard]] std::optional<std::string> nearest(std::string_view word,
                                                  const std::vector<std::string>& known);
-// The end of a complaint: "; did you mean gpipe?", or nothing.
+// The end of a complaint: "; did you mean gpipe?", or nothing. Of a word that is a part of others,
+// between hyphens, these, where they are four at most: h100 is dgx-h100, h100-96gb or h100-p5.
 [[nodiscard]] std::string did_you_mean(std::string_view word,
                                        const std::vector<std::string>& known);
 

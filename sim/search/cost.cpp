@@ -15,8 +15,10 @@ namespace weir {
 
 const LayerCosts& SplitCosts::add(const Plan& plan) {
   const auto found = by_split_.find(plan.split());
-  if (found != by_split_.end()) return found->second;
-  return by_split_.try_emplace(plan.split(), plan, model_, costs_, stack_).first->second;
+  if (found != by_split_.end()) return found->second.costs;
+  Known known{LayerCosts(plan, model_, costs_, stack_),
+              software_parts(plan, model_, costs_, stack_)};
+  return by_split_.try_emplace(plan.split(), std::move(known)).first->second.costs;
 }
 
 namespace {
@@ -33,8 +35,12 @@ ResolvedPlan derived(const Plan& plan, const LayerCosts& costs, ShapePrograms& s
 Ranked forecast_of(const ResolvedPlan& resolved, const CandidateSources& sources,
                    std::optional<Bytes> memory_limit) {
   const LayerCosts& costs = sources.known.of(resolved.plan);
-  Ranked now{resolved.plan,
-             forecast(resolved, costs, sources.cluster, {.detail = sources.detail}).forecast};
+  ForecastOptions options{.detail = sources.detail,
+                          .software = &sources.known.software(resolved.plan)};
+  if (sources.detail == ForecastDetail::order) options.only_if_within = memory_limit;
+  Ranked now{resolved.plan, forecast(resolved, costs, sources.cluster, options).forecast};
+  // What only the leanest software could hold is no candidate.
+  now.forecast.leanest.clear();
   now.forecast.memory_limit = memory_limit;
   if (sources.detail != ForecastDetail::order)
     now.gap = now.forecast.step_time / now.forecast.lower_bound - 1;

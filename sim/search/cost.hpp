@@ -11,6 +11,7 @@
 #include "plan/job/cluster.hpp"
 #include "sim/search/programs.hpp"
 #include "sim/search/space/ranking.hpp"
+#include "sim/unnamed_software.hpp"
 
 namespace weir {
 
@@ -23,15 +24,25 @@ class SplitCosts {
       : model_(model), costs_(costs), stack_(std::move(stack)) {}
   // Throws InputError when a layer is not in the costs.
   const LayerCosts& add(const Plan& plan);
-  // Precondition: the split was added. Many threads may ask at once.
-  [[nodiscard]] const LayerCosts& of(const Plan& plan) const { return by_split_.at(plan.split()); }
+  // Precondition of both: the split was added. Many threads may ask at once.
+  [[nodiscard]] const LayerCosts& of(const Plan& plan) const {
+    return by_split_.at(plan.split()).costs;
+  }
+  // What other software keeps of the layers, where nobody named it.
+  [[nodiscard]] const SoftwareParts& software(const Plan& plan) const {
+    return by_split_.at(plan.split()).software;
+  }
   [[nodiscard]] const Costs& costs() const { return costs_; }
 
  private:
   const Model& model_;
   const Costs& costs_;
   Stack stack_;
-  std::map<Split, LayerCosts> by_split_;
+  struct Known {
+    LayerCosts costs;
+    SoftwareParts software;
+  };
+  std::map<Split, Known> by_split_;
 };
 
 struct CandidateLimits {

@@ -43,6 +43,8 @@ TEST_F(FirstHour, AMistypedWordIsCorrected) {
   refused("plan config.json --lr-decay-style cosin", 2, "cosine");
   refused("plan config.json --cluster dgx-h10", 3, "dgx-h100");
   refused("plan config.json --stack megatron-cor", 3, "megatron-core");
+  // A part of a name is the names that have it.
+  refused("plan config.json --cluster h100", 3, "dgx-h100, h100-96gb or h100-p5");
   refused("plan config.json --from megatorn", 2, "megatron");
   refused("reproduce blom", 2, "bloom");
   // Two names of one option.

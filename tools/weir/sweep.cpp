@@ -144,6 +144,21 @@ void print_pipeline(Printout& out, const app::SweepReply& reply) {
       format_duration(other.forecast.step_time), summary(other.plan));
 }
 
+// How sure the first place is.
+void print_best(Printout& out, const app::SweepReply& reply) {
+  const Forecast& f = reply.result.plans.front().forecast;
+  std::string line;
+  if (f.interval) {
+    line = fmt::format("{:.0f} % of such steps take {} to {}", 100 * f.interval->nominal,
+                       format_duration(f.interval->low), format_duration(f.interval->high));
+  }
+  if (f.memory_limit && f.peak_memory_upper() > f.peak_memory()) {
+    line += fmt::format("{}{} at most, of {}", line.empty() ? "" : "; ",
+                        format_bytes(f.peak_memory_upper()), format_bytes(*f.memory_limit));
+  }
+  if (!line.empty()) out.say("the first: {}\n", line);
+}
+
 // What may not fit is no answer, but it may be worth a try.
 void print_faster(Printout& out, const app::SweepReply& reply) {
   if (!reply.result.faster_if_it_fits) return;
@@ -180,6 +195,7 @@ void print(Printout& out, const app::SweepRequest& request, const app::SweepRepl
   for (const std::string& remark : reply.remarks) note(remark);
   print_first_changes(out, reply);
   print_rows(out, reply);
+  print_best(out, reply);
   print_faster(out, reply);
   print_pipeline(out, reply);
   if (reply.result.baseline) print_baseline(out, reply);

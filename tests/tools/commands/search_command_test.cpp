@@ -170,6 +170,28 @@ TEST_F(SearchCommand, ChangesLeadToTheBestPlanAndNotPastIt) {
               HasSubstr("besides: overlap of tensor parallelism: on, which the search kept ("));
 }
 
+// Where nobody named the software, a place of the list is as sure as a forecast of its plan alone:
+// the same step, interval, memory and verdict. What is listed before all else surely fits.
+TEST_F(SearchCommand, APlaceIsAsSureAsItsPlansForecast) {
+  const std::string model = WEIR_SOURCE_DIR "/tools/examples/models/llama-2-7b.json";
+  const std::string machine = " --cluster dgx-a100 --gpus 8";
+  const Json json = Json::parse(
+      weir("-q --json sweep " + model + machine + " --global-batch-size 64 --top 4").out);
+  EXPECT_EQ(json["plans"][0]["forecast"]["fits"], "yes");
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Json& listed = json["plans"][i]["forecast"];
+    write("row.json", json["plans"][i]["plan"].dump());
+    const Json its = Json::parse(weir("-q --json simulate row.json" + machine).out);
+    for (const char* key : {"step_time_s", "step_time_interval_s", "interval_rows", "fits",
+                            "fits_probability", "memory_limit_bytes"})
+      EXPECT_EQ(listed[key], its[key]) << i << ' ' << key;
+    for (std::size_t r = 0; r < its["ranks"].size(); ++r) {
+      for (const char* key : {"peak_memory_bytes", "peak_memory_upper_bytes"})
+        EXPECT_EQ(listed["ranks"][r][key], its["ranks"][r][key]) << i << ' ' << key;
+    }
+  }
+}
+
 // Every figure is of a plan that the JSON holds: `weir simulate` of it says the same. The best with
 // a value is what a search for that value alone finds.
 TEST_F(SearchCommand, ExplainedFiguresAreThoseOfThePlansBesideThem) {

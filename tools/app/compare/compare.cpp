@@ -17,6 +17,7 @@
 #include "plan/words/error.hpp"
 #include "tools/app/compare/measured_figure.hpp"
 #include "tools/app/jobs/import.hpp"
+#include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/shared/picture.hpp"
 #include "tools/app/shared/traced_plan.hpp"
 #include "traces/perfetto.hpp"
@@ -154,6 +155,7 @@ CompareResult compare_plans(const CompareRequest& r, const Session& session) {
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const ResolvedPlan& p = result.plans[i];
     result.forecasts[i] = forecast(p, load(r.costs, p.model, p.plan, cluster), cluster).forecast;
+    widen_for_unnamed(result.forecasts[i], p, cluster);
   }
   result.ratio = ratio_of(result, cluster);
   return result;
@@ -209,6 +211,7 @@ CompareResult compare_log(const CompareRequest& r, const Session& session) {
   const Cluster cluster = machine_for(r, plan.plan, session);
   result.forecasts[0] =
       forecast(plan, load(r.costs, plan.model, plan.plan, cluster), cluster).forecast;
+  widen_for_unnamed(result.forecasts[0], plan, cluster);
   const auto time_of = [&](double Spread::*part) {
     MeasuredFigure figure = figure_of(log, file.string());
     const auto& spread = log.step_time_s    ? log.step_time_s

@@ -12,10 +12,7 @@ namespace weir::app {
 void widen_for_unnamed(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
   const bool known_device = cluster.device.kernels.has_value();
   if (forecast.basis != Basis::builtin || !known_device) return;
-  const bool fp8 = cluster.stack.fp8 || resolved.plan.fp8 != Fp8Recipe::none;
-  if (fp8 && !is_assumed(cluster.stack)) bound_least(forecast, resolved, cluster);
   if (!is_assumed(cluster.stack)) return;
-  bound_memory(forecast, resolved, cluster);
   const auto range = step_range(resolved, cluster, known_software(resolved.plan.dtype));
   if (range) set_interval(forecast, *range, range_margins());
 }

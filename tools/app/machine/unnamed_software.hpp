@@ -8,9 +8,9 @@
 
 namespace weir::app {
 
-// The interval and the memory's bounds hold that any software may run the plan, where the forecast
-// is by built-in costs of a GPU that is known and the cluster's stack is the call's default. Of a
-// named stack in FP8 its recipes' least alone. Else nothing.
+// The interval holds that any software may run the plan, where the forecast is by built-in costs of
+// a GPU that is known and the cluster's stack is the call's default; memory's bounds hold it
+// already. Else nothing.
 void widen_for_unnamed(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster);
 
 // Memory's lower bound holds what the plan's job says and the plan does not that makes it less

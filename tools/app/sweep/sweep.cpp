@@ -10,6 +10,7 @@
 #include "exec/processes/agreement.hpp"
 #include "exec/processes/all_gather.hpp"
 #include "exec/processes/threads/threaded_run.hpp"
+#include "plan/job/assumed_stack.hpp"
 #include "plan/job/plan_json.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/strict_json.hpp"
@@ -21,6 +22,7 @@
 #include "sim/search/sweep_json.hpp"
 #include "tools/app/jobs/import.hpp"
 #include "tools/app/machine/host.hpp"
+#include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/run/synthetic.hpp"
 #include "tools/app/schedule/schedule_source.hpp"
 #include "tools/app/shared/exit_code.hpp"
@@ -181,6 +183,15 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
                                 *reply.result.stopped_after, reply.result.candidates));
   } else if (r.explain && leads) {
     reply.reasons = reasons_for({asked, search, reply.result}, r.costs, reply.costs, reply.cluster);
+  }
+  // What is listed says how sure it is as a forecast of it alone would.
+  const auto widen = [&](Ranked& one) {
+    widen_for_unnamed(one.forecast, resolve(one.plan, search.folder), reply.cluster);
+  };
+  if (is_assumed(reply.cluster.stack) && leads) {
+    const std::size_t listed = std::min<std::size_t>(r.top, reply.result.plans.size());
+    for (std::size_t i = 0; i < listed; ++i) widen(reply.result.plans[i]);
+    if (reply.result.baseline) widen(reply.result.baseline->ranked);
   }
   // Without a front of the search's own, that of the listed plans.
   reply.front = reply.result.front.empty() ? pareto_front(reply.result.plans) : reply.result.front;

@@ -94,10 +94,7 @@ RunForecast forecast_run(const MeasuredRun& run) {
   const ResolvedPlan resolved = derive(plan, *run.model, std::get<Schedule>(std::move(made)));
   Forecast f = forecast(resolved, costs, run.cluster, {.detail = ForecastDetail::ranking}).forecast;
   // Where the software was not named: the range of what it could have been.
-  if (run.software) {
-    bound_memory(f, resolved, run.cluster);
-    result.range = step_range(resolved, run.cluster, *run.software);
-  }
+  if (run.software) result.range = step_range(resolved, run.cluster, *run.software);
   // Read as the source read it: some count the process, some the allocator.
   result.step = f.step_time;
   const Bytes process = memory_rules(run.cluster, *resolved.part).process_overhead;
