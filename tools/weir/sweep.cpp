@@ -126,10 +126,11 @@ void print_first_changes(Printout& out, const app::SweepReply& reply) {
   }
 }
 
-// ", but may not fit (63 % that it does)".
+// ", but may not fit (63 % that it does)"; of software that nobody named, by whichever it is.
 std::string doubt(const Forecast& f) {
   if (f.fits() == Fits::yes) return "";
-  return fmt::format(", but may not fit ({} that it does)", fit_word(f));
+  return fmt::format(", but may not fit ({} that it does{})", fit_word(f),
+                     app::is_assumed(f.stack) ? " by whichever software; --stack names yours" : "");
 }
 
 // A plan of one rank is no pipeline, which those who look for one should know.
