@@ -82,6 +82,24 @@ TEST_F(JobsCommand, ASweepRanksTheJobAmongItsPlans) {
       HasSubstr("weir: plan.json: model: is not tiny.json: 7 layers, the sweep's model has 6\n"));
 }
 
+// One measured step of a job anchors the costs of the software that the job names, and more nodes
+// than the cluster's file has are taken as elsewhere. By another name it would be another factor.
+TEST_F(JobsCommand, AMeasuredStepIsOfTheJobsSoftware) {
+  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 -o plan.json").code, 0);
+  const std::string calibrate =
+      "-q --json calibrate --cluster dgx-a100 --measured plan.json=1s -o costs.json";
+  const auto by_job = nlohmann::json::parse(weir(calibrate).out);
+  EXPECT_EQ(by_job["anchor"]["stack"], "megatron-core");
+  const auto named = nlohmann::json::parse(weir(calibrate + " --stack megatron-core").out);
+  EXPECT_EQ(named["anchor"]["factors"], by_job["anchor"]["factors"]);
+  const auto other = nlohmann::json::parse(weir(calibrate + " --stack nanotron").out);
+  EXPECT_NE(other["anchor"]["factors"], by_job["anchor"]["factors"]);
+  ASSERT_EQ(weir("plan plan.model.json -K 2 -M 1 --dp 1024 -o large.json").code, 0);
+  const std::string large = "calibrate --cluster dgx-a100 --measured large.json=1s -o costs.json";
+  EXPECT_EQ(weir("-q " + large).code, 3);
+  EXPECT_EQ(weir("-q " + large + " --gpus 2048").code, 0);
+}
+
 // Tools whose jobs nobody here reads, whatever they are given as.
 TEST_F(JobsCommand, OtherToolsAreNamed) {
   const std::vector<std::pair<std::string, std::string>> jobs{

@@ -15,6 +15,7 @@
 #include "sim/forecast.hpp"
 #include "tools/app/calibrate/fit_doubts.hpp"
 #include "tools/app/compare/measured_figure.hpp"
+#include "tools/app/jobs/import.hpp"
 #include "tools/app/shared/source.hpp"
 #include "traces/stats.hpp"
 
@@ -32,11 +33,24 @@ Forecast forecast_of(const ResolvedPlan& plan, const Costs& costs, const Cluster
   return weir::forecast(plan, costs, cluster, {.detail = ForecastDetail::ranking}).forecast;
 }
 
-AnchoringRun run_of(const std::string& text, const Cluster& cluster, const Session& session) {
+AnchoringRun run_of(const std::string& text, const Session& session) {
   AnchoringRun run{.figure = parse_figure(text, "--measured")};
-  const std::string file = run.figure.plan.string();
   session.guard(run.figure.plan);
   run.plan = load(PlanSource(run.figure.plan), session).loaded;
+  return run;
+}
+
+// The software of the plans' jobs, where they are all of one.
+std::string stack_of_jobs(const std::vector<AnchoringRun>& runs) {
+  std::string stack = stack_of(runs.front().plan.plan.job);
+  for (const AnchoringRun& run : runs)
+    if (stack_of(run.plan.plan.job) != stack) return {};
+  return stack;
+}
+
+void forecast_builtin(AnchoringRun& run, const std::string& text, const Cluster& cluster,
+                      const Session& session) {
+  const std::string file = run.figure.plan.string();
   const Plan& plan = run.plan.plan;
   // A plan that the cluster cannot hold was not measured on it.
   if (plan.devices() > cluster.devices()) {
@@ -53,7 +67,6 @@ AnchoringRun run_of(const std::string& text, const Cluster& cluster, const Sessi
   if (const auto counted = count_whole(run.figure, run.plan)) session.note(*counted);
   run.builtin = load(CostsSource(), run.plan.model, plan, cluster);
   run.forecast = forecast_of(run.plan, run.builtin, cluster);
-  return run;
 }
 
 // Equal but for how many micro-batches and replicas there are.
@@ -150,10 +163,14 @@ void note_contradictions(const CostAnchor& anchor, const Session& session) {
 
 }  // namespace
 
-Calibration anchor_costs(const std::vector<std::string>& figures, const Cluster& cluster,
-                         const Session& session) {
+Calibration anchor_costs(const std::vector<std::string>& figures, MachineChoice choice,
+                         std::optional<int> gpus, const Session& session) {
   std::vector<AnchoringRun> runs;
-  for (const std::string& text : figures) runs.push_back(run_of(text, cluster, session));
+  for (const std::string& text : figures) runs.push_back(run_of(text, session));
+  choice.job_stack = stack_of_jobs(runs);
+  const Cluster cluster = machine(choice, gpus, session);
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    forecast_builtin(runs[i], figures[i], cluster, session);
   std::vector<MeasuredStep> steps;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     steps.push_back(step_of(runs, i, cluster));

@@ -87,9 +87,10 @@ CalibrateResult anchored(const CalibrateRequest& r, const Session& session) {
                      !r.kineto.save_trace;
   if (!alone)
     throw UsageError(
-        "--measured anchors built-in costs: it takes --cluster, --stack and --output alone");
-  const Cluster cluster = machine({r.cluster, r.stack, {}});
-  CalibrateResult result{.fit = anchor_costs(r.measured, cluster, session)};
+        "--measured anchors built-in costs: it takes --cluster, --gpus, --stack and --output "
+        "alone");
+  CalibrateResult result{.fit =
+                             anchor_costs(r.measured, {r.cluster, r.stack, {}}, r.gpus, session)};
   if (r.output) save_costs(result.fit.costs, session.output(*r.output));
   return result;
 }
@@ -108,6 +109,7 @@ Fields fields(CalibrateRequest& r) {
            {.writes = Writes::file}},
           {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
           stack_field(r.stack),
+          gpus_field(r.gpus),
           {"-o,--output", &r.output, "Costs file", {.writes = Writes::file}},
           {"--nccl", &r.nccl, "Output of nccl-tests, text or JSON: fits links (repeatable)"},
           {"--topo", &r.topology, "Output of nvidia-smi topo -m: devices a node and NVLinks"},
@@ -130,7 +132,7 @@ CalibrateResult calibrate(const CalibrateRequest& r, const Session& session) {
         "--topo");
   const std::vector<PlannedTrace> kept = runs_of(r, session);
   doubt_disturbed(r, kept, session);
-  const Cluster cluster = machine({r.cluster, r.stack, r.costs});
+  const Cluster cluster = machine({r.cluster, r.stack, r.costs}, r.gpus, session);
   if (recorded && r.cluster) require_recorded_on(cluster.device, kept.front());
   std::vector<CalibrationRun> runs;
   for (const PlannedTrace& run : kept) runs.push_back({&run.plan->loaded, &run.trace});

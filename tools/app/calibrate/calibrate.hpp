@@ -23,6 +23,7 @@ struct CalibrateRequest {
   KinetoOptions kineto;
   std::optional<std::filesystem::path> cluster;  // none: this machine
   StackChoice stack;
+  std::optional<int> gpus;
   std::optional<std::filesystem::path> output;  // costs, or the cluster whose links are fitted
   std::vector<std::filesystem::path> nccl;
   std::optional<std::filesystem::path> topology;
