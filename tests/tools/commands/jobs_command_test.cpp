@@ -82,6 +82,16 @@ TEST_F(JobsCommand, ASweepRanksTheJobAmongItsPlans) {
       HasSubstr("weir: plan.json: model: is not tiny.json: 7 layers, the sweep's model has 6\n"));
 }
 
+// Megatron-DeepSpeed's jobs are Megatron's arguments and one flag more, and other software.
+TEST_F(JobsCommand, AJobOfMegatronDeepSpeedHasItsStack) {
+  write("ds.sh", "deepspeed --num_gpus 4 pretrain_gpt.py " + read("job.args") + " --deepspeed\n");
+  const CommandResult made = weir("plan --from megatron ds.sh -o ds.json");
+  ASSERT_EQ(made.code, 0) << made.out;
+  EXPECT_THAT(made.out, HasSubstr("weir: stack: megatron-deepspeed-2022"));
+  EXPECT_THAT(weir("-q --json simulate ds.json --cluster dgx-a100").out,
+              HasSubstr("\"stack\": \"megatron-deepspeed-2022\""));
+}
+
 // Tools whose jobs nobody here reads, whatever they are given as, and those that start Megatron and
 // are read as its jobs.
 TEST_F(JobsCommand, OtherToolsAreNamed) {

@@ -332,7 +332,7 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
   note_remarks(job.remarks, file, session);
   return {output,       model,
           job.remarks,  job.arguments,
-          job.defaults, job.stack.empty() ? std::string(job_format(r.from).stack) : job.stack};
+          job.defaults, job.stack.empty() ? stack_of(plan.job) : job.stack};
 }
 
 }  // namespace weir::app

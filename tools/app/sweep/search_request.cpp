@@ -56,6 +56,7 @@ void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   };
   own("seed", r.seed, baseline.seed);
   own("overlap-grad-reduce", r.parallel.overlap_grad_reduce, baseline.overlap_grad_reduce);
+  own("sequence-parallel", r.parallel.sequence_parallel, baseline.sequence_parallel);
   own("tp-comm-overlap", r.parallel.overlap_tensor_parallel, baseline.overlap_tensor_parallel);
   own("offload-optimizer", r.parallel.offload_optimizer, baseline.offload_optimizer);
   if (baseline.ep > 1) {

@@ -182,13 +182,13 @@ std::size_t ScriptRun::choice(std::size_t i, std::size_t close, ShellStatus& sta
   for (const ShellBranch& branch : branches) {
     const ShellStatus holds = branch.otherwise ? ShellStatus(true) : run(branch.condition);
     if (!holds) {
-      known = false;
       const bool goes_on = !ends_script(branch.body);
       // What stands there is what the script takes where its user says nothing.
       if (goes_on && s_.variables.suppose_empty(tested_for_nothing(shown(branch.condition)))) {
         taken = &branch;
         break;
       }
+      known = false;
       if (open == nullptr && goes_on) open = &branch;
     } else if (*holds && !(branch.otherwise && !known && ends_script(branch.body))) {
       taken = &branch;
