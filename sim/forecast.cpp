@@ -228,6 +228,7 @@ RankMemory scaled(const RankMemory& memory, double factor) {
     by_factor.at_peak[kind] = Bytes(std::llround(bytes));
     by_factor.peak += by_factor.at_peak[kind];
   }
+  by_factor.process = Bytes(std::llround(static_cast<double>(memory.process.count()) * factor));
   const double upper = static_cast<double>(memory.upper.count()) * factor;
   // Rounding each kind may pass a bound: the peak stays between the least and the upper bound.
   by_factor.upper = std::max(by_factor.peak, Bytes(std::llround(upper)));
@@ -353,9 +354,11 @@ Contention contention_of(const Program& program, const Plan& plan, const Costs& 
   return contention;
 }
 
-Bytes Forecast::peak_memory() const {
+Bytes Forecast::peak_memory() const { return peak_memory(MemoryCount::device); }
+
+Bytes Forecast::peak_memory(MemoryCount count) const {
   Bytes peak{0};
-  for (const RankMemory& rank : memory) peak = std::max(peak, rank.peak);
+  for (const RankMemory& rank : memory) peak = std::max(peak, rank.peak_as(count));
   return peak;
 }
 

@@ -68,8 +68,9 @@ struct Forecast {
   std::optional<GoodputForecast> goodput;
   std::vector<std::string> warnings;
 
-  [[nodiscard]] Bytes peak_memory() const;        // of the fullest rank
-  [[nodiscard]] Bytes peak_memory_upper() const;  // of the rank where it is highest
+  [[nodiscard]] Bytes peak_memory() const;                   // of the fullest rank
+  [[nodiscard]] Bytes peak_memory(MemoryCount count) const;  // as a tool counts it
+  [[nodiscard]] Bytes peak_memory_upper() const;             // of the rank where it is highest
   [[nodiscard]] std::optional<Bytes> memory_limit_of(std::size_t rank) const;
   // Whether every rank stays within its limit, and how probably: the worst rank's. Certain where
   // there is no limit, or nothing is known of bytes.

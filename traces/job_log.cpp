@@ -106,10 +106,39 @@ std::optional<Bytes> memory_of(std::string_view line, std::string_view word, dou
   if (error != std::errc{} || !(number > 0) || number > 1e9) return std::nullopt;
   const std::string_view unit(end, rest.data() + rest.size());
   double factor = plain;
-  if (unit.starts_with("GiB") || unit.starts_with(" GiB") || unit.starts_with("GB"))
+  if (unit.starts_with("GiB") || unit.starts_with(" GiB") || unit.starts_with("GB") ||
+      unit.starts_with(" GB"))
     factor = 1024.0 * 1024 * 1024;  // what tools call GB is 2^30 bytes too
   if (unit.starts_with("MiB") || unit.starts_with(" MiB")) factor = 1024.0 * 1024;
   return Bytes(std::llround(number * factor));
+}
+
+// Words before an amount, and what it counts: Megatron-LM's report_memory in MB
+// (megatron/training/utils/common_utils.py), DeepSpeed's timer (utils/timer.py) and
+// see_memory_usage (runtime/utils.py; its Max_CA is rounded to whole GB), torchtitan's step
+// (components/metrics.py: what is reserved), nanotron's (utils.py, log_memory).
+struct MemoryWord {
+  std::string_view word;
+  std::optional<Bytes> JobLog::*most;
+  double plain;  // bytes of one where no unit follows
+};
+constexpr double kMib = 1024.0 * 1024;
+constexpr std::array<MemoryWord, 8> kMemoryWords{{{"max allocated:", &JobLog::allocated, kMib},
+                                                  {"max reserved:", &JobLog::reserved, kMib},
+                                                  {"MaxMemAllocated=", &JobLog::allocated, 1},
+                                                  {"Max_MA ", &JobLog::allocated, 1},
+                                                  {"Max_CA ", &JobLog::reserved, 1},
+                                                  {" memory: ", &JobLog::reserved, 1},
+                                                  {"Peak allocated", &JobLog::allocated, 1},
+                                                  {"Peak reserved", &JobLog::reserved, 1}}};
+
+void take_memory(std::string_view line, JobLog& log) {
+  for (const MemoryWord& word : kMemoryWords) {
+    const auto memory = memory_of(line, word.word, word.plain);
+    std::optional<Bytes>& most = log.*word.most;
+    // Below a KiB it is something else that is printed behind the same word.
+    if (memory && memory->count() > 1024 && (!most || *memory > *most)) most = memory;
+  }
 }
 
 std::optional<LoggedStep> megatron_line(std::string_view line) {
@@ -292,15 +321,7 @@ JobLog read_job_log(const std::string& text, const std::string& file) {
   for (const std::string& line : lines_of(text)) {
     take_argument(line, log.arguments);
     take_parameters(line, log.arguments);
-    for (const auto& [word, plain] :
-         {std::pair<std::string_view, double>{"max allocated:", 1024.0 * 1024},
-          {"MaxMemAllocated=", 1},
-          {" memory: ", 1}}) {
-      const auto memory = memory_of(line, word, plain);
-      // Below a KiB it is something else that is printed behind the same word.
-      if (memory && memory->count() > 1024 && (!log.memory || *memory > *log.memory))
-        log.memory = memory;
-    }
+    take_memory(line, log);
     // The first line of a better format starts anew: the lines so far were another tool's beside
     // it.
     const auto better = format == nullptr ? kLogFormats.size()
@@ -338,7 +359,12 @@ bool is_job_log(const std::string& text) {
 }
 
 JobLogSummary summary(const JobLog& log) {
-  JobLogSummary s{.tool = log.tool, .memory = log.memory, .arguments = log.arguments};
+  JobLogSummary s{.tool = log.tool, .arguments = log.arguments};
+  if (log.reserved) {
+    s.memory = LoggedMemory{*log.reserved, MemoryCount::reserved};
+  } else if (log.allocated) {
+    s.memory = LoggedMemory{*log.allocated, MemoryCount::allocated};
+  }
   if (log.steps.empty()) return s;
   s.batch = log.steps.back().batch;
   s.sequence = log.steps.back().sequence;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "plan/words/units.hpp"
+#include "traces/memory_count.hpp"
 
 namespace weir {
 
@@ -46,7 +47,8 @@ inline constexpr std::array<LoggedArgument, 9> kLoggedArguments{
 struct JobLog {
   std::string tool;  // "Megatron-LM", "torchtitan", "DeepSpeed", "NeMo", "nanotron"
   std::vector<LoggedStep> steps;
-  std::optional<Bytes> memory;  // the most that a line says of a device
+  // The most that a line says of a device: by its allocator, and by tensors.
+  std::optional<Bytes> reserved, allocated;
   // Of the list of its arguments that a job of the Megatron family prints, those that
   // kLoggedArguments names, as it spells them.
   std::map<std::string, std::int64_t> arguments;
@@ -62,6 +64,11 @@ struct Spread {
   double median = 0, lower = 0, upper = 0;  // quartiles
 };
 
+struct LoggedMemory {
+  Bytes bytes{0};
+  MemoryCount count = MemoryCount::reserved;
+};
+
 // The steps that count: warm-up left out. The first iteration's lines, and lines of the first ten
 // iterations, are left out while three others remain; so are lines of another batch size or
 // sequence length than the last one's.
@@ -71,7 +78,7 @@ struct JobLogSummary {
   bool warming = false;  // no line is of a step behind the warm-up
   std::optional<Spread> step_time_s, tokens_per_s, samples_per_s, flops_per_s;
   std::optional<std::int64_t> batch, sequence;
-  std::optional<Bytes> memory;
+  std::optional<LoggedMemory> memory;  // what was reserved, where lines say that
   std::map<std::string, std::int64_t> arguments;
 };
 [[nodiscard]] JobLogSummary summary(const JobLog& log);

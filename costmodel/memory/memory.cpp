@@ -241,6 +241,7 @@ class Timeline {
 void reserve(RankMemory& rank, double pending, const StackMemory& m) {
   // The process's own bytes are outside the allocator: they do not fragment.
   Bytes& overhead = rank.at_peak[MemoryKind::overhead];
+  rank.process = overhead;
   const Bytes tensors = rank.peak - overhead;
   const Bytes held(static_cast<std::int64_t>(pending));
   const auto allocated = static_cast<double>((tensors + held).count());
@@ -262,6 +263,19 @@ void reserve(RankMemory& rank, double pending, const StackMemory& m) {
 }
 
 }  // namespace
+
+Bytes RankMemory::peak_as(MemoryCount count) const {
+  switch (count) {
+    case MemoryCount::device:
+      return peak;
+    case MemoryCount::reserved:
+      return peak - process;
+    case MemoryCount::allocated:
+      break;
+  }
+  // What is reserved and unused stands beside the process's own.
+  return peak - at_peak[MemoryKind::overhead];
+}
 
 std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded, const Program& program,
                                      IndexedView<OperationId, const Span> spans,

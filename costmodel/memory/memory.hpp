@@ -11,6 +11,7 @@
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
 #include "plan/program/program.hpp"
+#include "traces/memory_count.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {
@@ -20,6 +21,10 @@ struct RankMemory {
   Bytes upper{0};                // the most that is expected: one peak in twenty is above
   Bytes least{0};                // with nothing pending and nothing wasted
   PerMemoryKind<Bytes> at_peak;  // parts of the peak; they sum to it
+  Bytes process{0};              // of the peak: the process's own, beside its allocator
+
+  // The peak as a tool counts it.
+  [[nodiscard]] Bytes peak_as(MemoryCount count) const;
 };
 
 // Peak per rank, on one of its devices, of one step in steady state (optimizer state exists).

@@ -39,7 +39,9 @@ TEST(JobLog, MegatronsLines) {
   EXPECT_DOUBLE_EQ(s.step_time_s->upper, 0.51);
   EXPECT_DOUBLE_EQ(s.flops_per_s->median, 312.5e12);
   EXPECT_EQ(s.batch, 16);
-  EXPECT_EQ(s.memory, Bytes(std::int64_t{2} << 30));
+  // Of 3000 MiB reserved 2048 were tensors'.
+  EXPECT_EQ(s.memory->bytes, Bytes(std::int64_t{3000} << 20));
+  EXPECT_EQ(s.memory->count, MemoryCount::reserved);
 }
 
 // Lines an hundred iterations apart: the first still has the warm-up in it.
@@ -83,7 +85,7 @@ TEST(JobLog, OtherTools) {
   EXPECT_EQ(titan.steps[0].iteration, 20);
   EXPECT_DOUBLE_EQ(*titan.steps[0].tokens_per_s, 6123);
   EXPECT_DOUBLE_EQ(*titan.steps[0].flops_per_s, 250.12e12);
-  EXPECT_EQ(titan.memory, Bytes(77 * (std::int64_t{1} << 29)));
+  EXPECT_EQ(titan.reserved, Bytes(77 * (std::int64_t{1} << 29)));
   const JobLog pipe =
       read_job_log("steps: 30 loss: 10.1 iter time (s): 1.250 samples/sec: 204.8\n", "ds.log");
   EXPECT_EQ(pipe.tool, "DeepSpeed");
@@ -96,7 +98,8 @@ TEST(JobLog, OtherTools) {
       "ds.log");
   EXPECT_EQ(timer.steps[0].iteration, 20);
   EXPECT_DOUBLE_EQ(*timer.steps[0].samples_per_s, 12.4);
-  EXPECT_EQ(timer.memory, Bytes(13 * (std::int64_t{1} << 28)));
+  EXPECT_EQ(timer.allocated, Bytes(13 * (std::int64_t{1} << 28)));
+  EXPECT_FALSE(timer.reserved);
   const JobLog nemo = read_job_log(
       "Training epoch 0, iteration 20/99 | lr: 3e-04 | global_batch_size: 128 | global_step: 20 | "
       "reduced_train_loss: 6.13 | train_step_timing in s: 5.9 | consumed_samples: 2688\n",
@@ -122,11 +125,30 @@ TEST(JobLog, DeepSpeedsOlderTimers) {
   EXPECT_EQ(both.tool, "DeepSpeed");
   EXPECT_EQ(both.steps[0].iteration, 20);
   EXPECT_DOUBLE_EQ(*both.steps[0].samples_per_s, 227.5);
-  EXPECT_EQ(both.memory, Bytes(std::int64_t{15} << 30));
+  EXPECT_EQ(both.allocated, Bytes(std::int64_t{15} << 30));
   const JobLog one =
       read_job_log("[INFO] [timer.py:154:stop] 0/30, SamplesPerSec=90.5\n", "ds.log");
   EXPECT_EQ(one.steps[0].iteration, 30);
   EXPECT_DOUBLE_EQ(*one.steps[0].samples_per_s, 90.5);
+}
+
+// see_memory_usage prints what tensors have and what the allocator (the cache, CA) has, now and at
+// most; the timer knows tensors alone. What was reserved decides whether a job fits.
+TEST(JobLog, DeepSpeedsReservedBytes) {
+  const std::string timer =
+      "[INFO] [timer.py:260:stop] epoch=0/micro_step=20/global_step=20, "
+      "RunningAvgSamplesPerSec=5.0, CurrSamplesPerSec=5.0, MemAllocated=1.5GB, "
+      "MaxMemAllocated=10.25GB\n";
+  const std::string usage =
+      "[INFO] [utils.py:801:see_memory_usage] MA 3.4 GB         Max_MA 9.5 GB         CA 10.1 GB  "
+      "       Max_CA 12 GB \n";
+  const JobLogSummary tensors = summary(read_job_log(timer, "ds.log"));
+  EXPECT_EQ(tensors.memory->bytes, Bytes(41 * (std::int64_t{1} << 28)));
+  EXPECT_EQ(tensors.memory->count, MemoryCount::allocated);
+  const JobLog both = read_job_log(usage + timer, "ds.log");
+  EXPECT_EQ(both.allocated, Bytes(41 * (std::int64_t{1} << 28)));
+  EXPECT_EQ(summary(both).memory->bytes, Bytes(std::int64_t{12} << 30));
+  EXPECT_EQ(summary(both).memory->count, MemoryCount::reserved);
 }
 
 // Megatron-DeepSpeed prints the timer first, whose rate leaves out what is between steps: 8 samples

@@ -89,9 +89,9 @@ void print_log(Printout& out, const app::CompareResult& result) {
   out.say("predicted {} ({}), measured {} (error {:+.2f} %)\n", format_duration(f.step_time),
           to_string(f.basis), format_duration(c.measured), (f.step_time / c.measured - 1) * 100);
   out.say("{}\n", app::told(c.log));
-  if (c.log.memory) {
-    out.say("peak memory: predicted {}, measured {}\n", format_bytes(f.peak_memory()),
-            format_bytes(*c.log.memory));
+  if (const auto& memory = c.log.memory) {
+    out.say("peak memory {}: predicted {}, measured {}\n", to_string(memory->count),
+            format_bytes(f.peak_memory(memory->count)), format_bytes(memory->bytes));
   }
 }
 

@@ -25,7 +25,8 @@ void print_changes(Printout& out, const std::vector<ArgumentChange>& changes) {
 }
 
 void print_patch(Printout& out, const std::string& script, const Patch& patch) {
-  if (patch.changes.empty()) out.say("{}: nothing to change\n", script);
+  if (patch.changes.empty())
+    out.say("{}: {} to change\n", script, patch.difference.empty() ? "nothing" : "no argument");
   print_changes(out, patch.changes);
   if (patch.devices_before && *patch.devices_before != patch.devices)
     out.say("\non {} devices (was {})\n", patch.devices, *patch.devices_before);

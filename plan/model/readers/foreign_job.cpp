@@ -14,14 +14,14 @@ struct Mark {
 };
 // The more particular before those that they hold.
 constexpr std::array<Mark, 43> kMarks{
-    {{{"Primus", ""}, {"pre_trainer:", "overrides:"}},
-     {{"Primus", ""}, {"post_trainer:", "overrides:"}},
-     {{"FlagScale", ""}, {"system:", "tensor_model_parallel_size:"}},
-     {{"FlagScale", ""}, {"experiment:", "runner:"}},
-     {{"ms-swift", ""}, {"megatron sft", "--model "}},
-     {{"ms-swift", ""}, {"megatron pt", "--model "}},
+    {{{"Primus", "megatron"}, {"pre_trainer:", "overrides:"}},
+     {{"Primus", "megatron"}, {"post_trainer:", "overrides:"}},
+     {{"FlagScale", "megatron"}, {"system:", "tensor_model_parallel_size:"}},
+     {{"FlagScale", "megatron"}, {"experiment:", "runner:"}},
+     {{"ms-swift", "megatron"}, {"megatron sft", "--model "}},
+     {{"ms-swift", "megatron"}, {"megatron pt", "--model "}},
      {{"ms-swift", ""}, {"swift sft", "--model "}},
-     {{"verl", ""}, {"actor_rollout_ref", ""}},
+     {{"verl", "megatron"}, {"actor_rollout_ref", ""}},
      {{"OpenRLHF", ""}, {"openrlhf.cli", ""}},
      {{"torchtitan", "torchtitan"}, {"torchtitan", "import "}},
      {{"NeMo 2 (the Megatron-Bridge recipe of the same model is read)", ""},

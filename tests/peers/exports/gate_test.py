@@ -56,8 +56,8 @@ def run(gate, part):
     def all_models():
         return drawn(gate, "all", 7)
 
-    def llama():  # the one model of which torchtitan has a flavour
-        return drawn(gate, "llama", 11, ["llama-3-8b"])
+    def llama():  # with a flavour of torchtitan's, a tied one, and sizes of none
+        return drawn(gate, "llamas", 11, ["llama-3-8b", "llama-3.2-1b", "llama-2-7b"])
 
     return {
         "megatron": lambda: megatron_part.run(gate, all_models()),

@@ -10,6 +10,7 @@ parallelises a stage needs devices and is left out, but for 0.2's one refusal th
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -95,6 +96,8 @@ def start(job, found):
     os.chdir(job["folder"])
     sys.path.insert(0, ".")
     config = ConfigManager().parse_args(job["argv"])
+    if not MAIN and config.experimental.custom_import:  # as train.py does
+        importlib.import_module(config.experimental.custom_import)
     p = config.parallelism
     found.update(
         pp=p.pipeline_parallel_degree,

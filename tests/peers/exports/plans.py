@@ -77,6 +77,12 @@ MODELS = {
         norm_topk_prob=False,
     ),
 }
+# Drawn where they are named alone.
+MORE_MODELS = {
+    "llama-2-7b": decoder(
+        "llama", 4096, 32, 32, 32, 11008, 32000, rope_theta=10000.0, max_position_embeddings=4096
+    ),
+}
 ORDERS = (
     ["1f1b"] * 5
     + ["interleaved-1f1b"] * 5
@@ -86,7 +92,7 @@ CHUNKED, FOLDED = ("interleaved-1f1b", "looped-bfs"), ("zb-v", "v-half")
 
 
 def options(r, name):
-    model = MODELS[name]
+    model = (MODELS | MORE_MODELS)[name]
     blocks = model.get("num_hidden_layers", model.get("n_layer"))
     heads = model.get("num_attention_heads", model.get("n_head"))
     order, ranks = r.choice(ORDERS), r.choice([1, 2, 2, 4, 4, 8])
@@ -150,7 +156,7 @@ def write(weir, folder, count, seed, only=None):
     r = random.Random(seed)
     for part in ("models", "plans"):
         os.makedirs(f"{folder}/{part}", exist_ok=True)
-    for name, model in MODELS.items():
+    for name, model in (MODELS | MORE_MODELS).items():
         with open(f"{folder}/models/{name}.json", "w") as file:
             json.dump(model, file)
     made, tries = 0, 0

@@ -77,7 +77,10 @@ TEST_F(CasesCommand, WhatIsWrongIsSaid) {
            {"plan --from torchtitan @torchtitan_dp_degrees_against_gpus.toml --gpus 8 -o p.json", 3,
             "are 2 devices, not 8: torchtitan refuses that"},
            {"plan --from nemo @primus_like.yaml --gpus 8 -o p.json", 3, "Primus"},
-           {"plan --from megatron @swift_like.sh --gpus 8 -o p.json", 3, "ms-swift"},
+           {"plan --from megatron @primus_like.yaml --gpus 8 -o p.json", 3,
+            "some_8b.yaml is neither beside the file nor in primus/configs above it"},
+           {"plan --from megatron @swift_like.sh --gpus 8 -o p.json", 3,
+            "some/Model-7B: a job of ms-swift has its sizes in the checkpoint"},
            {"calibrate --nccl @nccl_table_without_header.txt --cluster dgx-h100", 3,
             "which name the devices, are missing"}})
     expect(one);

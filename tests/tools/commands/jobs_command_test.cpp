@@ -100,23 +100,38 @@ TEST_F(JobsCommand, AMeasuredStepIsOfTheJobsSoftware) {
   EXPECT_EQ(weir("-q " + large + " --gpus 2048").code, 0);
 }
 
-// Tools whose jobs nobody here reads, whatever they are given as.
+// Megatron-DeepSpeed's jobs are Megatron's arguments and one flag more, and other software.
+TEST_F(JobsCommand, AJobOfMegatronDeepSpeedHasItsStack) {
+  write("ds.sh", "deepspeed --num_gpus 4 pretrain_gpt.py " + read("job.args") + " --deepspeed\n");
+  const CommandResult made = weir("plan --from megatron ds.sh -o ds.json");
+  ASSERT_EQ(made.code, 0) << made.out;
+  EXPECT_THAT(made.out, HasSubstr("weir: stack: megatron-deepspeed-2022"));
+  EXPECT_THAT(weir("-q --json simulate ds.json --cluster dgx-a100").out,
+              HasSubstr("\"stack\": \"megatron-deepspeed-2022\""));
+}
+
+// Tools whose jobs nobody here reads, whatever they are given as, and those that start Megatron and
+// are read as its jobs.
 TEST_F(JobsCommand, OtherToolsAreNamed) {
-  const std::vector<std::pair<std::string, std::string>> jobs{
-      {"Primus",
-       "modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n"
-       "      tensor_model_parallel_size: 1\n"},
-      {"FlagScale", "system:\n  tensor_model_parallel_size: 2\nmodel:\n  num_layers: 2\n"},
-      {"FlagScale", "experiment:\n  exp_name: x\n  runner:\n    backend: torchrun\n"},
-      {"ms-swift", "NPROC_PER_NODE=8 megatron sft --model a/b --tensor_model_parallel_size 2\n"},
-      {"ms-swift", "megatron pt --model a/b --max_length 2048\n"},
-      {"verl", "actor_rollout_ref:\n  model:\n    path: a/b\n"},
-      {"OpenRLHF", "deepspeed --module openrlhf.cli.train_sft --pretrain a/b\n"}};
-  for (const auto& [tool, text] : jobs) {
+  for (const auto& [tool, text] : std::vector<std::pair<std::string, std::string>>{
+           {"ms-swift", "swift sft --model a/b --max_length 2048\n"},
+           {"OpenRLHF", "deepspeed --module openrlhf.cli.train_sft --pretrain a/b\n"}}) {
     write("job", text);
     for (const char* from : {"megatron", "nemo"})
       EXPECT_EQ(weir("plan --from " + std::string(from) + " job -o plan.json").out,
                 "weir: job: is a job of " + tool + ", which is not read\n");
+  }
+  for (const auto& [tool, text] : std::vector<std::pair<std::string, std::string>>{
+           {"Primus",
+            "modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n"
+            "      tensor_model_parallel_size: 1\n"},
+           {"FlagScale", "system:\n  tensor_model_parallel_size: 2\nmodel:\n  num_layers: 2\n"},
+           {"FlagScale", "experiment:\n  exp_name: x\n  runner:\n    backend: torchrun\n"},
+           {"ms-swift", "NPROC_PER_NODE=8 megatron sft --model a/b --max_length 2048\n"},
+           {"verl", "actor_rollout_ref:\n  model:\n    path: a/b\n"}}) {
+    write("job", text);
+    EXPECT_EQ(weir("plan --from nemo job -o plan.json").out,
+              "weir: job: is a job of " + tool + ": --from megatron reads it\n");
   }
 }
 

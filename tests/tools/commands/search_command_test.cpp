@@ -192,6 +192,24 @@ TEST_F(SearchCommand, APlaceIsAsSureAsItsPlansForecast) {
   }
 }
 
+// What no option names is the baseline's own: its overlap of tensor parallelism is in every plan of
+// the search that divides the sequence, so the same degrees are not slower there.
+TEST_F(SearchCommand, ABaselinesOverlapsAreThoseOfTheSearch) {
+  ASSERT_EQ(weir("plan tiny.json --tp 2 --sequence-parallel --tp-comm-overlap -M 8 --dtype bf16 "
+                 "--attention fused -o plan.json")
+                .code,
+            0);
+  const Json json = Json::parse(
+      weir("-q --json sweep tiny.json --gpus 2 --tp 2 --baseline plan.json" + cluster_).out);
+  ASSERT_FALSE(json["plans"].empty());
+  for (const Json& one : json["plans"]) {
+    const Json& plan = one["plan"];
+    EXPECT_EQ(plan.value("overlap_tensor_parallel", false), plan.value("sequence_parallel", false))
+        << plan;
+  }
+  EXPECT_EQ(json["plans"][0]["plan"]["overlap_tensor_parallel"], true);
+}
+
 // Every figure is of a plan that the JSON holds: `weir simulate` of it says the same. The best with
 // a value is what a search for that value alone finds.
 TEST_F(SearchCommand, ExplainedFiguresAreThoseOfThePlansBesideThem) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/words/error.hpp"
 #include "tests/tools/jobs/started_job.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
@@ -35,6 +36,30 @@ std::string dump(const std::string& more, const std::string& before = "") {
   std::istringstream in(lines);
   for (std::string line; std::getline(in, line);) text += before + line + "\n";
   return text + "-------------------- end of arguments ---------------------\n";
+}
+
+// Megatron prints the variables of all its programs: those of others are at their defaults, and say
+// nothing of this job, unless a flag says that the other program runs.
+TEST(MegatronDump, VariablesOfOtherProgramsSayNothing) {
+  const std::string others =
+      "  classes_fraction ................................ 1.0\n"
+      "  grpo_prompts_per_step ........................... 32\n"
+      "  img_h ........................................... 224\n"
+      "  kv_lora_rank .................................... 32\n"
+      "  gtp_weight_remat_size ........................... 1\n"
+      "  moe_router_topk ................................. 2\n"
+      "  inference_max_batch_size ........................ 8\n"
+      "  mamba_state_dim ................................. 128\n"
+      "  num_classes ..................................... 1000\n"
+      "  retro_num_neighbors ............................. 2\n";
+  const Job job = read_megatron_job(dump(others), "issue.txt", {});
+  EXPECT_EQ(job.plan.dp, 16);
+  for (const Remark& remark : job.remarks)
+    EXPECT_EQ(remark.text.find("names a size"), std::string::npos);
+  EXPECT_THROW(static_cast<void>(read_megatron_job(
+                   dump(others + "  vision_pretraining .............................. True\n"),
+                   "issue.txt", {})),
+               InputError);
 }
 
 Plan plan_of(const std::string& text) { return read_megatron_job(text, "issue.txt", {}).plan; }

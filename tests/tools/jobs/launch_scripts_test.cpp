@@ -342,6 +342,32 @@ TEST(LaunchScript, OtherScriptsAreFollowed) {
   EXPECT_EQ(said("set -- 4\nbash prepare.sh\n" + train).find("prepare.sh"), std::string::npos);
 }
 
+// Where a size is missing, the lines of the command that trains are said: what stands behind them
+// is no part of it. The script's words begin on line 4 and end on 6; in a function, in quotes and
+// in a file that is followed they stand elsewhere.
+TEST(LaunchScript, AMissingSizeSaysWhereTheCommandEnds) {
+  const auto missing = [](const std::string& text, const ShellFiles& files = {}) {
+    return complaint(
+        [&] { static_cast<void>(read_megatron_job(text, "job.sh", {.gpus = 8, .files = files})); });
+  };
+  const std::string sizes = "--num-layers 4 --hidden-size 64 \\\n  --num-attention-heads 4";
+  EXPECT_EQ(missing("#!/bin/bash\nset -e\n\ntorchrun pretrain_gpt.py \\\n  " + sizes +
+                    "\nSEQ=\"--seq-length 64\"\n"),
+            "job.sh: --seq-length: is missing: the command that trains is on lines 4 to 6");
+  EXPECT_EQ(missing("train() {\n  python pretrain_gpt.py " + sizes + "\n}\n\ntrain\n"),
+            "job.sh: --seq-length: is missing: the command that trains is on lines 2 to 3");
+  EXPECT_EQ(missing("CMD=\"python pretrain_gpt.py --num-layers 4 --hidden-size 64 "
+                    "--num-attention-heads 4\"\n\neval $CMD\n"),
+            "job.sh: --seq-length: is missing: the command that trains is on line 3");
+  const ShellFiles files = [&](const std::string& path) -> std::optional<ShellFile> {
+    if (path != "inner.sh") return std::nullopt;
+    return ShellFile{"inner.sh", "cd /x\npython pretrain_gpt.py " + sizes + "\n"};
+  };
+  EXPECT_EQ(missing("bash inner.sh\n", files),
+            "job.sh: --seq-length: is missing: the command that trains is on lines 2 to 3 of "
+            "inner.sh");
+}
+
 // Sizes in another file are asked for by the file's name.
 TEST(LaunchScript, AFileOfSizesIsRefused) {
   EXPECT_EQ(
@@ -484,6 +510,25 @@ set +x
 )sh";
   EXPECT_EQ(started(script), "K4 dp2 M8 b1 1f1b fp8 delayed [3,5,7], 8 of 512");
   EXPECT_THAT(said(script), HasSubstr("line 1: if [ -n \"$FP8\" ]: not known here"));
+}
+
+// A variable that a script asks for, and nobody sets, is empty: the other branch would be of a user
+// who sets it. What a launcher sets is not known, and a branch that ends the script is not taken.
+TEST(LaunchScript, AVariableThatNobodySetsIsEmpty) {
+  const std::string script = R"sh(if [ -z ${MP_VP} ]; then
+  vp=""
+else
+  vp="--num-layers-per-virtual-pipeline-stage ${MP_VP}"
+fi
+if [[ -z "$DATA" ]]; then echo "no data"; exit 1; fi
+if [ -z "$SLURM_NNODES" ]; then nodes=1; else nodes=$SLURM_NNODES; fi
+python pretrain_gpt.py $vp --pipeline-model-parallel-size 2 --micro-batch-size 1)sh" +
+                             kSizes + "--global-batch-size 16 --nnodes $nodes --nproc_per_node 2\n";
+  EXPECT_EQ(started(script), "K2 M16 b1 1f1b [5], 8 of 512");
+  EXPECT_THAT(
+      said(script),
+      HasSubstr("script: set neither here nor in the environment, taken as empty: MP_VP\n"));
+  EXPECT_EQ(started(script, {{"MP_VP", "2"}}), "K2 v2 M16 b1 interleaved-1f1b [3,5,7], 8 of 512");
 }
 
 // ZB-H1 is asked for by its own name there.

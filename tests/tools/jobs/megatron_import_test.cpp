@@ -431,6 +431,8 @@ TEST(MegatronJob, ReadsLatentAttentionAndExperts) {
   EXPECT_EQ(parameter_count(job.model), 671'026'419'200);
   const Job limited = megatron(r1 + "--moe-router-num-groups 8 --moe-router-group-topk 4");
   EXPECT_EQ(std::get<TransformerShape>(limited.model.layers.at(9).shape).groups_per_token, 4);
+  const Job one = megatron(r1 + "--moe-router-num-groups 1 --moe-router-group-topk 1");
+  EXPECT_EQ(std::get<TransformerShape>(one.model.layers[60].shape).expert_groups, 0);
   EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--moe-router-num-groups 7")); }),
               HasSubstr("--moe-router-num-groups: expected two or more groups"));
   // Its prediction module has 11,610,068,224 (tests/plan/expert_families_test.cpp).

@@ -70,6 +70,22 @@ TEST(ScriptEdit, NothingToChange) {
   EXPECT_THAT(patch.changes, IsEmpty());
 }
 
+// Megatron-DeepSpeed's zero bubble: a script that asks for it has a Megatron that runs it, so other
+// batches of that order are written, and an order that it does not ask for is not.
+TEST(ScriptEdit, AnOrderOfTheScriptsOwnStays) {
+  const std::string script =
+      "export CUDA_DEVICE_MAX_CONNECTIONS=1\ndeepspeed --num_gpus 4 pretrain_gpt.py --deepspeed "
+      "--enable-zbh1-pipeline --num-layers 8 --hidden-size 64 --num-attention-heads 8 "
+      "--seq-length 128 --max-position-embeddings 128 --vocab-size 1024 --micro-batch-size 1 "
+      "--global-batch-size 8 --pipeline-model-parallel-size 4 --fp16\n";
+  EXPECT_EQ(patched([](Plan&) {}, script).difference, "");
+  const Patch more = patched([](Plan& plan) { plan.microbatches = 16; }, script);
+  EXPECT_THAT(more.text, HasSubstr("--global-batch-size 16"));
+  EXPECT_THAT(names(more.remarks), testing::Not(Contains("schedule")));
+  EXPECT_THROW(static_cast<void>(patched([](Plan& plan) { plan.schedule = "zb-h2"; }, script)),
+               InputError);
+}
+
 // TP 4, D 2 on the same 8 devices: "TP=8" on its line, and no other; the comment, #SBATCH, source,
 // srun and "$1" stay.
 TEST(ScriptEdit, AVariableChangesWhereItsValueIs) {

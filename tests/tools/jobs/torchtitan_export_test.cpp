@@ -12,6 +12,7 @@
 namespace weir::torchtitan_export_test {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -94,6 +95,20 @@ TEST_P(TorchtitanForms, ReadsBackAsTheSamePlan) {
   }
 }
 
+// torchtitan's norm and head are modules of their own, so a stage may end between them, or have one
+// of them alone: 8 blocks are layers 1 to 8, the norm is 9, the head 10.
+TEST_P(TorchtitanForms, TheNormMayStandAlone) {
+  Plan p = shared();
+  p.recompute = {};
+  p.boundaries = {3, 9, 10};
+  const ResolvedPlan plan = loaded(p, llama_like(8));
+  const ExportedJob job = GetParam().write(plan, {});
+  EXPECT_THAT(job.files.front().text, HasSubstr("[\"norm\"],"));
+  EXPECT_THAT(job.files.front().text, testing::Not(HasSubstr("\"norm\", ")));
+  EXPECT_EQ(back(plan, job).plan, p);
+  EXPECT_THAT(names(job.not_carried), ElementsAre("model", "compile", "data"));
+}
+
 // The optimizer and its course: both kinds, every shape of the rate, with and without clipping.
 TEST_P(TorchtitanForms, TrainingReadsBack) {
   Plan p = shared();
@@ -166,16 +181,49 @@ TEST_P(TorchtitanForms, KnowsItsFlavours) {
   EXPECT_EQ(job.files.size(), 1U);  // PyTorch has a 1F1B of its own
   EXPECT_THAT(names(job.not_carried), ElementsAre("compile", "data"));
   EXPECT_EQ(read_torchtitan_job(job.files.front().text, "job.toml", {}).plan, p);
-  // Its sizes with other rotary angles: the flavour's train, which is said.
+  // Its sizes with other rotary angles are a flavour of the files' own.
   for (Layer& layer : model.layers) {
     if (auto* block = std::get_if<TransformerShape>(&layer.shape)) block->angles = {500000};
   }
-  EXPECT_THAT(names(GetParam().write(loaded(p, model), {}).not_carried),
-              ElementsAre("model", "compile", "data"));
+  const ExportedJob turned = GetParam().write(loaded(p, model), {});
+  EXPECT_THAT(names(turned.not_carried), ElementsAre("compile", "data"));
+  EXPECT_THAT(turned.files.front().text, HasSubstr("\"weir\""));
 }
 
 // One rank accumulates its micro-batches without a pipeline: G = 3 * 4 * 4 samples, 3 at a time on
 // each of 4 replicas.
+// Llama 2 7B is no flavour of torchtitan's: the files register one of its sizes, in the registry or
+// in a module that the TOML imports. A feed-forward of 11008 is one multiple wide: half of it over
+// 8/3 4096 is 0.50390625.
+TEST_P(TorchtitanForms, OwnSizesAreAFlavourOfTheFiles) {
+  Plan p = shared();
+  p.vpp = 1;
+  p.schedule = "1f1b";
+  p.boundaries = {17};
+  Decoder d = *torchtitan_llama3("8B");
+  d.embedding.vocabulary = d.head.vocabulary = 32000;
+  d.block.kv_heads = 32;
+  d.block.ffn = 11008;
+  d.block.angles = {.theta = 10000};
+  const ResolvedPlan plan = loaded(p, decoder_model(d, 4096));
+  const ExportedJob job = GetParam().write(plan, {});
+  EXPECT_THAT(names(job.not_carried), ElementsAre("compile", "data"));
+  EXPECT_EQ(back(plan, job).plan, p);
+  if (GetParam().file == "config_registry.py") {
+    EXPECT_THAT(job.files.front().text,
+                AllOf(HasSubstr("llama3.llama3_configs[\"weir\"]"), HasSubstr("hidden_dim=11008,"),
+                      HasSubstr("scaling=\"none\"")));
+  } else {
+    ASSERT_EQ(job.files.size(), 2U);
+    EXPECT_THAT(job.files.front().text, HasSubstr("custom_import = \"weir_flavor\""));
+    EXPECT_EQ(job.files[1].name, "weir_flavor.py");
+    EXPECT_THAT(job.files[1].text,
+                AllOf(HasSubstr("multiple_of=11008,"), HasSubstr("ffn_dim_multiplier=0.50390625,"),
+                      HasSubstr("scaling_factor=1.0,")));
+    EXPECT_THAT(job.launch, testing::StartsWith("PYTHONPATH=. torchrun"));
+  }
+}
+
 TEST_P(TorchtitanForms, OneRankAccumulates) {
   Plan p = shared();
   p.pp = p.vpp = 1;

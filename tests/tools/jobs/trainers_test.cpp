@@ -13,6 +13,7 @@
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
+#include "tools/jobs/torchtitan/words.hpp"
 #include "tools/jobs/trainers/ask.hpp"
 
 namespace weir::trainers_test {
@@ -70,6 +71,23 @@ Model with_experts(int blocks) {
     }
   }
   return model;
+}
+
+// Llama 3.2 1B's head is its embedding: torchtitan's main has it on one stage, 0.2 not at all.
+TEST(TorchtitanRows, ATiedHead) {
+  Model model = decoder_model(*torchtitan_llama3("1B"), 128);
+  Plan plan = pipeline(2, 1, 4);
+  plan.boundaries = {9};
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(export_torchtitan_registry(loaded(plan, model), {})); }),
+      HasSubstr("row torchtitan/tied-pipeline"));
+  plan.pp = 1;
+  plan.boundaries = {};
+  EXPECT_THAT(export_torchtitan_registry(loaded(plan, model), {}).files[0].text,
+              HasSubstr("model_registry(\"1B\")"));
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(export_torchtitan_toml(loaded(plan, model), {})); }),
+      HasSubstr("row torchtitan-0.2/tied-head"));
 }
 
 // Rows have names of their own, and what writes has something to write.

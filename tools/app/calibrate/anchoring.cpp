@@ -103,7 +103,7 @@ MeasuredStep step_of(const std::vector<AnchoringRun>& runs, std::size_t i, const
             Costs costs = run.builtin;
             set_anchor(costs, {.factors = factors});
             const Forecast f = forecast_of(run.plan, costs, cluster);
-            return MeasuredStep::Prediction{f.step_time, f.peak_memory()};
+            return MeasuredStep::Prediction{f.step_time, f.peak_memory(run.figure.memory_count)};
           }};
 }
 

@@ -239,9 +239,12 @@ Json log_comparison_json(const CompareResult& result) {
             {"predicted_s", f.step_time.count()},
             {"measured_s", c.measured.count()},
             {"measured_quartiles_s", {c.lower.count(), c.upper.count()}},
-            {"error", f.step_time / c.measured - 1},
-            {"predicted_peak_memory_bytes", f.peak_memory().count()}};
-  json["measured_peak_memory_bytes"] = c.log.memory ? Json(c.log.memory->count()) : Json(nullptr);
+            {"error", f.step_time / c.measured - 1}};
+  const auto& memory = c.log.memory;
+  const MemoryCount count = memory ? memory->count : MemoryCount::device;
+  json["memory_count"] = to_string(count);
+  json["predicted_peak_memory_bytes"] = f.peak_memory(count).count();
+  json["measured_peak_memory_bytes"] = memory ? Json(memory->bytes.count()) : Json(nullptr);
   return json;
 }
 

@@ -117,7 +117,8 @@ TimelineComparison compare_with_timeline(const ResolvedPlan& plan, const Forecas
   hold_starts(result);
   for (TimelineRankMemory& rank : result.memory) {
     if (!forecast.forecast.memory.empty())
-      rank.predicted = forecast.forecast.memory[rank.rank.position()].peak;
+      rank.predicted =
+          forecast.forecast.memory[rank.rank.position()].peak_as(MemoryCount::reserved);
   }
   return result;
 }

@@ -132,6 +132,7 @@ MeasuredFigure with_figure(MeasuredFigure figure, const std::string& whole,
   if (!bytes || bytes->count() < 1 || bytes->count() > 1e18)
     refuse(fmt::format("\"{}\": expected an amount of memory with its unit, as 61GiB", second));
   figure.memory = Bytes(std::llround(bytes->count()));
+  figure.memory_count = MemoryCount::device;
   return figure;
 }
 
@@ -153,7 +154,11 @@ MeasuredFigure parse_figure(const std::string& text, const std::string& option) 
 }
 
 MeasuredFigure figure_of(const JobLogSummary& log, const std::string& file) {
-  MeasuredFigure figure{.memory = log.memory, .log = log};
+  MeasuredFigure figure{.log = log};
+  if (log.memory) {
+    figure.memory = log.memory->bytes;
+    figure.memory_count = log.memory->count;
+  }
   if (log.step_time_s) {
     figure.value = log.step_time_s->median;
   } else if (log.tokens_per_s) {

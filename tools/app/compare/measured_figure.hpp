@@ -31,7 +31,8 @@ struct MeasuredFigure {
   double value = 0;                     // above 0
   std::optional<AttentionCount> count;  // of flops, where the user says it
   std::optional<Bytes> memory;          // peak of the fullest device
-  std::optional<JobLogSummary> log;     // where the figure is a job's log
+  MemoryCount memory_count = MemoryCount::device;
+  std::optional<JobLogSummary> log;  // where the figure is a job's log
 };
 
 // What a log says of a step: its median time, else its tokens or samples a second. Throws

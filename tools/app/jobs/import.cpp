@@ -206,6 +206,9 @@ std::string stack_of(const SourceJob& job) {
   // What is compiled is another stack than what is not; a registry's job is not kept.
   if (job.tool == "torchtitan" && !job.lines.empty())
     return torchtitan_stack(job_text(job.lines), "the plan's job");
+  // Megatron-DeepSpeed's jobs are Megatron's with one flag more, and run by other software.
+  if (job.tool == "megatron" && std::ranges::find(job.lines, "--deepspeed") != job.lines.end())
+    return "megatron-deepspeed-2022";
   return is_job_format(job.tool) ? std::string(job_format(job.tool).stack) : std::string();
 }
 
@@ -329,7 +332,7 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
   note_remarks(job.remarks, file, session);
   return {output,       model,
           job.remarks,  job.arguments,
-          job.defaults, job.stack.empty() ? std::string(job_format(r.from).stack) : job.stack};
+          job.defaults, job.stack.empty() ? stack_of(plan.job) : job.stack};
 }
 
 }  // namespace weir::app

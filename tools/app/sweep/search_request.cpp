@@ -56,6 +56,13 @@ void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   };
   own("seed", r.seed, baseline.seed);
   own("overlap-grad-reduce", r.parallel.overlap_grad_reduce, baseline.overlap_grad_reduce);
+  own("sequence-parallel", r.parallel.sequence_parallel, baseline.sequence_parallel);
+  own("tp-comm-overlap", r.parallel.overlap_tensor_parallel, baseline.overlap_tensor_parallel);
+  own("offload-optimizer", r.parallel.offload_optimizer, baseline.offload_optimizer);
+  if (baseline.ep > 1) {
+    own("expert-dispatch", r.parallel.expert_dispatch,
+        std::string(to_string(baseline.expert_dispatch)));
+  }
   own("expert-load", r.parallel.expert_load, baseline.expert_load);
   own("rank-order", r.parallel.rank_order.words,
       std::vector{std::string(to_string(baseline.rank_order))});

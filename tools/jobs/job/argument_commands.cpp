@@ -86,14 +86,18 @@ bool names_a_model(const std::vector<std::string>& command) {
   });
 }
 
-std::vector<std::vector<std::string>> argument_commands(const ShellScript& script,
-                                                        std::vector<ShellRemark>& remarks) {
+ArgumentCommands argument_commands(const ShellScript& script, std::vector<ShellRemark>& remarks) {
   std::vector<std::vector<std::string>> all, jobs;
+  std::optional<ShellPlace> place;  // of the last job
   for (const auto& command : script.commands) {
     if (is_beside(command)) continue;
     std::vector<std::string> words = plain_words(command);
     if (words.empty()) continue;
-    if (names_a_model(words)) jobs.push_back(words);
+    if (names_a_model(words)) {
+      jobs.push_back(words);
+      const auto found = script.places.find(command);
+      place = found == script.places.end() ? std::nullopt : std::optional(found->second);
+    }
     all.push_back(std::move(words));
   }
   if (!jobs.empty()) {
@@ -115,7 +119,7 @@ std::vector<std::vector<std::string>> argument_commands(const ShellScript& scrip
     std::erase_if(all, [&](const std::vector<std::string>& command) {
       return command != jobs.back() && !command.front().starts_with("--");
     });
-    return all;
+    return {std::move(all), std::move(place)};
   }
   for (const auto& words : script.unused) {
     std::vector<std::string> apart;
@@ -128,7 +132,7 @@ std::vector<std::vector<std::string>> argument_commands(const ShellScript& scrip
     }
     all.push_back(std::move(apart));
   }
-  return all;
+  return {std::move(all), std::nullopt};
 }
 
 }  // namespace weir

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +17,14 @@ namespace weir {
 // A command that names a model's size is the job; of a file of arguments alone each line is one.
 [[nodiscard]] bool names_a_model(const std::vector<std::string>& command);
 
+struct ArgumentCommands {
+  std::vector<std::vector<std::string>> commands;
+  std::optional<ShellPlace> job;  // where one command is it: its place
+};
+
 // What the arguments of a script's commands are taken from: the job where one command is it, else
 // everything, with what is only written down in variables.
-[[nodiscard]] std::vector<std::vector<std::string>> argument_commands(
-    const ShellScript& script, std::vector<ShellRemark>& remarks);
+[[nodiscard]] ArgumentCommands argument_commands(const ShellScript& script,
+                                                 std::vector<ShellRemark>& remarks);
 
 }  // namespace weir

@@ -114,7 +114,8 @@ Arguments::Arguments(const std::string& text, std::string file, const ShellEnvir
   set_ = std::move(script.set);
   nodes_ = script.nodes;
   gpus_ = script.gpus;
-  const auto commands = argument_commands(script, script.remarks);
+  const auto [commands, place] = argument_commands(script, script.remarks);
+  place_ = place;
   remarks_ = std::move(script.remarks);
   for (const std::vector<std::string>& command : commands) read(command);
   const bool job = std::ranges::any_of(commands, names_a_model);
@@ -247,12 +248,22 @@ std::optional<std::int64_t> Arguments::maybe_integer(std::string_view name, std:
   return number;
 }
 
+// A command that ends before its arguments do is what a missing argument mostly comes of.
+std::string Arguments::where_the_job_ends() const {
+  if (!place_ || place_->first == 0) return "";
+  const std::string file = place_->file.empty() ? "" : fmt::format(" of {}", place_->file);
+  if (place_->first == place_->last)
+    return fmt::format(": the command that trains is on line {}{}", place_->first, file);
+  return fmt::format(": the command that trains is on lines {} to {}{}", place_->first,
+                     place_->last, file);
+}
+
 std::int64_t Arguments::integer(std::string_view name, std::int64_t low, std::int64_t high) {
   const auto number = maybe_integer(name, low, high);
   if (number) return *number;
   const auto sourced = std::ranges::find_if(
       remarks_, [](const ShellRemark& r) { return r.text.find("not followed") != r.text.npos; });
-  if (sourced == remarks_.end()) fail(name, "is missing");
+  if (sourced == remarks_.end()) fail(name, "is missing" + where_the_job_ends());
   fail(name, sourced->line > 0
                  ? fmt::format("is missing; line {}: {}", sourced->line, sourced->text)
                  : fmt::format("is missing; {}", sourced->text));

@@ -90,6 +90,7 @@ class Arguments {
   const Given* look_up(std::string_view name) const;
   std::string_view own_name(std::string_view name) const;  // as the file calls it
   void read(const std::vector<std::string>& command);
+  [[nodiscard]] std::string where_the_job_ends() const;
   // A word among the arguments that stands for what is not known here: it is remembered.
   void leave_open(const std::string& word);
   std::string file_;
@@ -97,7 +98,8 @@ class Arguments {
   ShellFiles files_;
   std::map<std::string, std::string, std::less<>> written_, set_;
   std::vector<ShellRemark> remarks_;
-  std::vector<std::string> open_;  // words of the job that are not known and may hold arguments
+  std::optional<ShellPlace> place_;  // of the command that trains
+  std::vector<std::string> open_;    // words of the job that are not known and may hold arguments
   std::optional<std::int64_t> nodes_, gpus_, processes_;
   std::map<std::string, Given, std::less<>> given_;
   std::map<std::string, std::string, std::less<>> aliases_;  // by the name that is asked for

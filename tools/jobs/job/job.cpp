@@ -82,7 +82,7 @@ std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan, const Mod
   int before = 1;
   for (int boundary : plan.boundaries) {
     // What predicts, and the head, may be on stages of their own.
-    if (predicting) boundary = std::min(boundary, layers - 2);
+    if (predicting || boundary == layers - 1) boundary = std::min(boundary, layers - 2);
     if (boundary < 1 || boundary > layers - 2) return std::nullopt;
     blocks.push_back(boundary - before);
     before = boundary;

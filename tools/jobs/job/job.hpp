@@ -87,9 +87,9 @@ struct JobOptions {
 [[nodiscard]] int predicting_blocks(const Model& model);
 [[nodiscard]] std::optional<int> predicting_stage(const Plan& plan, const Model& model);
 
-// The other way round, without blocks that predict further tokens; nullopt where a boundary
-// separates the final norm from the head (but for those, which may be on a stage of their own), the
-// first stage has no embedding, or the model is no embedding, blocks, norm and head.
+// The other way round, without blocks that predict further tokens; the final norm, the head, and
+// what predicts may be on stages of their own, of no block. nullopt where the first stage has no
+// embedding or the last no head, or the model is no embedding, blocks, norm and head.
 [[nodiscard]] std::optional<std::vector<int>> blocks_of_boundaries(const Plan& plan,
                                                                    const Model& model);
 

@@ -70,6 +70,10 @@ std::optional<std::int64_t> megatron_devices(Arguments& a) {
   if (nodes == 0 && srun_nodes > 0) nodes = srun_nodes;
   const bool unsaid = nodes == 0;
   if (unsaid) nodes = a.slurm_nodes().value_or(says_nodes ? 0 : 1);
+  // slime's actor, whose processes Ray starts.
+  const std::int64_t actors = first_count(a, {"actor-num-nodes"});
+  const std::int64_t of_actor = first_count(a, {"actor-num-gpus-per-node"});
+  if (actors > 0 && of_actor > 0) return actors * of_actor;
   const std::int64_t launched = first_count(a, {"nproc-per-node", "num-gpus"});
   // Without a launcher of processes, Slurm starts them.
   const std::int64_t of_srun = first_count(a, {"gpus-per-node", "ntasks-per-node"});

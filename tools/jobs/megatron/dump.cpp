@@ -47,7 +47,63 @@ constexpr std::array<std::string_view, 14> kWorkedOut{"rank",
                                                       "local_rank",
                                                       "decoder_seq_length"};
 
-using Values = std::map<std::string, std::string, std::less<>>;
+// What other programs of Megatron's have in the same namespace, at its default where this one runs
+// (megatron/training/arguments.py: vision, retrievers, BERT, reinforcement learning, Mamba,
+// inference).
+constexpr std::array<std::string_view, 15> kOfOthers{
+    "biencoder_", "retro_",   "ict_",  "bert_", "dino_",  "swin_",      "vision_",   "img_",
+    "mask_",      "indexer_", "grpo_", "rl_",   "mamba_", "inference_", "retriever_"};
+constexpr std::array<std::string_view, 11> kOthersOwn{"classes_fraction",
+                                                      "data_per_class_fraction",
+                                                      "num_classes",
+                                                      "num_channels",
+                                                      "patch_dim",
+                                                      "sample_rate",
+                                                      "short_seq_prob",
+                                                      "query_in_block_prob",
+                                                      "iter_per_epoch",
+                                                      "head_lr_mult",
+                                                      "langrl_inference_server_type"};
+
+// Variables that mean something beside another one alone, which is none or off where they are at
+// their defaults.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kOnlyBeside{
+    {{"kv_lora_rank", "multi_latent_attention"},
+     {"q_lora_rank", "multi_latent_attention"},
+     {"qk_head_dim", "multi_latent_attention"},
+     {"qk_pos_emb_head_dim", "multi_latent_attention"},
+     {"v_head_dim", "multi_latent_attention"},
+     {"linear_", "experimental_attention_variant"},
+     {"dsa_", "experimental_attention_variant"},
+     {"moe_", "num_experts"},
+     {"fp8_", "fp8"},
+     {"fp4_", "fp4"},
+     {"mtp_loss_", "mtp_num_layers"},
+     {"tp_comm_bulk_", "tp_comm_overlap"},
+     {"tp_comm_split_", "tp_comm_overlap"}}};
+// What names a size, and none of the model's or the step's: processes, buffers of libraries and
+// logs, and a degree of 1 or 0.
+constexpr std::array<std::string_view, 12> kNoSizes{"inprocess_",
+                                                    "flight_recorder_",
+                                                    "min_offloaded_tensor_size",
+                                                    "offset_sampling_",
+                                                    "pad_vocab_size",
+                                                    "use_gloo_process_groups",
+                                                    "enable_gloo_process_groups",
+                                                    "suggested_communication_unit_size",
+                                                    "encoder_tensor_model_parallel_size",
+                                                    "encoder_pipeline_model_parallel_size",
+                                                    "image_size",
+                                                    "odc_"};
+constexpr std::array<std::string_view, 2> kDegreesOfOne{"gtp_weight_remat_size",
+                                                        "expert_gtp_weight_remat_size"};
+
+bool is_of_others(std::string_view name) {
+  return std::ranges::find(kOthersOwn, name) != kOthersOwn.end() ||
+         std::ranges::any_of(kOfOthers, [&](auto begins) { return name.starts_with(begins); });
+}
+
+using Values = MegatronNamespace;
 
 // "name ..... value" of a line, with what may stand before it.
 std::optional<std::pair<std::string, std::string>> entry_of(std::string_view line) {
@@ -77,6 +133,20 @@ bool says_nothing(std::string_view value) {
   return value == "None" || value == "False" || value == "[]" || value.empty();
 }
 
+bool means_nothing(const Values& values, std::string_view name, std::string_view value) {
+  const auto begins = [&](std::string_view with) { return name.starts_with(with); };
+  if (std::ranges::any_of(kNoSizes, begins)) return true;
+  if (value == "1" && std::ranges::find(kDegreesOfOne, name) != kDegreesOfOne.end()) return true;
+  // MindSpeed's name for it.
+  const auto latent = values.find("multi_head_latent_attention");
+  if (latent != values.end() && latent->second == "True") return false;
+  return std::ranges::any_of(kOnlyBeside, [&](const auto& pair) {
+    const auto found = values.find(pair.second);
+    return begins(pair.first) && name != pair.second &&
+           (found == values.end() || says_nothing(found->second));
+  });
+}
+
 // A flag's, a number's or a word's; an enumeration's member by its own name.
 std::string argument_of(const std::string& name, std::string value) {
   std::string argument = "--" + name;
@@ -97,6 +167,10 @@ std::string argument_of(const std::string& name, std::string value) {
 std::optional<std::string> megatron_dump_arguments(const std::string& text) {
   Values values = values_of(text);
   if (values.size() < kFewestLines || !values.contains("hidden_size")) return std::nullopt;
+  return megatron_namespace_arguments(std::move(values));
+}
+
+std::string megatron_namespace_arguments(MegatronNamespace values) {
   std::string arguments = "pretrain_gpt.py";
   const auto add = [&](const std::string& argument) { arguments += " \\\n" + argument; };
   // By its own name Megatron gives v only as a number of layers.
@@ -110,7 +184,11 @@ std::optional<std::string> megatron_dump_arguments(const std::string& text) {
     arguments = "torchrun --nnodes 1 --nproc-per-node " + devices.mapped() + " " + arguments;
   if (const auto whole = values.find("padded_vocab_size"); whole != values.end())
     values.erase("vocab_size");
+  // One of those programs says so by a flag of its own.
+  const auto on = [&](const char* name) { return values.contains(name) && values[name] == "True"; };
+  const bool other = on("vision_pretraining") || on("perform_rl_step") || on("is_hybrid_model");
   for (const auto& [name, value] : values) {
+    if ((!other && is_of_others(name)) || means_nothing(values, name, value)) continue;
     const auto denied = std::ranges::find(kDenied, name, [](const auto& d) { return d.first; });
     if (denied != kDenied.end()) {
       if (value == "False") add("--" + std::string(denied->second));

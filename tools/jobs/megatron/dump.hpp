@@ -3,10 +3,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
 namespace weir {
+
+// Variables of argparse's namespace as Python prints them: True, None, ['a', 'b'], 1e-05.
+using MegatronNamespace = std::map<std::string, std::string, std::less<>>;
+[[nodiscard]] std::string megatron_namespace_arguments(MegatronNamespace values);
 
 // As a command line; nullopt where the text has no such list, or a script beside it.
 [[nodiscard]] std::optional<std::string> megatron_dump_arguments(const std::string& text);

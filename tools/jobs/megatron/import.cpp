@@ -14,7 +14,9 @@
 #include "tools/jobs/job/unmodelled.hpp"
 #include "tools/jobs/megatron/dump.hpp"
 #include "tools/jobs/megatron/kept_lines.hpp"
+#include "tools/jobs/megatron/post_trainers.hpp"
 #include "tools/jobs/megatron/recipe.hpp"
+#include "tools/jobs/megatron/yaml_jobs.hpp"
 
 namespace weir {
 namespace {
@@ -364,10 +366,26 @@ void fill_arguments(Arguments& a, const GivenFields& given) {
   if (backend == "auto") a.fill("attention-backend", fused ? "fused" : "unfused", "attention");
 }
 
-Job read_megatron_job(const std::string& text, const std::string& file, const JobOptions& options) {
-  const auto dumped = megatron_dump_arguments(text);
-  const auto recipe = dumped ? dumped : megatron_recipe_arguments(text);
-  Arguments a(recipe.value_or(text), file, options.environment, options.files);
+namespace {
+
+// The text as a script or a list of arguments, whatever it is: an argument dump, YAML of a tool
+// that starts Megatron or of Megatron's tests, a script in words of another tool.
+PostTrainerJob as_arguments(const std::string& text, const std::string& file,
+                            const JobOptions& options) {
+  auto arguments = megatron_dump_arguments(text);
+  if (!arguments) arguments = megatron_yaml_arguments(text, file, options);
+  if (!arguments) arguments = megatron_recipe_arguments(text);
+  if (arguments) return {std::move(*arguments), {}};
+  auto tuned = post_trainer_job(text, file, options);
+  return tuned ? std::move(*tuned) : PostTrainerJob{text, {}};
+}
+
+}  // namespace
+
+Job read_megatron_job(const std::string& given, const std::string& file,
+                      const JobOptions& options) {
+  const auto [text, remark] = as_arguments(given, file, options);
+  Arguments a(text, file, options.environment, options.files);
   if (a.empty()) {
     throw InputError(file, "",
                      "holds no arguments, expected --num-layers and its like" +
@@ -376,15 +394,18 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
   take_other_names(a);
   refuse_other_models(a, file);
   refuse_unmodelled(a);
+  take_slimes_defaults(a);
   fill_arguments(a, options.given);
   Job job;
+  if (!remark.name.empty()) job.remarks.push_back(remark);
   Plan& plan = job.plan;
-  job.model = megatron_model(a, options, job.remarks);
+  const bool named = options.model != nullptr && !a.says("num-layers");
+  job.model = named ? *options.model : megatron_model(a, options, job.remarks);
   const auto blocks = static_cast<std::int64_t>(job.model.layers.size()) - 3;
   plan.pp = degree(a, "pipeline-model-parallel-size");
   plan.tp = degree(a, "tensor-model-parallel-size");
   plan.cp = degree(a, "context-parallel-size");
-  plan.seq_length = job.model.seq_length;
+  plan.seq_length = named ? a.integer("seq-length", 1, kLargestSize) : job.model.seq_length;
   const bool bf16 = a.flag("bf16"), fp16 = a.flag("fp16");
   if (bf16 && fp16) a.fail("bf16", "contradicts --fp16");
   plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : options.given.dtype.value_or(Dtype::fp32);
@@ -414,10 +435,7 @@ Job read_megatron_job(const std::string& text, const std::string& file, const Jo
                      a.flag("zero-stage") ? "" : ", nor its ZeRO stage: 0 in the plan")});
   }
   account_for(a, job);  // last: by now every reader has marked what it understood
-  keep_lines(
-      a,
-      Arguments(recipe.value_or(text), file, names_for_values(options.environment), options.files),
-      job);
+  keep_lines(a, Arguments(text, file, names_for_values(options.environment), options.files), job);
   if (beside)
     read_deepspeed_beside(*beside, fmt::format("{}: {}", file, *config), a.flag("zero-stage"), job);
   return job;

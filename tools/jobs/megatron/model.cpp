@@ -267,6 +267,8 @@ void set_experts(Arguments& a, TransformerShape& block, std::int64_t experts, bo
                                       : a.integer_or("moe-router-topk", 2, 1, experts);
   block.expert_groups = a.integer_or("moe-router-num-groups", 0, 0, experts);
   block.groups_per_token = a.integer_or("moe-router-group-topk", 0, 0, experts);
+  // One group of all experts limits nothing.
+  if (block.expert_groups == 1) block.expert_groups = block.groups_per_token = 0;
   if (const auto why = cannot_group(block)) a.fail("moe-router-num-groups", *why);
   block.ffn = a.integer_or("moe-ffn-hidden-size", block.ffn, 1, kLargestSize);
   // ModelLink counts shared experts, of the others' width.

@@ -273,6 +273,12 @@ class Changes {
   std::vector<ArgumentChange> changes_;
 };
 
+// Whether the script's Megatron is a fork that runs the plan's order: the script says it.
+bool has_own_order(const Plan& script, const Plan& wanted) {
+  const bool usual = script.schedule == "1f1b" || script.schedule == "interleaved-1f1b";
+  return !usual && script.schedule == wanted.schedule && wanted.vpp == script.vpp;
+}
+
 Patch patch_of(const Job& job, const ResolvedPlan& wanted, const PatchedScript& script,
                PatchScope scope) {
   Patch patch;
@@ -287,6 +293,9 @@ Patch patch_of(const Job& job, const ResolvedPlan& wanted, const PatchedScript& 
   changed.gpus = patch.devices;
   changed.dp.reset();
   const Job again = read_megatron_job(job_text(patch.lines), script.file, changed);
+  // An order that the script asks for by its own flags stays with them.
+  if (has_own_order(job.plan, wanted.plan))
+    std::erase_if(patch.remarks, [](const Remark& r) { return r.name == "schedule"; });
   remark_differences(again.plan, wanted.plan, patch.remarks);
   return patch;
 }
@@ -295,6 +304,9 @@ Patch patch_of(const Job& job, const ResolvedPlan& wanted, const PatchedScript& 
 
 Patch patch_megatron(const ResolvedPlan& wanted, const PatchedScript& script) {
   const Job job = read_megatron_job(script.text, script.file, script.options);
+  Allowed allowed = script.allowed;
+  allowed.other_schedule = allowed.other_schedule || has_own_order(job.plan, wanted.plan);
+  require_trainer_runs(megatron_of(allowed), wanted, allowed);
   // A plan whose model has no blocks has no arguments, whatever the script's sizes are.
   std::vector<Remark> ignored;
   static_cast<void>(stage_blocks(wanted, ignored));
@@ -302,7 +314,6 @@ Patch patch_megatron(const ResolvedPlan& wanted, const PatchedScript& script) {
     throw InputError(script.file, fmt::format("--{}", other->argument),
                      fmt::format("{} here, {} in the plan's model", other->here, other->wanted));
   }
-  require_trainer_runs(megatron_of(script.allowed), wanted, script.allowed);
   Patch patch = patch_of(job, wanted, script, PatchScope::run);
   EditedScript edited =
       edited_script(script, patch.changes, {patch.devices_before, patch.devices}, facts_of(wanted));

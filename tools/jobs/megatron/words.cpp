@@ -13,11 +13,14 @@ namespace megatron_words {
 
 // Data, files, logs, evaluation, start-up: between steps or beside them.
 constexpr std::string_view kHarmlessPrefixes[] = {
-    "log-",       "tensorboard", "wandb-",     "save",   "load",    "eval-",     "data-", "lr-",
-    "min-lr",     "train-",      "valid-",     "test-",  "exit-",   "tokenizer", "split", "ckpt-",
-    "dist-ckpt-", "profile",     "timing-",    "rdzv-",  "master-", "node-rank", "node",  "account",
-    "jobid",      "cpu-bind",    "container-", "ntasks", "mem-per", "gpu-bind",  "time",  "output",
-    "finetune",   "override-",   "error",      "job-"};
+    "log-", "tensorboard", "wandb-", "save", "load", "eval-", "data-", "lr-", "min-lr", "train-",
+    "valid-", "test-", "exit-", "tokenizer", "split", "ckpt-", "dist-ckpt-", "profile", "timing-",
+    "rdzv-", "master-", "node-rank", "node", "account", "jobid", "cpu-bind", "container-", "ntasks",
+    "mem-per", "gpu-bind", "time", "output", "finetune", "override-", "error", "job-",
+    // slime's rollouts, which are no part of a training step.
+    "rollout-", "over-sampling-", "num-rollout", "sglang-", "n-samples-", "rm-", "advantage-",
+    "eps-clip", "kl-loss-", "entropy-", "prompt-", "input-key", "label-key", "apply-chat-",
+    "ref-load", "hf-checkpoint", "balance-data", "dynamic-sampling-"};
 constexpr std::string_view kHarmless[] = {"num-workers",
                                           "seed",
                                           "lr",
@@ -120,6 +123,10 @@ struct Matter {
 constexpr std::string_view kKernels = "another kernel, not modelled: the costs in use decide";
 constexpr std::string_view kOverlapsWork = "hides or moves communication, not modelled";
 constexpr Matter kMatters[] = {
+    {"use-dynamic-batch-size",
+     "micro-batches of as many samples as fit: in the plan they are all alike"},
+    {"max-tokens-per-gpu", "what fits a micro-batch: --seq-length and -b say it to the plan"},
+    {"use-kl-loss", "a second model's forwards beside the step, not modelled"},
     {"cp-comm-type", "how context parallelism moves keys and values; the forecast gathers them"},
     {"overlap-", kOverlapsWork},
     {"no-overlap-", kOverlapsWork},

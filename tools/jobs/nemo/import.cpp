@@ -25,7 +25,7 @@ struct Translation {
   std::string_view megatron;
   bool flag = false;  // given where NeMo's is true
 };
-constexpr std::array<Translation, 45> kTranslations{
+constexpr std::array<Translation, 48> kTranslations{
     {{"model.num_layers", "num-layers"},
      {"model.hidden_size", "hidden-size"},
      {"model.ffn_hidden_size", "ffn-hidden-size"},
@@ -44,6 +44,9 @@ constexpr std::array<Translation, 45> kTranslations{
      {"model.expert_tensor_parallel_size", "expert-tensor-parallel-size"},
      {"model.num_moe_experts", "num-experts"},
      {"model.moe_router_topk", "moe-router-topk"},
+     {"model.moe_token_dispatcher_type", "moe-token-dispatcher-type"},
+     {"model.moe_grouped_gemm", "moe-grouped-gemm", true},
+     {"model.moe_router_pre_softmax", "moe-router-pre-softmax", true},
      {"model.moe_expert_capacity_factor", "moe-expert-capacity-factor"},
      {"model.moe_pad_expert_input_to_capacity", "moe-pad-expert-input-to-capacity", true},
      {"model.qkv_bias", "add-qkv-bias", true},

@@ -22,8 +22,15 @@ struct ShellFile {
 };
 using ShellFiles = std::function<std::optional<ShellFile>(const std::string& path)>;
 
+// Where a command stands: from its first word's line to its last word's.
+struct ShellPlace {
+  std::string file;  // another that the script follows; empty: its own
+  int first = 0, last = 0;
+};
+
 struct ShellScript {
   std::vector<std::vector<std::string>> commands;
+  std::map<std::vector<std::string>, ShellPlace> places;  // of the commands, by their words
   // Words of variables that hold arguments and that no command uses.
   std::vector<std::vector<std::string>> unused;
   std::vector<ShellRemark> remarks;
@@ -31,8 +38,8 @@ struct ShellScript {
   std::map<std::string, std::string, std::less<>> written;
   std::vector<std::string> not_followed;  // scripts that it starts and whose text is not known
   std::vector<std::string> taken;         // variables that the environment gave, sorted
-  // Variables that choose a library's kernels, as the script sets them: NVTE_FUSED_ATTN and its
-  // like.
+  // Variables that choose a library's kernels, as the script sets them, NVTE_FUSED_ATTN and its
+  // like, and those that say how many devices there are, NPROC_PER_NODE and NNODES.
   std::map<std::string, std::string, std::less<>> set;
   std::optional<std::int64_t> nodes, gpus;  // #SBATCH: nodes, and devices of all
 };

@@ -3,6 +3,7 @@
 #include "tools/jobs/shell/script.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -37,11 +38,17 @@ ShellScript read_script(const std::string& text, const std::string& file,
   ScriptState state{variables, files, file, script};
   ScriptRun(text, file, state).whole();
   for (const auto& [name, variable] : variables.all()) {
-    const bool chooses = name.starts_with("NVTE_") && variable.known && variable.words.size() == 1;
+    const bool told = name.starts_with("NVTE_") || name == "NPROC_PER_NODE" || name == "NNODES";
+    const bool chooses = told && variable.known && variable.words.size() == 1;
     if (chooses) script.set[name] = variable.words[0];
     if (variable.used) continue;
     if (std::ranges::any_of(variable.words, holds_arguments))
       script.unused.push_back(variable.words);
+  }
+  if (!variables.supposed_empty().empty()) {
+    script.remarks.push_back(
+        {0, fmt::format("set neither here nor in the environment, taken as empty: {}",
+                        fmt::join(variables.supposed_empty(), " "))});
   }
   for (const std::string& name : variables.taken()) {
     const auto same = by_slurm.find(name);

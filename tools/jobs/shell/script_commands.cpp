@@ -100,6 +100,7 @@ std::size_t ScriptRun::simple(std::size_t i, std::size_t end, ShellStatus& statu
     for (std::string& word : more.words) words.push_back(std::move(word));
   }
   if (here != nullptr && takes(words, *here)) return last;
+  note_place(begin, last - 1);
   status = started(begin, std::move(words));
   return last;
 }
@@ -205,8 +206,18 @@ ShellStatus ScriptRun::started(std::size_t i, std::vector<std::string> words) {
   }
   if (starts_script(words)) return std::nullopt;
   words.insert(words.begin(), launcher_.begin(), launcher_.end());
-  s_.out.commands.push_back(std::move(words));
+  start(std::move(words));
   return std::nullopt;
+}
+
+void ScriptRun::note_place(std::size_t first, std::size_t last) {
+  if (quoted_ || s_.printing) return;
+  s_.place = {file_ == s_.file ? "" : file_, at(first).line, at(last).line};
+}
+
+void ScriptRun::start(std::vector<std::string> words) {
+  if (!s_.printing) s_.out.places[words] = s_.place;
+  s_.out.commands.push_back(std::move(words));
 }
 
 void ScriptRun::keep_parameters(std::vector<std::string> words) {
@@ -305,6 +316,7 @@ ShellStatus ScriptRun::inner(const std::string& text, std::vector<std::string> l
     const bool ended = s_.ended;
     try {
       s_.others.push_back(std::make_unique<ScriptRun>(text, file_, s_, std::move(launcher)));
+      s_.others.back()->quoted_ = true;
       s_.others.back()->follow();
       s_.ended = ended;
       --s_.depth;
@@ -316,7 +328,7 @@ ShellStatus ScriptRun::inner(const std::string& text, std::vector<std::string> l
       --s_.depth;
     }
   }
-  s_.out.commands.push_back(words);
+  start(words);
   return std::nullopt;
 }
 

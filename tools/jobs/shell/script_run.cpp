@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "tools/jobs/shell/condition.hpp"
@@ -155,6 +156,24 @@ ShellStatus ScriptRun::call(const ShellFunction& function,
 
 // ---- branches ---------------------------------------------------------------------------------
 
+namespace {
+
+// NAME of a condition that asks for nothing but whether a variable is empty: [ -z "$NAME" ].
+std::string tested_for_nothing(const std::string& condition) {
+  std::istringstream words(condition);
+  std::string open, option, operand, close, more;
+  words >> open >> option >> operand >> close >> more;
+  const bool brackets = (open == "[" && close == "]") || (open == "[[" && close == "]]");
+  if ((!brackets && !(open == "test" && close.empty())) || option != "-z" || !more.empty())
+    return "";
+  std::erase(operand, '"');
+  if (!operand.starts_with("$")) return "";
+  const bool braced = operand.starts_with("${") && operand.ends_with("}");
+  return braced ? operand.substr(2, operand.size() - 3) : operand.substr(1);
+}
+
+}  // namespace
+
 std::size_t ScriptRun::choice(std::size_t i, std::size_t close, ShellStatus& status) {
   const std::vector<ShellBranch> branches = branches_of(i, close);
   const ShellBranch* taken = nullptr;
@@ -163,8 +182,14 @@ std::size_t ScriptRun::choice(std::size_t i, std::size_t close, ShellStatus& sta
   for (const ShellBranch& branch : branches) {
     const ShellStatus holds = branch.otherwise ? ShellStatus(true) : run(branch.condition);
     if (!holds) {
+      const bool goes_on = !ends_script(branch.body);
+      // What stands there is what the script takes where its user says nothing.
+      if (goes_on && s_.variables.suppose_empty(tested_for_nothing(shown(branch.condition)))) {
+        taken = &branch;
+        break;
+      }
       known = false;
-      if (open == nullptr && !ends_script(branch.body)) open = &branch;
+      if (open == nullptr && goes_on) open = &branch;
     } else if (*holds && !(branch.otherwise && !known && ends_script(branch.body))) {
       taken = &branch;
       break;

@@ -32,6 +32,9 @@ class ScriptRun : private ShellBlocks {
   // Whether what is done there ends the script, functions called among it.
   bool ends_script(ShellRange range, bool calls = true) const;
   void remark(std::size_t i, std::string text) const;
+  // What is started there, by words of the command's own or in quotes.
+  void note_place(std::size_t first, std::size_t last);
+  void start(std::vector<std::string> words);
   bool leaves() const { return s_.ended || s_.returned || s_.left > 0; }
 
   // ---- commands one after the other -------------------------------------------------------------
@@ -97,6 +100,7 @@ class ScriptRun : private ShellBlocks {
   const std::string& file_;
   std::vector<std::string> launcher_;  // words that start what is read here, before each command
   bool tested_ = false;                // the last command was a condition
+  bool quoted_ = false;                // what is read here stands in a word of the file
 };
 
 }  // namespace weir

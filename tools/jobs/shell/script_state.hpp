@@ -34,6 +34,7 @@ struct ScriptState {
   const ShellFiles& files;
   const std::string& file;
   ShellScript& out;
+  ShellPlace place = {};  // of the command of a file that is being followed
   int steps = 0;
   int depth = 0;
   std::deque<std::vector<std::string>> parameters = {};  // that "set --" and shift gave

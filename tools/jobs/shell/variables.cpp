@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "plan/text/cells.hpp"
@@ -348,6 +349,19 @@ void ShellVariables::restore(Variables before) {
     variable.used = variable.used || (now != variables_.end() && now->second.used);
   }
   variables_ = std::move(before);
+}
+
+bool ShellVariables::suppose_empty(const std::string& name) {
+  // What Slurm, MPI, torchrun and their like set on the nodes.
+  constexpr std::array<std::string_view, 13> kLaunchers{"SLURM", "PMI",  "OMPI",  "PET_", "MASTER",
+                                                        "WORLD", "RANK", "LOCAL", "NODE", "NNODES",
+                                                        "NPROC", "HOST", "CUDA"};
+  const bool by_launcher = std::ranges::any_of(
+      kLaunchers, [&](std::string_view begins) { return name.starts_with(begins); });
+  const bool is_name = !name.empty() && shell_name_length(name) == name.size();
+  if (by_launcher || !is_name || find(name) != nullptr) return false;
+  empty_.insert(name);
+  return true;
 }
 
 const ShellVariable* ShellVariables::find(std::string_view name) {

@@ -74,6 +74,10 @@ class ShellVariables {
   [[nodiscard]] Variables saved();
   void restore(Variables before);
 
+  // Whether the variable is one that a user would set by hand and nobody did: not the script, not
+  // the environment, and no launcher would. It is taken as empty then.
+  [[nodiscard]] bool suppose_empty(const std::string& name);
+  [[nodiscard]] const std::set<std::string>& supposed_empty() const { return empty_; }
   // Variables that the environment gave.
   [[nodiscard]] const std::set<std::string>& taken() const { return taken_; }
 
@@ -81,7 +85,7 @@ class ShellVariables {
   friend class ShellFiller;
   const ShellEnvironment& environment_;
   std::map<std::string, ShellVariable, std::less<>> variables_;
-  std::set<std::string> taken_;
+  std::set<std::string> taken_, empty_;
   const std::vector<std::string>* parameters_ = nullptr;
   Printed printed_;
   Budget budget_;

@@ -8,6 +8,7 @@
 
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/words/error.hpp"
+#include "tools/jobs/torchtitan/flavor.hpp"
 #include "tools/jobs/torchtitan/words.hpp"
 
 namespace weir {
@@ -55,23 +56,23 @@ Order order_of(const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
   }
 }
 
-std::string modules_of(const std::vector<int>& blocks, std::string_view head) {
+// A layer's name there: any may stand on a stage of its own, the norm and the head too.
+std::string module_of(int layer, int layers, std::string_view head) {
+  if (layer == 0) return "tok_embeddings";
+  if (layer == layers - 2) return "norm";
+  return layer == layers - 1 ? std::string(head) : fmt::format("layers.{}", layer - 1);
+}
+
+std::string modules_of(const ResolvedPlan& loaded, std::string_view head) {
   std::string text = "[\n";
-  int layer = 0;
-  for (std::size_t s = 0; s < blocks.size(); ++s) {
+  const auto layers = static_cast<int>(loaded.model.layers.size());
+  for (std::size_t s = 0; s < loaded.stages.size(); ++s) {
+    const LayerRange& range = loaded.stages[s].layers;
     text += "  [";
-    std::string separator;
-    const auto add = [&](const std::string& name) {
-      text += fmt::format("{}\"{}\"", separator, name);
-      separator = ", ";
-    };
-    if (s == 0) add("tok_embeddings");
-    for (int i = 0; i < blocks[s]; ++i) add(fmt::format("layers.{}", layer++));
-    if (s + 1 == blocks.size()) {
-      add("norm");
-      add(std::string(head));
+    for (int l = range.first; l < range.last; ++l) {
+      text += fmt::format("{}\"{}\"", l == range.first ? "" : ", ", module_of(l, layers, head));
     }
-    text += s + 1 < blocks.size() ? "],\n" : "]\n";
+    text += s + 1 < loaded.stages.size() ? "],\n" : "]\n";
   }
   return text + "]";
 }
@@ -82,11 +83,21 @@ void refuse_shared_experts(const Decoder& d, const std::string& file) {
     throw InputError(file, "layers", "shared experts or a router's bias cannot be exported");
 }
 
-void set_model(TorchtitanJob& job, const ResolvedPlan& loaded, std::vector<Remark>& remarks) {
-  const std::string_view flavor = torchtitan_flavor(loaded.model);
-  job.flavor = flavor.empty() ? "weir" : flavor;
+void set_model(TorchtitanJob& job, const ResolvedPlan& loaded, Trainer version,
+               std::vector<Remark>& remarks) {
+  std::string_view flavor = torchtitan_flavor(loaded.model);
+  const Decoder d = *as_decoder(loaded.model);
+  // Version 0.2 has none of a tied model.
+  if (version == Trainer::torchtitan_0_2 && d.embedding.tied) flavor = "";
+  job.flavor = flavor.empty() ? kOwnFlavor : flavor;
+  const bool scaled_otherwise =
+      !flavor.empty() && torchtitan_llama3(flavor)->block.angles != d.block.angles;
+  if ((flavor.empty() || scaled_otherwise) && has_llamas_blocks(d, version)) {
+    job.flavor = kOwnFlavor;
+    job.own_sizes = d;
+    return;
+  }
   if (flavor.empty()) {
-    const Decoder d = *as_decoder(loaded.model);
     remarks.push_back(
         {"model",
          fmt::format("no flavour of llama3 has its sizes: register one called weir with dim={}, "
@@ -113,8 +124,7 @@ void set_model(TorchtitanJob& job, const ResolvedPlan& loaded, std::vector<Remar
            "blocks there are Llama's: rotary positions, RMS norms, one gated MLP, an untied head"});
     }
   }
-  if (!flavor.empty() &&
-      torchtitan_llama3(flavor)->block.angles != as_decoder(loaded.model)->block.angles)
+  if (scaled_otherwise)
     remarks.push_back(
         {"model", fmt::format("rotary positions of {} are scaled as Llama 3.1's, with a "
                               "base of 500000: the model's are not",
@@ -249,8 +259,8 @@ void set_needs(TorchtitanJob& job, const ResolvedPlan& loaded, Trainer version,
   }
 }
 
-void set_pipeline(TorchtitanJob& job, const ResolvedPlan& loaded, const std::vector<int>& blocks,
-                  std::string_view head, std::vector<Remark>& remarks) {
+void set_pipeline(TorchtitanJob& job, const ResolvedPlan& loaded, std::string_view head,
+                  std::vector<Remark>& remarks) {
   const Plan& plan = loaded.plan;
   if (plan.pp == 1) {
     if (plan.vpp > 1) remarks.push_back({"vpp", "one rank has no pipeline there"});
@@ -262,7 +272,7 @@ void set_pipeline(TorchtitanJob& job, const ResolvedPlan& loaded, const std::vec
     job.parallelism.emplace_back("pipeline_parallel_schedule_csv", "\"schedule.csv\"");
     job.schedule = to_csv(loaded.schedule);
   }
-  job.parallelism.emplace_back("module_fqns_per_model_part", modules_of(blocks, head));
+  job.parallelism.emplace_back("module_fqns_per_model_part", modules_of(loaded, head));
 }
 
 void set_checkpointing(TorchtitanJob& job, const ResolvedPlan& loaded,
@@ -305,13 +315,14 @@ TorchtitanJob torchtitan_job(const ResolvedPlan& loaded, Trainer version, const 
   require_stages(loaded, Stack{.name = "torchtitan"});
   require_trainer_runs(version, loaded, allowed);
   refuse_shared_experts(decoder_for_export(loaded), loaded.plan.model_path);
-  const std::vector<int> blocks = stage_blocks(loaded, remarks);
-  set_model(job, loaded, remarks);
+  // Of a model that it can export this is there, and no stage is empty.
+  const std::vector<int> blocks = blocks_of_boundaries(loaded.plan, loaded.model).value();
+  set_model(job, loaded, version, remarks);
   set_rate(job, loaded.plan.optimizer);
   set_training(job, loaded.plan, remarks);
   set_needs(job, loaded, version, remarks);
   set_degrees(job, loaded.plan, version, remarks);
-  set_pipeline(job, loaded, blocks, version == Trainer::torchtitan ? "lm_head" : "output", remarks);
+  set_pipeline(job, loaded, version == Trainer::torchtitan ? "lm_head" : "output", remarks);
   set_checkpointing(job, loaded, blocks, remarks);
   remark_rank_order(loaded.plan, "torchtitan", remarks);
   remark_ours(loaded.plan, "torchtitan", remarks);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/model/decoder.hpp"
 #include "tools/jobs/job/export.hpp"
 #include "tools/jobs/trainers/ask.hpp"
 
@@ -16,7 +17,8 @@ namespace weir {
 struct TorchtitanJob {
   // Names, and values as TOML and Python both write them: numbers, texts in double quotes, lists.
   using Fields = std::vector<std::pair<std::string, std::string>>;
-  std::string flavor;  // of llama3; "weir" where none has the model's sizes
+  std::string flavor;                     // of llama3; "weir" where none has the model's sizes
+  std::optional<Decoder> own_sizes = {};  // of that one, where the files register it
   Fields rate, training, parallelism;
   std::string checkpointing;         // none, selective or full
   std::optional<int> rebuilt_every;  // of full: every so many blocks of a rank alone

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "tools/jobs/torchtitan/export.hpp"
+#include "tools/jobs/torchtitan/flavor.hpp"
 
 namespace weir {
 namespace {
@@ -57,6 +58,8 @@ constexpr std::string_view kImports =
     "    ParamGroupConfig,\n)\n"
     "from torchtitan.config import DebugConfig, ParallelismConfig, TrainingConfig\n"
     "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC\n"
+    "from torchtitan.models import llama3\n"
+    "from torchtitan.models.common import ComplexRoPE\n"
     "from torchtitan.models.llama3 import model_registry\n"
     "from torchtitan.trainer import Trainer\n\n\n";
 
@@ -93,9 +96,11 @@ ExportedJob export_torchtitan_registry(const ResolvedPlan& loaded, const ExportO
        {"activation_checkpoint", std::string(policy_call(job))},
        {"debug", python_call("DebugConfig", {{"seed", fmt::to_string(plan.seed)}}, "")}},
       kIndent.substr(4));
+  std::string imports(kImports);
+  if (job.own_sizes) imports += registry_flavor(*job.own_sizes);
   made.files.push_back(
       {"config_registry.py",
-       fmt::format("{}def weir_job() -> Trainer.Config:\n    return {}\n", kImports, config)});
+       fmt::format("{}def weir_job() -> Trainer.Config:\n    return {}\n", imports, config)});
   if (!job.schedule.empty()) made.files.push_back({"schedule.csv", job.schedule});
   made.not_carried.push_back(
       {"data", "a plan has none: give the configuration a dataloader and training.steps"});

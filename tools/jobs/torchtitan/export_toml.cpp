@@ -9,6 +9,7 @@
 #include "plan/model/readers/layer_list.hpp"
 #include "tools/jobs/toml/change.hpp"
 #include "tools/jobs/torchtitan/export.hpp"
+#include "tools/jobs/torchtitan/flavor.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
 namespace weir {
@@ -54,12 +55,14 @@ ExportedJob written_job(const ResolvedPlan& loaded, const ExportOptions& options
           toml_table("parallelism", job.parallelism) +
           toml_table("activation_checkpoint", checkpoint) +
           toml_table("debug", {{"seed", fmt::to_string(plan.seed)}});
+  if (job.own_sizes) text += toml_table("experimental", {{"custom_import", "\"weir_flavor\""}});
   made.files.push_back({"job.toml", std::move(text)});
+  if (job.own_sizes) made.files.push_back({"weir_flavor.py", toml_flavor(*job.own_sizes)});
   if (!job.schedule.empty()) made.files.push_back({"schedule.csv", job.schedule});
   made.not_carried.push_back(
       {"data", "a plan has none: give --training.dataset and --training.steps"});
-  made.launch =
-      torchrun(nodes_of(plan, options)) + " -m torchtitan.train --job.config_file job.toml";
+  made.launch = (job.own_sizes ? "PYTHONPATH=. " : "") + torchrun(nodes_of(plan, options)) +
+                " -m torchtitan.train --job.config_file job.toml";
   return made;
 }
 

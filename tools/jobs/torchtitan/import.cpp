@@ -218,7 +218,7 @@ void set_recompute(TomlTable& t, Plan& plan, const Model& model, std::vector<Rem
       plan.recompute.mode = RecomputeMode::full;
     } else if (of_stages) {
       plan.recompute = rebuilt_blocks(every_kth(plan, *of_stages, k));
-    } else {  // the norm without its head: no stage is a number of blocks
+    } else {  // the first stage without the embedding, or a model of other layers
       remarks.push_back({"activation_checkpoint.selective_ac_option",
                          fmt::format("{}: the plan keeps everything", option)});
     }

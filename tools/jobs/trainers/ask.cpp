@@ -55,12 +55,19 @@ std::string_view to_string(Trainer trainer) {
 TrainerFacts facts_of(const ResolvedPlan& plan) {
   TrainerFacts facts{.plan = plan.plan, .placement = placement_of(plan.schedule.shape)};
   facts.copies = plan.schedule.shape.replicas > 1 || plan.schedule.shape.segments > 1;
+  bool tied = false, llama = true;
   for (const Layer& layer : plan.model.layers) {
+    const auto* embedding = std::get_if<EmbeddingShape>(&layer.shape);
+    tied = tied || (embedding != nullptr && embedding->tied);
     const auto* block = std::get_if<TransformerShape>(&layer.shape);
-    if (block == nullptr || block->experts == 1) continue;
+    if (block == nullptr) continue;
+    llama = llama && block->gated && block->rotary && block->norm == NormKind::rms_norm;
+    if (block->experts == 1) continue;
+    llama = false;
     facts.experts = true;
     facts.router_pre_softmax = facts.router_pre_softmax || block->router_pre_softmax;
   }
+  facts.tied_llama = tied && llama;
   if (const auto blocks = blocks_of_boundaries(plan.plan, plan.model)) {
     facts.equal_stages =
         std::ranges::all_of(*blocks, [&](int count) { return count == blocks->front(); });

@@ -31,6 +31,10 @@ constexpr TrainerRow kTitanOrder{
 
 constexpr TrainerRow kTorchtitan[] = {
     kTitanOrder,
+    {"tied-pipeline", RowKind::lacks, "pp",
+     [](const Facts& f) { return f.tied_llama && f.plan.pp > 1; },
+     "torchtitan ties the head to the embedding without a pipeline alone",
+     "torchtitan/models/common/decoder.py, update_from_config"},
     {"fp8", RowKind::lacks, "fp8", [](const Facts& f) { return f.plan.fp8 != Fp8Recipe::none; },
      "torchtitan's float8 is a converter that a plan's job must name",
      "torchtitan/components/quantization/float8.py"},
@@ -57,6 +61,8 @@ constexpr TrainerRow kTorchtitan[] = {
 
 constexpr TrainerRow kTorchtitan02[] = {
     kTitanOrder,
+    {"tied-head", RowKind::lacks, "model", [](const Facts& f) { return f.tied_llama; },
+     "torchtitan 0.2's head has a weight of its own", "torchtitan/models/llama3/model/model.py"},
     {"fp8", RowKind::lacks, "fp8", [](const Facts& f) { return f.plan.fp8 != Fp8Recipe::none; },
      "torchtitan's float8 is a converter that a plan's job must name",
      "torchtitan/components/quantization/float8.py"},

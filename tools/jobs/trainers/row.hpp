@@ -24,6 +24,7 @@ enum class Trainer : std::uint8_t {
 // What the rows look at.
 struct TrainerFacts {
   const Plan& plan;
+  bool tied_llama = false;  // Llama's blocks, and a head whose weight is the embedding's
   bool experts = false;
   bool router_pre_softmax = false;
   bool equal_stages = true;  // as many blocks on each

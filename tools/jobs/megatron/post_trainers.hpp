@@ -1,0 +1,29 @@
+// Jobs of tools that train a ready model by Megatron-Core and give its arguments in words of their
+// own: ms-swift's "megatron pt" and "megatron sft", and the actor's update of verl. The model is
+// named there by its checkpoint: its configuration is the user's to give.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "tools/jobs/job/arguments.hpp"
+#include "tools/jobs/job/job.hpp"
+
+namespace weir {
+
+struct PostTrainerJob {
+  std::string arguments;  // as Megatron's command line
+  Remark remark;          // what of the job a plan's step is
+};
+
+// nullopt where a script starts neither. Throws InputError for what is not read of them: adapters,
+// preference training, engines other than Megatron's.
+[[nodiscard]] std::optional<PostTrainerJob> post_trainer_job(const std::string& text,
+                                                             const std::string& file,
+                                                             const JobOptions& options);
+
+// What slime sets where its script, Megatron's arguments, says nothing.
+void take_slimes_defaults(Arguments& arguments);
+
+}  // namespace weir

@@ -1,0 +1,218 @@
+// FlagScale puts each key of its tables on the command line (flagscale/runner/utils.py,
+// flatten_dict_to_args); Primus sets each as a variable of Megatron's namespace
+// (primus/core/launcher/config.py), as Megatron prints it: dump.hpp reads those.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/megatron/yaml_jobs.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include "plan/text/cells.hpp"
+#include "plan/text/quote.hpp"
+#include "plan/words/error.hpp"
+#include "tools/jobs/job/config_table.hpp"
+#include "tools/jobs/megatron/dump.hpp"
+
+namespace weir {
+namespace {
+
+bool has_line(const std::string& text, std::string_view wanted) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (std::string_view(line).starts_with(wanted) &&
+        trimmed(std::string_view(line).substr(wanted.size())).empty())
+      return true;
+  }
+  return false;
+}
+
+bool is_true(const std::string& value) {
+  return value == "true" || value == "True" || value == "TRUE";
+}
+bool is_false(const std::string& value) {
+  return value == "false" || value == "False" || value == "FALSE";
+}
+
+// ---- FlagScale ----------------------------------------------------------------------------------
+
+// "--key", "--key value..."; nothing where it is off.
+std::string flagscale_argument(std::string key, const std::vector<std::string>& values) {
+  std::ranges::replace(key, '_', '-');
+  if (values.empty() || is_false(values.front())) return "";
+  std::string argument = " \\\n--" + key;
+  if (is_true(values.front())) return argument;
+  for (const std::string& value : values) argument += " " + shell_quoted(value);
+  return argument;
+}
+
+// `outer`: values of the experiment, which the file may refer to as "${experiment.seed}".
+std::string flagscale_train(const std::string& text, const std::string& file,
+                            const std::map<std::string, std::string>& outer = {}) {
+  ConfigTable t(text, file);
+  for (const char* hetero : {"system.hetero.enable_hetero", "model.hetero.enable_hetero"}) {
+    if (t.flag_or(hetero, false)) t.fail(hetero, "stages of several kinds of devices are not read");
+  }
+  for (const auto& [path, shown] : t.texts()) {
+    if (!shown.starts_with("${") || !shown.ends_with("}")) continue;
+    const auto found = outer.find(shown.substr(2, shown.size() - 3));
+    if (found != outer.end()) t.replace(path, found->second);
+    // Of the experiment alone, and without effect on a step.
+    if (found == outer.end() && path.ends_with(".seed")) t.replace(path, "false");
+  }
+  std::string arguments = "pretrain_gpt.py";
+  for (const auto& [path, shown] : t.texts()) {
+    const std::string_view table = std::string_view(path).substr(0, path.find('.'));
+    const bool passed = table == "system" || table == "model" || table == "data";
+    if (passed && path.find('.') != path.npos && path.find(".hetero.") == path.npos)
+      arguments += flagscale_argument(path.substr(path.rfind('.') + 1), t.list(path));
+  }
+  return arguments;
+}
+
+// The file of sizes that an experiment's "- train: NAME" means.
+std::string train_of(const std::string& text, const std::string& file) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string_view word = trimmed(line);
+    constexpr std::string_view kTrain = "- train:";
+    if (word.starts_with(kTrain)) return std::string(trimmed(word.substr(kTrain.size())));
+  }
+  throw InputError(file, "defaults", "names no train: is no experiment that trains");
+}
+
+std::string flagscale_experiment(const std::string& text, const std::string& file,
+                                 const JobOptions& options) {
+  const std::string name = fmt::format("train/{}.yaml", train_of(text, file));
+  const auto sizes = options.files ? options.files(name) : std::nullopt;
+  if (!sizes)
+    throw InputError(file, "defaults",
+                     fmt::format("the sizes are in {}, which is not there", name));
+  ConfigTable t(text, file);
+  const std::string entry = t.text_or("experiment.task.entrypoint", "train_gpt.py");
+  if (entry.find("train_gpt") == entry.npos) {
+    t.fail("experiment.task.entrypoint",
+           fmt::format("{}: of FlagScale's programs train_gpt.py is read", entry.substr(0, 80)));
+  }
+  const auto nodes = t.integer("experiment.runner.nnodes", 1, 1'000'000);
+  const auto devices = t.integer("experiment.runner.nproc_per_node", 1, 1024);
+  std::string arguments = flagscale_train(sizes->text, sizes->name, t.texts());
+  if (nodes && devices)
+    arguments =
+        fmt::format("torchrun --nnodes {} --nproc-per-node {} ", *nodes, *devices) + arguments;
+  return arguments;
+}
+
+// ---- Primus -------------------------------------------------------------------------------------
+
+// "${NAME:otherwise}" by the environment.
+std::string filled_in(std::string text, const ShellEnvironment& environment) {
+  for (std::size_t at = text.find("${"); at != text.npos; at = text.find("${", at)) {
+    const std::size_t end = text.find('}', at);
+    if (end == text.npos) break;
+    const std::string inside = text.substr(at + 2, end - at - 2);
+    const std::size_t colon = std::min(inside.find(':'), inside.size());
+    const auto set = environment.find(inside.substr(0, colon));
+    const std::string value = set != environment.end() ? set->second
+                              : colon < inside.size()  ? inside.substr(colon + 1)
+                                                       : "";
+    text.replace(at, end + 1 - at, value);
+    at += value.size();
+  }
+  return text;
+}
+
+class PrimusJob {
+ public:
+  PrimusJob(const std::string& file, const JobOptions& options) : file_(file), options_(options) {}
+
+  std::string arguments(const std::string& text) {
+    ConfigTable t(filled_in(text, options_.environment), file_);
+    const std::string module =
+        t.has("modules.pre_trainer") ? "modules.pre_trainer." : "modules.post_trainer.";
+    const std::string framework = t.text_or(module + "framework", "");
+    if (framework != "megatron") {
+      t.fail(module + "framework",
+             fmt::format("{}: of Primus's jobs Megatron's are read", framework.substr(0, 40)));
+    }
+    for (const auto& [key, folder] : {std::pair("config", "modules"), {"model", "models"}}) {
+      const std::string name = t.text_or(module + key, "");
+      if (!name.empty()) take_named(name, folder, module + key);
+    }
+    take(t, module + "overrides.");
+    return megatron_namespace_arguments(values_);
+  }
+
+ private:
+  static constexpr int kDeepest = 8;  // of files that extend others, and of folders
+
+  // Primus looks in its own configs; a job beside them is a copy.
+  void take_named(const std::string& name, std::string_view folder, const std::string& key) {
+    if (take_file(name, 0)) return;
+    std::string up;
+    for (int i = 0; i < kDeepest; ++i, up += "../") {
+      if (take_file(fmt::format("{}primus/configs/{}/megatron/{}", up, folder, name), 0)) return;
+    }
+    throw InputError(file_, key,
+                     fmt::format("{} is neither beside the file nor in primus/configs above it",
+                                 name.substr(0, 80)));
+  }
+
+  bool take_file(const std::string& path, int depth) {
+    const auto found = options_.files ? options_.files(path) : std::nullopt;
+    if (!found) return false;
+    if (depth > kDeepest) throw InputError(found->name, "extends", "files extend each other");
+    ConfigTable t(filled_in(found->text, options_.environment), found->name);
+    const std::string folder = path.substr(0, path.rfind('/') + 1);
+    for (const std::string& base : t.list("extends")) {
+      // What Primus adds to Megatron is all off there, and no argument of Megatron's.
+      const std::string_view last = std::string_view(base).substr(base.rfind('/') + 1);
+      if (std::ranges::any_of(kPrimusOwn, [&](auto own) { return last.starts_with(own); }))
+        continue;
+      if (!take_file(folder + base, depth + 1))
+        throw InputError(found->name, "extends", fmt::format("{} is not there", base));
+    }
+    take(t, "");
+    return true;
+  }
+
+  void take(ConfigTable& t, std::string_view within) {
+    for (const auto& [path, shown] : t.texts()) {
+      if (!path.starts_with(within) || path == "extends") continue;
+      const std::vector<std::string> values = t.list(path);
+      std::string& value = values_[path.substr(path.rfind('.') + 1)];
+      if (values.size() > 1) {
+        value = fmt::format("[{}]", fmt::join(values, ", "));
+      } else if (values.empty() || values[0] == "null") {
+        value = "None";
+      } else {
+        value = is_true(values[0]) ? "True" : is_false(values[0]) ? "False" : values[0];
+      }
+    }
+  }
+
+  static constexpr std::array<std::string_view, 4> kPrimusOwn{"primus_", "module_base",
+                                                              "torch_compile", "zero_bubble"};
+  const std::string& file_;
+  const JobOptions& options_;
+  MegatronNamespace values_;
+};
+
+}  // namespace
+
+std::optional<std::string> megatron_yaml_arguments(const std::string& text, const std::string& file,
+                                                   const JobOptions& options) {
+  if (has_line(text, "modules:") && has_line(text, "    overrides:"))
+    return PrimusJob(file, options).arguments(text);
+  if (has_line(text, "experiment:") && has_line(text, "defaults:"))
+    return flagscale_experiment(text, file, options);
+  if (has_line(text, "system:") && has_line(text, "model:")) return flagscale_train(text, file);
+  return std::nullopt;
+}
+
+}  // namespace weir
