@@ -30,7 +30,8 @@ struct Chart {
   double width = 360, height = 240;
 };
 
-inline constexpr double kPageChart = 270;  // the width of one in a page: it fits a telephone's
+// The width of one in a page, a telephone's and a desk's.
+inline constexpr double kPageChart = 270, kWidePageChart = 800;
 
 [[nodiscard]] Drawing draw_chart(const Chart& chart);
 [[nodiscard]] std::string chart_csv(const Chart& chart);  // series, x, y
