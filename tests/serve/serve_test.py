@@ -276,6 +276,18 @@ class Serve(unittest.TestCase):
         self.assertTrue(any("stopped" in note for note in last[1]["notes"]), last[1]["notes"])
         self.assertLess(time.monotonic() - begun, 60)
 
+    def test_more_files_than_are_looked_at_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(20_001):
+                pathlib.Path(folder, str(number)).touch()
+            served = Served(weir, folder)
+            try:
+                rows = next(served.events("GET", "/api/runs"))[1]
+            finally:
+                served.end()
+            self.assertEqual([row["folder"] for row in rows], ["..."])
+            self.assertIn("fewer files", rows[0]["why"])
+
     def test_runs_are_rows_and_appear_when_they_are_written(self):
         (self.folder / "mini.json").write_text((models / "gpt2-mini.json").read_text())
         subprocess.run([weir, "-q", "plan", "mini.json", "-K", "1", "-M", "2", "--seq-length", "32",

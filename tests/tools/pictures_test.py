@@ -162,11 +162,12 @@ def tikz():
     placed = [(anchor, float(x), float(y), re.sub(r"\\([#$%&_{}])", r"\1", words))
               for anchor, x, y, words in re.findall(node, text)]
     expected = [(anchors[anchor], x, y, words) for x, y, _, anchor, words in texts("a.svg")]
-    assert len(placed) == len(expected) > 50, (len(placed), len(expected))
+    assert len(placed) == len(expected) > 20, (len(placed), len(expected))
     for one, other in zip(sorted(placed), sorted(expected)):
         assert one[0] == other[0] and one[3] == other[3], (one, other)
         assert abs(one[1] - other[1]) < 0.06 and abs(one[2] - other[2]) < 0.06, (one, other)
     boxes = len(list(xml.etree.ElementTree.parse("a.svg").getroot().iter(f"{SVG}rect")))
+    boxes -= 1  # behind an SVG lies the colour of the page
     assert text.count(" rectangle ++(") == boxes, (text.count(" rectangle ++("), boxes)
     defined = set(re.findall(r"\\definecolor\{(weir\d+)\}", text))
     assert set(re.findall(r"weir\d+", text)) == defined and len(defined) > 5, defined

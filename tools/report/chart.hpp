@@ -27,6 +27,7 @@ struct Chart {
   std::optional<double> vertical;  // a marked x, with its name
   std::string vertical_name;
   bool diagonal = false;  // y = x, for predicted against measured
+  bool from_zero = true;  // false: y begins near the least of them, where that is above half of all
   double width = 360, height = 240;
 };
 

@@ -46,21 +46,20 @@ std::string first_sentence(const SearchReport& report) {
 std::string row(std::string_view place, const std::string& name, const Ranked& ranked,
                 Seconds best) {
   const Forecast& f = ranked.forecast;
+  // What a telephone shows comes first.
   return fmt::format(
-      "<tr{}><td>{}: {}</td><td>{}</td><td>{:.3f}</td><td>{}</td><td>{}</td><td>{}</td>"
-      "<td>{:.1f} %</td><td>{}</td></tr>\n",
+      "<tr{}><td>{}: {}</td><td>{}</td><td>{:.3f}</td><td>{:.1f} %</td><td>{}</td><td>{}</td>"
+      "<td>{}</td><td>{}</td></tr>\n",
       place == "1" ? " class=\"best\"" : "", place, escape(name), format_duration(f.step_time),
-      f.step_time / best, f.devices,
+      f.step_time / best, f.metrics.bubble_fraction * 100, format_bytes(f.peak_memory()), f.devices,
       f.tokens_per_s ? fmt::format("{:.0f}", *f.tokens_per_s / f.devices) : "",
-      f.mfu ? fmt::format("{:.1f} %", 100 * *f.mfu) : "", f.metrics.bubble_fraction * 100,
-      format_bytes(f.peak_memory()));
+      f.mfu ? fmt::format("{:.1f} %", 100 * *f.mfu) : "");
 }
 
 std::string ranking(const SearchReport& report) {
   std::string text =
-      "<tr><th>plan</th><th>forecast step</th><th>over the "
-      "best</th><th>devices</th><th>tokens/s a device</th><th>MFU</th><th>bubble</th><th>peak "
-      "memory</th></tr>\n";
+      "<tr><th>plan</th><th>forecast step</th><th>over the best</th><th>bubble</th>"
+      "<th>peak memory</th><th>devices</th><th>tokens/s a device</th><th>MFU</th></tr>\n";
   const SweepResult& result = *report.result;
   const Seconds best = result.plans.front().forecast.step_time;
   // A baseline that does not fit has a row, but no place.
@@ -130,6 +129,7 @@ Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& f
               .y_label = "step, s",
               .series = {series_of("plans", plans, kMuted, Series::Mark::dots),
                          series_of("Pareto front", front, kBlue, Series::Mark::line)}};
+  chart.from_zero = false;  // plans are compared
   if (baseline)
     chart.series.push_back(series_of("present plan", {baseline->ranked}, kRed, Series::Mark::dots));
   return chart;

@@ -214,7 +214,7 @@ void watch_runs(Workplace& workplace, Events& events) {
       now = "event: error\ndata: " + answer_of_error().body + "\n\n";
     }
     if (now != before) events.send(before = now);
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::this_thread::sleep_for(std::chrono::seconds(1));
   }
 }
 

@@ -22,37 +22,41 @@ using Path = std::filesystem::path;
 
 constexpr int kDeepest = 4;             // folders below the one that is served
 constexpr std::size_t kMostRuns = 200;  // the first by name
-constexpr int kMostFolders = 20'000;    // that are looked into
+constexpr int kMostSeen = 20'000;       // files and folders that are looked at
 
 bool is_file(const Path& path) {
   std::error_code none;  // what cannot be looked at is no run's
   return std::filesystem::is_regular_file(std::filesystem::symlink_status(path, none));
 }
 
-// Folders of runs, by name. Links are not followed: they may lead out, or round.
-std::vector<Path> run_folders() {
-  std::vector<Path> found;
+struct RunFolders {
+  std::vector<Path> found;  // by name
+  bool all = true;          // false: there is more than is looked at
+};
+
+// Links are not followed: they may lead out, or round.
+RunFolders run_folders() {
+  RunFolders runs;
   std::error_code none;
   std::filesystem::recursive_directory_iterator at(
       ".", std::filesystem::directory_options::skip_permission_denied, none);
   int seen = 0;
-  for (; at != std::filesystem::recursive_directory_iterator(); at.increment(none)) {
-    if (none) break;
+  for (; at != std::filesystem::recursive_directory_iterator() && !none; at.increment(none)) {
     const std::string name = at->path().filename().string();
-    const bool folder = at->is_directory(none) && !at->is_symlink(none);
-    if (!folder) {
-      if (name == "run.json" || name == "progress.json")
-        found.push_back(at->path().parent_path().lexically_normal());
-      continue;
-    }
+    if (name == "run.json" || name == "progress.json")
+      runs.found.push_back(at->path().parent_path().lexically_normal());
     const bool passed = name.starts_with(".") || name == kWorkFolder || at.depth() >= kDeepest;
     if (passed) at.disable_recursion_pending();
-    if (++seen > kMostFolders) break;
+    if (++seen < kMostSeen) continue;
+    runs.all = false;
+    break;
   }
-  std::ranges::sort(found);
-  found.erase(std::unique(found.begin(), found.end()), found.end());
-  found.resize(std::min(found.size(), kMostRuns));
-  return found;
+  std::ranges::sort(runs.found);
+  runs.found.erase(std::unique(runs.found.begin(), runs.found.end()), runs.found.end());
+  if (runs.found.size() <= kMostRuns) return runs;
+  runs.found.resize(kMostRuns);
+  runs.all = false;
+  return runs;
 }
 
 // The costs that were learnt nearest to the run: beside it, or in a folder around it.
@@ -140,7 +144,8 @@ void read_progress(Json& row, const Path& folder) {
 Json runs_json(Workplace& workplace) {
   const std::scoped_lock lock(workplace.reading_runs);
   Json rows = Json::array();
-  for (const Path& folder : run_folders()) {
+  const RunFolders runs = run_folders();
+  for (const Path& folder : runs.found) {
     // A run under way replaces the file of the one before.
     const bool under_way = is_file(folder / "progress.json");
     const Path file = folder / (under_way ? "progress.json" : "run.json");
@@ -160,6 +165,10 @@ Json runs_json(Workplace& workplace) {
     // Whoever was killed has left its progress, and no lock.
     if (under_way && row["why"].is_null())
       rows.back()["state"] = app::is_locked(folder) ? "training" : "broken off";
+  }
+  if (!runs.all) {
+    rows.push_back(empty_row("..."));
+    rows.back()["why"] = "more than is looked at: serve a folder with fewer files";
   }
   return rows;
 }

@@ -8,8 +8,10 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "plan/text/strict_json.hpp"
 
