@@ -19,7 +19,7 @@ FROM debian:12-slim
 ENV DEBIAN_FRONTEND=noninteractive
 RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends \
-       libdnnl2 libfmt9 libopenmpi3 libssl3 libtbb12 libyaml-cpp0.7 openmpi-bin zlib1g \
+       libcpp-httplib0.11 libdnnl2 libfmt9 libopenmpi3 libssl3 libtbb12 libyaml-cpp0.7 openmpi-bin zlib1g \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home weir
 COPY --from=build /opt/weir /usr/local

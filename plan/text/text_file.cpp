@@ -26,7 +26,7 @@ constexpr std::uintmax_t kLargestFile = std::uintmax_t{1} << 30;
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& file)
-      : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {}
+      : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)), refused_(errno) {}
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile() {
@@ -34,6 +34,11 @@ class InputFile {
   }
   // The next bytes, fewer than there is room for; 0 at the end, -1 with errno set.
   [[nodiscard]] ssize_t read(std::span<char> room) const {
+    if (descriptor_ < 0) {
+      // Why it could not be opened: a descriptor that is none would say nothing of the file.
+      errno = refused_;
+      return -1;
+    }
     for (;;) {
       const ssize_t count = ::read(descriptor_, room.data(), room.size());
       if (count >= 0 || errno != EINTR) return count;
@@ -42,6 +47,7 @@ class InputFile {
 
  private:
   int descriptor_;
+  int refused_;
 };
 
 }  // namespace

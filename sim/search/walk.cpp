@@ -231,7 +231,9 @@ void Walk::forecast_best(std::vector<Examined>& candidates, Depth depth) {
     }
     if (batch.empty()) break;
     refine(batch);
-    if (depth == Depth::all) checkpoint();
+    if (depth != Depth::all) continue;
+    report();
+    checkpoint();
   }
   std::erase_if(candidates, [](const Examined& one) { return one.node == kDone; });
 }
@@ -289,7 +291,28 @@ void Walk::report() const {
   if (!goal_.whole || !ground_.request.progress) return;
   SearchProgress progress{passed_, std::ssize(ground_.nodes.all), ground_.seconds(), {}};
   if (!best_.empty()) progress.best = best_.front().cut.step;
+  progress.front = [this] { return front(); };
   ground_.request.progress(progress);
+}
+
+// Of all that was refined, for whatever goal.
+std::vector<FrontPoint> Walk::front() const {
+  std::vector<std::pair<const Cut*, std::uint32_t>> cuts;
+  for (const auto& [node, outcome] : ground_.refiner.outcomes()) {
+    for (const Cut& cut : outcome.cuts) cuts.emplace_back(&cut, node);
+  }
+  std::ranges::stable_sort(cuts, [](const auto& a, const auto& b) {
+    return std::tie(a.first->step, a.first->peak) < std::tie(b.first->step, b.first->peak);
+  });
+  std::vector<FrontPoint> points;
+  for (const auto& [cut, node] : cuts) {
+    // Slower than the one before: of the front only if it is smaller.
+    if (!points.empty() && cut->peak >= points.back().peak) continue;
+    Plan plan = ground_.nodes.plan(ground_.nodes.all[node], ground_.request);
+    plan.boundaries = cut->boundaries;
+    points.push_back({cut->step, cut->peak, summary(plan)});
+  }
+  return points;
 }
 
 void Walk::checkpoint() const {

@@ -69,6 +69,7 @@ class Walk {
   void miss_schedule(const std::string& reason);
   void miss_memory(std::uint32_t node, Bytes needed);
   void report() const;
+  [[nodiscard]] std::vector<FrontPoint> front() const;
   void checkpoint() const;
   [[nodiscard]] bool possible(const RefinedNode& one) const;
 

@@ -42,6 +42,8 @@ ROOMS = {  # header prefix -> path prefixes that may include it
     "toml++/": ("tools/jobs/toml/",),
     "yaml-cpp/": ("tools/jobs/job/",),
     "pybind11/": ("tools/python/",),
+    "httplib.h": ("tools/serve/",),
+    "linux/landlock.h": ("tools/serve/confine",),
     # Ranks meet and send by MPI and NCCL alone.
     "sys/socket.h": (),
     "netinet/": (),

@@ -193,6 +193,7 @@ class Commands(unittest.TestCase):
 
     def test_each_sub_command_is_a_function_and_has_a_case(self):
         names = set(re.findall(r"^  ([a-z]+) ", output("--help").split("Subcommands:")[1], re.M))
+        names -= {"serve"}  # ends with a signal, and holds its whole process to a folder
         self.assertEqual(names, set(CASES))
         self.assertEqual(names, {name for name in dir(weir.commands) if name[0] != "_"})
 

@@ -9,6 +9,7 @@
 #include "tools/report/pdf.hpp"
 #include "tools/report/svg.hpp"
 #include "tools/report/ticks.hpp"
+#include "tools/report/tikz.hpp"
 #include "tools/report/timeline.hpp"
 
 namespace weir::drawing_test {
@@ -137,6 +138,25 @@ TEST(Pdf, IsTheSameTwice) {
   const Drawing drawing{10, 10, {Text{0, 5, "caf\xc3\xa9 (x", 8, Anchor::middle, kInk}}};
   EXPECT_EQ(to_pdf(drawing), to_pdf(drawing));
   EXPECT_THAT(to_pdf(drawing), HasSubstr("/FontFile2 7 0 R"));
+}
+
+// Two shapes of one colour and a text, whose characters mean something to TeX.
+TEST(Tikz, IsPathsAndNodesWithTheColoursOfPaper) {
+  const Paint ink{{1, 2, 3}, {255, 255, 255}};
+  const Drawing drawing{100,
+                        50,
+                        {Box{0, 10, 20, 5, ink, ""}, Dot{4, 5, 2, ink, ""},
+                         Text{50, 25, "50 % of a_b", 8, Anchor::middle, ink}}};
+  EXPECT_EQ(to_tikz(drawing),
+            "% Drawn by weir; needs \\usepackage{tikz}.\n"
+            "\\begin{tikzpicture}[x=1bp,y=-1bp]\n"
+            "\\definecolor{weir0}{RGB}{1,2,3}\n"
+            "\\useasboundingbox (0,0) rectangle (100.00,50.00);\n"
+            "\\fill[weir0] (0.00,10.00) rectangle ++(20.00,5.00);\n"
+            "\\fill[weir0] (4.00,5.00) circle[radius=2.00bp];\n"
+            "\\node[anchor=base,inner sep=0,text=weir0,font=\\sffamily\\fontsize{8.0bp}{9.6bp}"
+            "\\selectfont] at (50.00,25.00) {50 \\% of a\\_b};\n"
+            "\\end{tikzpicture}%\n");
 }
 
 }  // namespace

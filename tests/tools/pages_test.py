@@ -84,7 +84,8 @@ def look(tab, page, texts):
                             ".map(e => parseFloat(getComputedStyle(e).fontSize)))")
             assert small >= 13, f"{where}: text of {small} px"
             # A picture's text has its size: what does not fit is scrolled, not shrunk.
-            shrunk = tab.ask("[...document.querySelectorAll('svg')].filter(s => "
+            shrunk = tab.ask("[...document.querySelectorAll('svg')].filter(s => s.getClientRects()"
+                             ".length && "
                              "s.getBoundingClientRect().width < s.viewBox.baseVal.width).length")
             assert shrunk == 0, f"{where}: {shrunk} pictures are smaller than they are drawn"
     assert tab.ask("performance.getEntriesByType('resource').length") == 0, f"{page}: it loads"

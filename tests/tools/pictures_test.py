@@ -150,6 +150,38 @@ def memory():
     assert not list(collisions("p.svg")), list(collisions("p.svg"))
 
 
+def tikz():
+    """A TikZ picture has an SVG's texts, each at its place, and its boxes; LaTeX, where it is here,
+    takes it."""
+    shown = ("schedule", "zb-v", "-K", 4, "-M", 8, *TIMES, "--width", "3.3in", "--memory")
+    run(*shown, "--svg", "a.svg")
+    run(*shown, "--tikz", "a.tex")
+    text = open("a.tex").read()
+    anchors = {"start": "base west", "middle": "base", "end": "base east"}
+    node = r"\\node\[anchor=([a-z ]+),.*\] at \(([-\d.]+),([-\d.]+)\) \{(.*)\};"
+    placed = [(anchor, float(x), float(y), re.sub(r"\\([#$%&_{}])", r"\1", words))
+              for anchor, x, y, words in re.findall(node, text)]
+    expected = [(anchors[anchor], x, y, words) for x, y, _, anchor, words in texts("a.svg")]
+    assert len(placed) == len(expected) > 20, (len(placed), len(expected))
+    for one, other in zip(sorted(placed), sorted(expected)):
+        assert one[0] == other[0] and one[3] == other[3], (one, other)
+        assert abs(one[1] - other[1]) < 0.06 and abs(one[2] - other[2]) < 0.06, (one, other)
+    boxes = len(list(xml.etree.ElementTree.parse("a.svg").getroot().iter(f"{SVG}rect")))
+    boxes -= 1  # behind an SVG lies the colour of the page
+    assert text.count(" rectangle ++(") == boxes, (text.count(" rectangle ++("), boxes)
+    defined = set(re.findall(r"\\definecolor\{(weir\d+)\}", text))
+    assert set(re.findall(r"weir\d+", text)) == defined and len(defined) > 5, defined
+    refused = subprocess.run([weir, "schedule", "1f1b", "--svg", "a.png"], capture_output=True)
+    assert refused.returncode == 2 and b".svg, .pdf or .tex" in refused.stderr, refused
+    if not shutil.which("pdflatex"):
+        return
+    open("b.tex", "w").write("\\documentclass{article}\\usepackage{tikz}\\begin{document}\n"
+                             "\\input{a}\n\\end{document}\n")
+    made = subprocess.run(["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "b.tex"],
+                          capture_output=True, text=True)
+    assert made.returncode == 0 and os.path.getsize("b.pdf") > 0, made.stdout[-2000:]
+
+
 def large():
     for kind in ("svg", "pdf"):
         run("schedule", "1f1b", "-K", 128, "-M", 512, f"--{kind}", f"l.{kind}", "--memory",
@@ -179,6 +211,6 @@ with tempfile.TemporaryDirectory() as folder:
     if "--fonts" in sys.argv:
         fonts()
     else:
-        for part in (narrow, numbers, together, memory, large):
+        for part in (narrow, numbers, together, memory, tikz, large):
             part()
 print("pictures: in order")

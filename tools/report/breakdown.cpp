@@ -39,6 +39,12 @@ std::string facts(const Forecast& f, std::optional<Seconds> measured) {
   const auto row = [&rows](const char* name, const std::string& value) {
     rows += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, value);
   };
+  row(measured ? "step, measured" : "step, forecast",
+      format_duration(measured.value_or(f.step_time)));
+  row("bubble, forecast", fmt::format("{:.1f} %", f.metrics.bubble_fraction * 100));
+  row("peak memory, forecast",
+      format_bytes(f.peak_memory()) +
+          (f.memory_limit ? " of " + format_bytes(*f.memory_limit) : std::string()));
   row("devices", std::to_string(f.devices));
   // Tokens where the model has sequences, else samples.
   if (f.tokens_per_s) {
@@ -49,12 +55,19 @@ std::string facts(const Forecast& f, std::optional<Seconds> measured) {
   if (f.model_tflops_per_device)
     row("model TFLOP/s a device", format_figure(*f.model_tflops_per_device * faster, 4));
   if (f.mfu) row("MFU", fmt::format("{:.1f} %", *f.mfu * faster * 100));
-  row("bubble, forecast", fmt::format("{:.1f} %", f.metrics.bubble_fraction * 100));
-  row("peak memory, forecast", format_bytes(f.peak_memory()));
   return "<dl>\n" + rows + "</dl>\n";
 }
 
+bool is_ever_idle(const StepMetrics& step) {
+  return std::ranges::any_of(
+      step.ranks, [](const RankMetrics& rank) { return rank.idle.total() > Nanoseconds(0); });
+}
+
 std::string bubble_table(const std::vector<BubbleColumn>& columns) {
+  const bool idle = std::ranges::any_of(columns, [](const BubbleColumn& column) {
+    return std::ranges::any_of(column.shares, [](double share) { return share != 0; });
+  });
+  if (!idle) return "<p>No rank is ever idle: the bubble is 0.</p>\n";
   std::string rows = "<tr><th>idle, of all ranks' time</th>";
   for (const BubbleColumn& column : columns)
     rows += fmt::format("<th>{}</th>", escape(column.name));
@@ -96,6 +109,17 @@ std::string memory_table(const std::vector<RankMemory>& ranks) {
     if (std::ranges::any_of(
             ranks, [kind](const RankMemory& rank) { return rank.at_peak[kind].count() > 0; }))
       held.push_back(kind);
+  }
+  if (ranks.size() == 1) {
+    std::string text =
+        fmt::format("<p>The one rank holds {} at its peak", format_bytes(ranks.front().peak));
+    const char* before = ": ";
+    for (const MemoryKind kind : held) {
+      text += fmt::format("{}{} {}", before, to_string(kind),
+                          format_bytes(ranks.front().at_peak[kind]));
+      before = ", ";
+    }
+    return text + ".</p>\n";
   }
   std::string rows = "<tr><th>rank</th>";
   for (const MemoryKind kind : held) rows += fmt::format("<th>{}</th>", to_string(kind));

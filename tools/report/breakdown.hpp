@@ -16,24 +16,28 @@ namespace weir {
 // itself where the bubble is below 5 %.
 [[nodiscard]] std::string limited_by(const StepMetrics& step, double bubble);
 
-// Devices, tokens/s and model TFLOP/s a device, MFU, bubble and peak memory of a forecast; its
-// rates at the measured step time where one is given. What is not known is left out.
+// Step, bubble and peak memory of a forecast, then devices, tokens/s and model TFLOP/s a device and
+// MFU; step and rates are the measured ones where a step time is given. What is not known is left
+// out.
 [[nodiscard]] std::string facts(const Forecast& forecast,
                                 std::optional<Seconds> measured = std::nullopt);
 
 // The bubble by cause: shares of all ranks' step, which sum to it; beside them the measured ones,
-// where there are any.
+// where there are any. A sentence where all are 0.
 struct BubbleColumn {
   std::string name;
   SharesByCause shares;
 };
 [[nodiscard]] std::string bubble_table(const std::vector<BubbleColumn>& columns);
 
+[[nodiscard]] bool is_ever_idle(const StepMetrics& step);
+
 // A rank's busy time and its idle time by cause, as cells of a table, and what stands above them.
 [[nodiscard]] std::string busy_and_idle_heads();
 [[nodiscard]] std::string busy_and_idle_cells(const RankMetrics& rank);
 
-// Each rank's peak by what it is held for; kinds that no rank holds are left out.
+// Each rank's peak by what it is held for; kinds that no rank holds are left out. A
+// sentence of a single rank.
 [[nodiscard]] std::string memory_table(const std::vector<RankMemory>& ranks);
 
 }  // namespace weir

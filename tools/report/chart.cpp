@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <utility>
 
 #include "plan/text/quote.hpp"
 #include "plan/words/figures.hpp"
@@ -44,9 +46,12 @@ class Axes {
     if (chart.diagonal) {
       // One scale for both axes, or the diagonal would not mean equality.
       x_ = y_ = {std::min(x_.low, y_.low) * 0.95, std::max(x_.high, y_.high) * 1.05};
-    } else {
+    } else if (chart.from_zero || y_.low < y_.high / 2) {
       // Amounts are seen from zero.
       y_.low = std::min(y_.low, 0.0);
+    } else {
+      // What lies close together is told apart; of a single height some room on both sides.
+      y_.low -= std::max((y_.high - y_.low) * 0.08, y_.high * 0.01);
     }
     if (x_.high == x_.low) x_.high += 1;
     // Some room above the highest point.
@@ -73,6 +78,42 @@ class Axes {
   const Chart& chart_;
   Axis x_, y_;
 };
+
+// Where the legend has the fewest points and lines behind it: its upper left corner, with the first
+// of equals, the upper right one before all.
+std::pair<double, double> legend_place(const Chart& chart, const Axes& axes) {
+  constexpr double kWide = 102, kLine = 10;
+  constexpr int kParts = 12;  // of a line between two points, looked at
+  const double high = kLine * static_cast<double>(chart.series.size());
+  const double right = chart.width - kRight - kWide, left = kLeft + 6;
+  const double top = kTop, bottom = chart.height - kBottom - high - 2;
+  std::pair<double, double> best;
+  int fewest = -1;
+  for (const auto& [x, y] : {std::pair{right, top}, {right, bottom}, {left, bottom}, {left, top}}) {
+    int behind = 0;
+    const auto count = [&, x = x, y = y](double at_x, double at_y) {
+      if (at_x >= x - 4 && at_x <= x + kWide && at_y >= y - 4 && at_y <= y + high + 4) ++behind;
+    };
+    for (const Series& series : chart.series) {
+      const bool line = series.mark != Series::Mark::dots;
+      for (std::size_t i = 0; i < series.points.size(); ++i) {
+        const auto [to_x, to_y] = series.points[i];
+        count(axes.x(to_x), axes.y(to_y));
+        if (!line || i == 0) continue;
+        const auto [from_x, from_y] = series.points[i - 1];
+        for (int part = 1; part < kParts; ++part) {
+          const double share = static_cast<double>(part) / kParts;
+          count(axes.x(from_x) + share * (axes.x(to_x) - axes.x(from_x)),
+                axes.y(from_y) + share * (axes.y(to_y) - axes.y(from_y)));
+        }
+      }
+    }
+    if (fewest >= 0 && behind >= fewest) continue;
+    fewest = behind;
+    best = {x, y};
+  }
+  return best;
+}
 
 }  // namespace
 
@@ -105,7 +146,8 @@ Drawing draw_chart(const Chart& chart) {
     d.shapes.push_back(
         Line{{{axes.x(low), axes.y(low)}, {axes.x(high), axes.y(high)}}, kMuted, 0.6, true});
   }
-  double legend = kTop + 6;
+  auto [legend_x, legend] = legend_place(chart, axes);
+  legend += 6;
   for (const Series& series : chart.series) {
     std::vector<std::pair<double, double>> points;
     for (const auto& [x, y] : series.points) points.emplace_back(axes.x(x), axes.y(y));
@@ -122,9 +164,8 @@ Drawing draw_chart(const Chart& chart) {
       }
     }
     if (!series.name.empty()) {
-      d.shapes.push_back(Dot{chart.width - kRight - 96, legend - 2.5, 2.5, series.colour, ""});
-      d.shapes.push_back(
-          Text{chart.width - kRight - 90, legend, series.name, 7, Anchor::start, kInk});
+      d.shapes.push_back(Dot{legend_x + 6, legend - 2.5, 2.5, series.colour, ""});
+      d.shapes.push_back(Text{legend_x + 12, legend, series.name, 7, Anchor::start, kInk});
       legend += 10;
     }
   }

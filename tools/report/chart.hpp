@@ -27,10 +27,12 @@ struct Chart {
   std::optional<double> vertical;  // a marked x, with its name
   std::string vertical_name;
   bool diagonal = false;  // y = x, for predicted against measured
+  bool from_zero = true;  // false: y begins near the least of them, where that is above half of all
   double width = 360, height = 240;
 };
 
-inline constexpr double kPageChart = 270;  // the width of one in a page: it fits a telephone's
+// The width of one in a page, a telephone's and a desk's.
+inline constexpr double kPageChart = 270, kWidePageChart = 800;
 
 [[nodiscard]] Drawing draw_chart(const Chart& chart);
 [[nodiscard]] std::string chart_csv(const Chart& chart);  // series, x, y

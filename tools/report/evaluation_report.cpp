@@ -149,13 +149,11 @@ std::string accuracy_text(const EvaluationReport& report) {
 }
 
 std::string evaluation_html(const EvaluationReport& report) {
-  Chart scatter = scatter_chart(report.outcomes);
-  scatter.width = kPageChart;
   std::string body = "<p>";
   // The text is for terminals; its lines become paragraphs.
   for (const char c : escape(accuracy_text(report)))
     body += c == '\n' ? std::string("</p>\n<p>") : std::string(1, c);
-  body += "</p>\n" + chart_figure(draw_chart(scatter));
+  body += "</p>\n" + chart_figure(scatter_chart(report.outcomes));
   body += "<h2>Bubble by cause, mean of the plans</h2>\n" +
           bubble_table({{"predicted", report.idle.predicted}, {"measured", report.idle.measured}});
   body += "<h2>Where the forecasts are weak</h2>\n" + by_property(report);

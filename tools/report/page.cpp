@@ -22,6 +22,7 @@ th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:
 @media(max-width:600px){th:first-child,td:first-child{white-space:normal;max-width:38vw}}
 .best{font-weight:600}.note,figcaption{color:var(--soft);font-size:13px}
 figure{margin:6px 0}svg{display:block;max-width:none}.chart{overflow-x:auto}
+.phone{display:none}@media(max-width:1120px){.phone{display:block}.desk{display:none}}
 .timeline text{pointer-events:none}
 figcaption button{font:inherit;color:inherit;background:none;border:1px solid var(--rule);)"
     R"(border-radius:4px;min-width:28px;margin-right:4px}
@@ -115,8 +116,14 @@ std::string html_table(const std::string& rows) {
   return "<div class=\"wide\"><table>" + rows + "</table></div>\n";
 }
 
-std::string chart_figure(const Drawing& drawing) {
-  return "<figure class=\"chart\">" + to_svg(drawing) + "</figure>\n";
+std::string chart_figure(Chart chart) {
+  const auto drawn = [&chart](const char* where, double width) {
+    chart.width = width;
+    return fmt::format("<div class=\"{}\">{}</div>", where, to_svg(draw_chart(chart)));
+  };
+  // Text keeps its size: a picture that is stretched has not.
+  return "<figure class=\"chart\">" + drawn("phone", kPageChart) + drawn("desk", kWidePageChart) +
+         "</figure>\n";
 }
 
 std::string timeline_figure(const Drawing& drawing) {

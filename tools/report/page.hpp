@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tools/report/chart.hpp"
 #include "tools/report/vector.hpp"
 
 namespace weir {
@@ -26,9 +27,10 @@ struct Provenance {
 // A table: `rows` from <tr> on. It scrolls on its own where the page is narrower.
 [[nodiscard]] std::string html_table(const std::string& rows);
 
-// A chart as it is, and a timeline whose actions say their name and duration where one points, and
-// that can be zoomed and moved.
-[[nodiscard]] std::string chart_figure(const Drawing& drawing);
+// A chart, as wide as a telephone's page and as a desk's: the page shows the one that fits. And a
+// timeline whose actions say their name and duration where one points, and that can be zoomed and
+// moved.
+[[nodiscard]] std::string chart_figure(Chart chart);
 [[nodiscard]] std::string timeline_figure(const Drawing& drawing);
 
 }  // namespace weir

@@ -9,8 +9,8 @@
 
 namespace weir {
 
-// By the file's ending, .svg or .pdf; throws UsageError for another. `csv`: the drawing's data,
-// written beside it (data_file).
+// By the file's ending, .svg, .pdf or .tex (TikZ); throws UsageError for another. `csv`: the
+// drawing's data, written beside it (data_file).
 void save_drawing(const Drawing& drawing, const std::string& csv,
                   const std::filesystem::path& file);
 // NAME.data.csv of NAME.svg: never the NAME.csv that the picture may be of.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "tools/report/breakdown.hpp"
 #include "tools/report/chart.hpp"
@@ -90,8 +91,7 @@ std::string accuracy(const Report& report) {
   Chart chart{
       "Predicted against measured step time", "measured, ms", "predicted, ms", {before, after}};
   chart.diagonal = true;
-  chart.width = kPageChart;
-  return chart_figure(draw_chart(chart));
+  return chart_figure(std::move(chart));
 }
 
 }  // namespace

@@ -46,21 +46,20 @@ std::string first_sentence(const SearchReport& report) {
 std::string row(std::string_view place, const std::string& name, const Ranked& ranked,
                 Seconds best) {
   const Forecast& f = ranked.forecast;
+  // What a telephone shows comes first.
   return fmt::format(
-      "<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{:.3f}</td><td>{}</td><td>{}</td><td>{}</td>"
-      "<td>{:.1f} %</td><td>{}</td></tr>\n",
+      "<tr{}><td>{}: {}</td><td>{}</td><td>{:.3f}</td><td>{:.1f} %</td><td>{}</td><td>{}</td>"
+      "<td>{}</td><td>{}</td></tr>\n",
       place == "1" ? " class=\"best\"" : "", place, escape(name), format_duration(f.step_time),
-      f.step_time / best, f.devices,
+      f.step_time / best, f.metrics.bubble_fraction * 100, format_bytes(f.peak_memory()), f.devices,
       f.tokens_per_s ? fmt::format("{:.0f}", *f.tokens_per_s / f.devices) : "",
-      f.mfu ? fmt::format("{:.1f} %", 100 * *f.mfu) : "", f.metrics.bubble_fraction * 100,
-      format_bytes(f.peak_memory()));
+      f.mfu ? fmt::format("{:.1f} %", 100 * *f.mfu) : "");
 }
 
 std::string ranking(const SearchReport& report) {
   std::string text =
-      "<tr><th>place</th><th>plan</th><th>forecast step</th><th>over the "
-      "best</th><th>devices</th><th>tokens/s a device</th><th>MFU</th><th>bubble</th><th>peak "
-      "memory</th></tr>\n";
+      "<tr><th>plan</th><th>forecast step</th><th>over the best</th><th>bubble</th>"
+      "<th>peak memory</th><th>devices</th><th>tokens/s a device</th><th>MFU</th></tr>\n";
   const SweepResult& result = *report.result;
   const Seconds best = result.plans.front().forecast.step_time;
   // A baseline that does not fit has a row, but no place.
@@ -91,6 +90,26 @@ std::string rank_table(const Forecast& f) {
   return html_table(text);
 }
 
+// What each of its causes takes, rank by rank; of a plan without any nothing is left to say.
+std::string idle_section(const Forecast& f) {
+  if (!is_ever_idle(f.metrics)) return "";
+  return "<h2>Idle time by cause, rank by rank</h2>\n" + rank_table(f);
+}
+
+std::string changes_section(const SearchReport& report) {
+  if (!report.result->baseline) return "";
+  std::string html = "<h2>What changes against the present plan</h2>\n";
+  if (report.changes.empty()) return html + "<p>Nothing: it is the best plan.</p>\n";
+  for (const std::string& line : report.first_changes) html += "<p>" + escape(line) + "</p>\n";
+  std::string rows = "<tr><th></th><th>present plan</th><th>best plan</th></tr>\n";
+  const auto cell = [](const std::string& text) {
+    return "<td>" + (text.empty() ? std::string("-") : escape(text)) + "</td>";
+  };
+  for (const ReportChange& change : report.changes)
+    rows += "<tr>" + cell(change.name) + cell(change.before) + cell(change.after) + "</tr>\n";
+  return html + html_table(rows);
+}
+
 Series series_of(std::string name, const std::vector<Ranked>& plans, const Paint& colour,
                  Series::Mark mark) {
   Series series{.name = std::move(name), .points = {}, .colour = colour, .mark = mark};
@@ -103,33 +122,38 @@ Series series_of(std::string name, const std::vector<Ranked>& plans, const Paint
 
 }  // namespace
 
-Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& front) {
-  return {.title = "Step time against memory",
-          .x_label = "peak memory of the fullest device, GiB",
-          .y_label = "step, s",
-          .series = {series_of("plans", plans, kMuted, Series::Mark::dots),
-                     series_of("Pareto front", front, kBlue, Series::Mark::line)}};
+Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& front,
+                  const std::optional<Baseline>& baseline) {
+  Chart chart{.title = "Step time against memory",
+              .x_label = "peak memory of the fullest device, GiB",
+              .y_label = "step, s",
+              .series = {series_of("plans", plans, kMuted, Series::Mark::dots),
+                         series_of("Pareto front", front, kBlue, Series::Mark::line)}};
+  chart.from_zero = false;  // plans are compared
+  if (baseline)
+    chart.series.push_back(series_of("present plan", {baseline->ranked}, kRed, Series::Mark::dots));
+  return chart;
 }
 
 std::string search_html(const SearchReport& report) {
   const SweepResult& result = *report.result;
   const Ranked& best = result.plans.front();
   std::string html = fmt::format(
-      "<p>{}</p>\n{}{}<p class=\"note\">{} candidates, {} fit; nothing was run. Costs: {}. "
-      "Machine: "
-      "{}. {}.</p>\n",
-      first_sentence(report), facts(best.forecast), ranking(report), result.candidates,
-      result.feasible, escape(report.costs_origin), escape(report.machine), escape(report.trust));
+      "<p>{}</p>\n{}{}<h2>The best plans</h2>\n{}<p class=\"note\">{} candidates, {} fit; nothing "
+      "was "
+      "run. Costs: {}. Machine: {}. {}.</p>\n",
+      first_sentence(report), facts(best.forecast), changes_section(report), ranking(report),
+      result.candidates, result.feasible, escape(report.costs_origin), escape(report.machine),
+      escape(report.trust));
   const std::array panels{TimelinePanel{"", {{&report.best, 0, "predicted"}}}};
   html += "<h2>Timeline of the best plan</h2>\n" +
           timeline_figure(draw_timeline(panels, {.width = 800, .held = true}));
   html += "<h2>Its bubble by cause</h2>\n" +
           bubble_table({{"predicted", shares_of(best.forecast.metrics)}});
   html += "<h2>Its memory by kind, at each rank's peak</h2>\n" + memory_table(best.forecast.memory);
-  html += "<h2>Idle time by cause, rank by rank</h2>\n" + rank_table(best.forecast);
-  Chart front = front_chart(result.plans, *report.front);
-  front.width = kPageChart;
-  html += "<h2>Step time against memory</h2>\n" + chart_figure(draw_chart(front));
+  html += idle_section(best.forecast);
+  html += "<h2>Step time against memory</h2>\n" +
+          chart_figure(front_chart(result.plans, *report.front, result.baseline));
   return html_page(report.title, html, report.provenance);
 }
 

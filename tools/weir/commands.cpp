@@ -22,6 +22,9 @@
 #include "tools/app/simulate/simulate.hpp"
 #include "tools/app/sweep/sweep.hpp"
 #include "tools/weir/stop_signals.hpp"
+#ifdef WEIR_HAS_SERVE
+#include "tools/serve/serve.hpp"
+#endif
 
 namespace weir {
 
@@ -32,6 +35,9 @@ void add_commands(CommandLine& line) {
   // Those that may take long listen for signals, and keep what they have.
   line.add(app::kSchedule, print, {.defaults = {.stopping = stop_on_signals()}});
   line.add(app::kPageFile, print);
+#ifdef WEIR_HAS_SERVE
+  line.add(kServe, print, {.defaults = {.stopping = stop_on_signals(), .ready = print_link}});
+#endif
   line.add(app::kProfile, print, {.indent = 1, .defaults = {.output = "profile.json"}});
   line.add(app::kCalibrate, print, {.indent = 1, .defaults = {.output = "costs.json"}});
   line.add(app::kSimulate, print, {.timeline = true});

@@ -2,10 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "tools/weir/command_line.hpp"
 #include "tools/weir/print/printout.hpp"
 
 namespace weir {
+
+struct ServeRequest;
+struct ServeResult;
 
 namespace app {
 struct CalibrateRequest;
@@ -46,6 +51,9 @@ struct TuneResult;
 
 void add_commands(CommandLine& line);
 
+// The address of `weir serve`, on stdout at once: the command does not end by itself.
+void print_link(const std::string& link);
+
 // Data on stdout, remarks on stderr.
 void print(Printout& out, const app::CalibrateRequest& request, const app::CalibrateResult& result);
 void print(Printout& out, const app::CompareRequest& request, const app::CompareResult& result);
@@ -61,6 +69,7 @@ void print(Printout& out, const app::ProfileRequest& request, const app::Profile
 void print(Printout& out, const app::ReproduceRequest& request, const app::ReproduceResult& result);
 void print(Printout& out, const app::RunRequest& request, const app::RunResult& result);
 void print(Printout& out, const app::ScheduleRequest& request, const app::ScheduleResult& result);
+void print(Printout& out, const ServeRequest& request, const ServeResult& result);
 void print(Printout& out, const app::SimulateRequest& request, const app::SimulateResult& result);
 void print(Printout& out, const app::SweepRequest& request, const app::SweepReply& reply);
 void print(Printout& out, const app::TuneRequest& request, const app::TuneResult& result);

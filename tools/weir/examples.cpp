@@ -29,6 +29,7 @@ constexpr std::array kExamples{
             "a job as it runs today"},
     Example{"schedule", "weir schedule zb-h1 -K 4 -M 8", "drawn, timed, proved"},
     Example{"schedule", "weir schedule mine.csv --svg mine.svg", "one of your own"},
+    Example{"serve", "weir serve runs", "the whole tool in a browser, for the files in runs"},
     Example{"profile", "weir profile config.json -o profile.json", "what layers take here"},
     Example{"calibrate", "weir calibrate out/measured.json --costs profile.json -o costs.json",
             "costs that a run has corrected"},

@@ -16,11 +16,20 @@
 
 namespace weir {
 
+// A plan than which none that was found is both faster and smaller.
+struct FrontPoint {
+  Seconds step{0};
+  Bytes peak{0};
+  std::string plan;  // in short
+};
+
 // How far a search is.
 struct SearchProgress {
   std::int64_t done = 0, of = 0;  // candidates
   double seconds = 0;
   std::optional<Seconds> best;  // step time
+  // What was found so far, fastest first; while the one who is told holds the search up.
+  std::function<std::vector<FrontPoint>()> front = {};
 };
 
 // Processes that search together: all call `exchange` equally often, each with its own text, and

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "exec/device/cores.hpp"
 #include "exec/processes/process_run.hpp"
@@ -14,6 +15,7 @@
 #include "exec/training/trainable.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/machine/host.hpp"
+#include "tools/app/run/progress_file.hpp"
 #include "tools/app/run/run_identity.hpp"
 #include "tools/app/run/run_options.hpp"
 #include "tools/app/run/run_report.hpp"
@@ -31,11 +33,20 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
                    const Execute& execute) {
   RunResult result{.backend = r.backend, .plan = load(r.plan, session), .leads = leads};
   const ResolvedPlan& loaded = result.plan.loaded;
-  const RunOptions options = run_options(r, loaded, session, leads);
+  RunOptions options = run_options(r, loaded, session, leads);
   std::optional<FolderLock> lock;
-  if (leads && r.output) lock.emplace(*r.output);
+  std::optional<ProgressFile> progress;  // goes before the lock does
+  if (leads && r.output) {
+    lock.emplace(*r.output);
+    progress.emplace(*r.output, loaded.plan, r.backend);
+    options.on_step = [&progress, tell = std::move(options.on_step)](const StepReport& report) {
+      tell(report);
+      progress->tell(report);
+    };
+  }
   const Watch watch;
   result.run = execute(loaded, options);
+  progress.reset();
   if (leads) report(result, r, watch.until_now(), session);
   return result;
 }

@@ -147,7 +147,8 @@ void refuse_contradictions(const ScheduleRequest& r) {
   if (r.prove != !r.grid.empty())
     throw UsageError("--grid and --prove belong together: --grid K=..,M=.. --prove");
   if (is_given(r.beside) && !r.picture.file)
-    throw UsageError("--beside goes with a picture: --svg NAME.svg or --pdf NAME.pdf");
+    throw UsageError(
+        "--beside goes with a picture: --svg NAME.svg, --pdf NAME.pdf or --tikz NAME.tex");
   if (r.times && !r.uniform.empty()) throw UsageError("--times and --uniform exclude each other");
 }
 

@@ -22,18 +22,24 @@
 namespace weir::app {
 namespace {
 
-// "process 4711", of a line "3: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF"; of another container's
-// the system says no number.
-std::string holder_of(int descriptor) {
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0) return "another process";
+// The line of a lock on this file, "3: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF"; empty: there is
+// none.
+std::vector<std::string> lock_on(const struct stat& status) {
   const std::string inode = fmt::format(":{}", status.st_ino);
   std::ifstream locks("/proc/locks");
   for (std::string line; std::getline(locks, line);) {
-    const std::vector<std::string> words = words_of(line);
-    if (words.size() < 6 || words[1] != "FLOCK" || !words[5].ends_with(inode)) continue;
-    if (whole_number<int>(words[4]).value_or(0) > 0) return "process " + words[4];
+    std::vector<std::string> words = words_of(line);
+    if (words.size() >= 6 && words[1] == "FLOCK" && words[5].ends_with(inode)) return words;
   }
+  return {};
+}
+
+// "process 4711"; of another container's the system says no number.
+std::string holder_of(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return "another process";
+  const std::vector<std::string> words = lock_on(status);
+  if (!words.empty() && whole_number<int>(words[4]).value_or(0) > 0) return "process " + words[4];
   return "another process";
 }
 
@@ -54,6 +60,11 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : folder_(folder) {
 FolderLock::~FolderLock() {
   if (made_) static_cast<void>(::rmdir(folder_.c_str()));  // where it is empty
   ::close(descriptor_);
+}
+
+bool is_locked(const std::filesystem::path& folder) {
+  struct stat status {};
+  return ::stat(folder.c_str(), &status) == 0 && !lock_on(status).empty();
 }
 
 }  // namespace weir::app

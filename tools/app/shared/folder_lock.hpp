@@ -23,4 +23,8 @@ class FolderLock {
   int descriptor_ = -1;
 };
 
+// Whether a command has it, by the system's list of locks: asking takes no lock, so that nobody who
+// begins meanwhile is turned away.
+[[nodiscard]] bool is_locked(const std::filesystem::path& folder);
+
 }  // namespace weir::app

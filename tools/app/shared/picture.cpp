@@ -65,17 +65,19 @@ void save_picture(const Drawing& drawing, const std::string& csv, const std::fil
 }
 
 Fields fields(PictureOptions& options, const std::string& what) {
-  return {{"--svg,--pdf",
-           &options.file,
-           fmt::format("Write {} as a picture (.svg or .pdf), its data beside it as NAME.data.csv",
-                       what),
-           {.writes = Writes::file}},
-          {"--width", &options.width,
-           "Width of the picture, as 3.3in; a number alone, as 100: characters of a line in the "
-           "terminal"},
-          {"--palette", &options.palette,
-           "Of the picture: standard, colour-blind or grey; an SVG has colours of its own where "
-           "pages are dark"}};
+  return {
+      {"--svg,--pdf,--tikz",
+       &options.file,
+       fmt::format("Write {} as a picture (.svg, .pdf, or .tex for TikZ), its data beside it as "
+                   "NAME.data.csv",
+                   what),
+       {.writes = Writes::file}},
+      {"--width", &options.width,
+       "Width of the picture, as 3.3in; a number alone, as 100: characters of a line in the "
+       "terminal"},
+      {"--palette", &options.palette,
+       "Of the picture: standard, colour-blind or grey; an SVG has colours of its own where "
+       "pages are dark"}};
 }
 
 Field held_field(PictureOptions& options) {

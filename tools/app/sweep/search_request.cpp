@@ -196,7 +196,10 @@ weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Clu
   set_limits(search, r, cluster);
   search.threads = r.threads;
   search.stop = r.stopping;
-  search.progress = [&session](const SearchProgress& progress) { show(progress, session); };
+  search.progress = [&session, watching = r.watching](const SearchProgress& progress) {
+    show(progress, session);
+    if (watching) watching(progress);
+  };
   return search;
 }
 

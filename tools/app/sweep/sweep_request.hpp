@@ -52,6 +52,8 @@ struct SweepRequest {
   // or 0. No field: whoever calls has signals, or none. Several threads ask, after a first call by
   // one.
   std::function<int()> stopping;
+  // Told now and then how far the search is, and what it found. No field, as the one above.
+  std::function<void(const SearchProgress&)> watching;
 };
 
 // A plan of the ranking, as run.

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""`weir serve` in headless Chromium, by what a person does: paste a job, read what was read and
+what was not, forecast, ask where the step goes, press a change, search and choose a plan, compare a
+log; at 400 and at 1400 pixels, light and dark, without a complaint of the page.
+Usage: browser_test.py SOURCE_DIR WEIR [PICTURES]"""
+# SPDX-License-Identifier: Apache-2.0
+import base64
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "tests/tools"))
+import browser
+from served import SCRIPT, Served
+
+if not browser.find():
+    print("skipped: no Chromium here (Debian: chromium)")
+    sys.exit(77)
+weir = os.path.abspath(sys.argv[2])
+pictures = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else None
+PATIENCE_S = 60
+
+
+def until(tab, script, what):
+    begun = time.monotonic()
+    while time.monotonic() - begun < PATIENCE_S:
+        if tab.ask(script):
+            return
+        wrong = tab.ask("document.getElementById('wrong').textContent")
+        assert not wrong, f"{what}: {wrong}"
+        time.sleep(0.1)
+    raise AssertionError(f"{what}: {script}")
+
+
+def text(tab, name):
+    return tab.ask(f"document.getElementById({json.dumps(name)}).textContent")
+
+
+def press(tab, name):
+    assert tab.ask(f"!document.getElementById({json.dumps(name)}).disabled"), name
+    tab.ask(f"document.getElementById({json.dumps(name)}).click()")
+
+
+def keep(tab, name):
+    """A picture of the whole page, for who looks at it."""
+    if not pictures:
+        return
+    size = tab.call("Page.getLayoutMetrics")["cssContentSize"]
+    shot = tab.call("Page.captureScreenshot", captureBeyondViewport=True,
+                    clip={**size, "height": min(size["height"], 6000), "scale": 1})
+    (pictures / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+
+
+def fits_the_window(tab, width):
+    wide = tab.ask("document.documentElement.scrollWidth")
+    assert wide <= width, f"{wide} pixels wide at {width}"
+
+
+def person(tab, served, folder, width, scheme):
+    tab.show(served.link, width, scheme)
+    until(tab, "!!document.getElementById('runs')", "the page")
+    tab.ask(f"document.getElementById('text').value = {json.dumps(SCRIPT)};"
+            "document.getElementById('cluster').value = 'dgx-h100';"
+            "document.getElementById('gpus').value = 16")
+    press(tab, "read")
+    until(tab, "document.getElementById('facts').children.length > 3", "the forecast")
+    assert "foo-bar 3" in text(tab, "arguments"), text(tab, "arguments")
+    told = served.ask("simulate", {"plan": tab.ask("job.plan"), "cluster": "dgx-h100", "gpus": 16})
+    step = f"{told['result']['step_time_s']:.3f} s"
+    assert step in text(tab, "facts"), (step, text(tab, "facts"))
+    press(tab, "why")
+    until(tab, "document.querySelectorAll('#changes button').length > 2", "what would help")
+    fits_the_window(tab, width)
+    keep(tab, f"explained-{width}-{scheme}")
+    change = tab.ask("document.querySelector('#changes button').textContent")
+    tab.ask("document.querySelector('#changes button').click()")
+    until(tab, f"document.getElementById('of').textContent.includes({json.dumps('changed')})",
+          change)
+    until(tab, "!!document.getElementById('otherwise')", "what it does otherwise")
+    press(tab, "back")
+    until(tab, "document.getElementById('of').textContent.includes('today')", "the job again")
+    press(tab, "search")
+    until(tab, "document.querySelectorAll('#plans tbody tr').length > 3", "the search")
+    points = tab.ask("document.querySelectorAll('#front circle').length")
+    assert points == tab.ask("found.plans.length") + 1, points  # and the plan of today
+    tab.ask("document.querySelector('#plans tbody tr').click()")
+    until(tab, "!document.getElementById('shown').hidden", "the timeline")
+    best = tab.ask("found.plans[0].forecast.step_time_s")
+    assert f"{best:.3f} s" in text(tab, "facts"), (best, text(tab, "facts"))
+    time.sleep(1)  # the frame draws
+    fits_the_window(tab, width)
+    keep(tab, f"searched-{width}-{scheme}")
+    press(tab, "back")
+    until(tab, "document.getElementById('of').textContent.includes('today')", "the job again")
+    tab.ask("document.getElementById('figure').value = '5s'")
+    press(tab, "measure")
+    until(tab, "document.querySelectorAll('#causes tbody tr').length > 2", "causes")
+    assert "Measured 5.000 s" in text(tab, "difference"), text(tab, "difference")
+    # A mistake is said, and the page goes on.
+    tab.ask("document.getElementById('cluster').value = 'no-such-cluster'")
+    press(tab, "read")
+    begun = time.monotonic()
+    while not text(tab, "wrong") and time.monotonic() - begun < PATIENCE_S:
+        time.sleep(0.1)
+    assert "no-such-cluster" in text(tab, "wrong"), text(tab, "wrong")
+    # The answer that is an error is one that the console names, too.
+    tab.complaints = [line for line in tab.complaints if "400 (Bad Request)" not in line]
+    assert not tab.complaints, tab.complaints
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        served, tab = Served(weir, folder), browser.Browser()
+        try:
+            for width, scheme in ((1400, "light"), (400, "light"), (1400, "dark")):
+                person(tab, served, folder, width, scheme)
+                print(f"{width} pixels, {scheme}: a job, its forecast, a search, a figure")
+        finally:
+            tab.close()
+            assert served.end() == 130
+
+
+main()

@@ -1,0 +1,361 @@
+#!/usr/bin/env python3
+"""`weir serve` over HTTP: who is let in, that nothing outside the folder is read or written, that
+answers are the commands' own, that a search tells its front as it grows and ends when it is told
+to, that runs are seen while they train, and that Ctrl-C ends it all.
+Usage: serve_test.py SOURCE_DIR WEIR"""
+# SPDX-License-Identifier: Apache-2.0
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from served import SCRIPT, Served
+
+source, weir = pathlib.Path(sys.argv[1]).resolve(), os.path.abspath(sys.argv[2])
+models = source / "tools/examples/models"
+
+
+def command(folder, *words):
+    done = subprocess.run([weir, "-q", "--json", *words], cwd=folder, capture_output=True,
+                          text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+class Serve(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.around = tempfile.TemporaryDirectory()
+        cls.outside = pathlib.Path(cls.around.name)
+        cls.folder = cls.outside / "served"
+        cls.folder.mkdir()
+        cls.served = Served(weir, cls.folder)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.served.end()
+        cls.around.cleanup()
+
+    def job(self, name="job.sh", text=SCRIPT, **more):
+        return self.served.ask("job", {"files": [{"name": name, "text": text}], **more})
+
+    def test_the_page_opens_by_its_link_alone(self):
+        path = self.served.link.split(str(self.served.port))[1]
+        status, headers, text = self.served.raw("GET", path, headers={"X-Weir-Token": None})
+        self.assertEqual(status, 200)
+        self.assertIn(b"Read it", text)
+        self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+        self.assertEqual(self.served.raw("GET", "/")[0], 403)
+        self.assertEqual(self.served.raw("GET", "/?token=" + "0" * 32)[0], 403)
+
+    def test_other_hosts_sites_and_tokens_are_refused(self):
+        own = f"127.0.0.1:{self.served.port}"
+        body = b'{"plan": "p.json"}'
+        for words in ({"Host": "example.org"}, {"Host": f"rebound.example.org:{self.served.port}"},
+                      {"Host": None}, {"Origin": "http://example.org"}, {"Origin": "null"},
+                      {"X-Weir-Token": None}, {"X-Weir-Token": ""}, {"X-Weir-Token": "0" * 32},
+                      {"Content-Type": "text/plain"}, {"Content-Type": None},
+                      {"Origin": f"http://127.0.0.1:{self.served.port + 1}"}):
+            self.assertEqual(self.served.raw("POST", "/api/simulate", body, words)[0], 403, words)
+        # Let in, and refused for the plan that is not there.
+        status, _, text = self.served.raw("POST", "/api/simulate", body,
+                                          {"Origin": f"http://{own}", "Host": own})
+        self.assertEqual(status, 400)
+        self.assertIn("p.json", json.loads(text)["message"])
+        self.assertEqual(self.served.raw("PUT", "/api/simulate", body)[0], 404)
+
+    def test_only_this_machine_is_listened_to(self):
+        """The port is open on 127.0.0.1, and on no other address that this machine has."""
+        table = pathlib.Path(f"/proc/{self.served.process.pid}/net/tcp").read_text().split("\n")
+        at = f":{self.served.port:04X}"
+        listening = [line.split()[1] for line in table if at in line and line.split()[3] == "0A"]
+        self.assertEqual(listening, [f"0100007F{at}"])
+
+    def test_nothing_outside_the_folder_is_read(self):
+        secret = self.outside / "secret.json"
+        secret.write_text((models / "gpt2-mini.json").read_text())
+        plan = command(self.outside, "plan", "secret.json", "-K", "1", "-M", "1", "--seq-length",
+                       "64")
+        for path in (str(secret), "../secret.json", "weir-serve/../../secret.json", ""):
+            status, told = self.served.post("simulate", {"plan": path})
+            self.assertEqual(status, 400)
+            self.assertIn("below the folder", told["message"])
+        # By a link, and within what is pasted: the kernel says no.
+        link = self.folder / "link.json"
+        link.symlink_to(secret)
+        status, told = self.served.post("simulate", {"plan": "link.json"})
+        self.assertEqual(status, 400)
+        self.assertIn("Permission denied", told["message"])
+        for path in (str(secret), "../../../secret.json"):
+            pasted = json.dumps({**plan, "model": path})
+            status, told = self.served.post(
+                "job", {"files": [{"name": "plan.json", "text": pasted}]})
+            self.assertEqual(status, 400, told)
+            self.assertIn("Permission denied", told["message"])
+        # The same plan beside its model is read: it was the place that was refused.
+        told = self.served.ask("job", {"files": [
+            {"name": "plan.json", "text": json.dumps({**plan, "model": "secret.json"})},
+            {"name": "secret.json", "text": secret.read_text()}]})
+        self.assertEqual(told["kind"], "plan")
+
+    def test_a_script_that_sources_a_file_outside_does_not_get_it(self):
+        (self.outside / "sizes.sh").write_text("LAYERS=48\n")
+        script = SCRIPT.replace("torchrun", f"source {self.outside}/sizes.sh\ntorchrun")
+        script = script.replace("--num-layers 32", "--num-layers $LAYERS")
+        status, told = self.served.post("job", {"files": [{"name": "job.sh", "text": script}]})
+        self.assertEqual(status, 400, told)
+
+    def test_nothing_is_written_but_below_weir_serve(self):
+        before = sorted(path for path in self.outside.rglob("*") if "weir-serve" not in path.parts)
+        for name in ("../../x.sh", "/tmp/x.sh", "..", ".hidden", "a/b\\c.sh", "\u00e9.sh"):
+            told = self.job(name)
+            self.assertTrue(told["plan"].startswith("weir-serve/"), told["plan"])
+        for words in ({"job": "..", "name": "x"}, {"job": "/tmp", "name": "x"},
+                      {"job": "weir-serve", "name": "x"}, {"job": "weir-serve/..", "name": "x"}):
+            self.assertEqual(self.served.post("file", {**words, "text": "x"})[0], 400, words)
+        after = sorted(path for path in self.outside.rglob("*") if "weir-serve" not in path.parts)
+        self.assertEqual(before, after)
+
+    def test_no_program_is_started(self):
+        for words in ({"from": "torch"}, {"python": "/bin/sh"}, {"output": "x"}):
+            body = {"files": [{"name": "job.sh", "text": SCRIPT}], **words}
+            self.assertEqual(self.served.post("job", body)[0], 400, words)
+        told = self.job()
+        plan = json.loads((self.folder / told["plan"]).read_text())
+        plan["schedule"] = f"exec:touch {self.folder}/ran"
+        body = {"files": [{"name": "p.json", "text": json.dumps(plan)},
+                          {"name": "plan.model.json", "text": ""}]}
+        self.assertEqual(self.served.post("job", body)[0], 400)
+        self.assertFalse((self.folder / "ran").exists())
+
+    def test_a_body_is_limited_in_size_and_time(self):
+        with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
+            head = (f"POST /api/job HTTP/1.1\r\nHost: 127.0.0.1:{self.served.port}\r\n"
+                    f"X-Weir-Token: {self.served.token}\r\nContent-Type: application/json\r\n")
+            sent.sendall((head + f"Content-Length: {17 << 20}\r\n\r\n").encode())
+            self.assertIn(b" 413 ", sent.recv(1000).split(b"\r\n")[0] + b" ")
+        # In parts, whose sum nobody has said: it is cut off, not kept.
+        with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
+            sent.sendall((head + "Transfer-Encoding: chunked\r\n\r\n").encode())
+            part = b"100000\r\n" + b"a" * (1 << 20) + b"\r\n"
+            told = b""
+            try:
+                for _ in range(64):
+                    sent.sendall(part)
+                told = sent.recv(1000)
+            except OSError:  # closed while we send
+                pass
+            self.assertNotIn(b" 200 ", told)
+        # Nothing more comes: five seconds, and it is given up.
+        with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
+            begun = time.monotonic()
+            sent.sendall((head + "Content-Length: 100\r\n\r\n{").encode())
+            sent.recv(1000)
+            self.assertLess(time.monotonic() - begun, 15)
+        self.job()  # and it answers as before
+
+    def test_requests_that_are_no_http_end_with_themselves(self):
+        """A whole request, its bytes changed by a seeded engine: what is not let in gets no 200,
+        and whoever comes next is answered."""
+        body = json.dumps({"plan": "p.json"})
+        whole = (f"POST /api/simulate HTTP/1.1\r\nHost: 127.0.0.1:{self.served.port}\r\n"
+                 f"X-Weir-Token: {self.served.token}\r\nContent-Type: application/json\r\n"
+                 f"Content-Length: {len(body)}\r\n\r\n{body}").encode()
+        draw, answered = random.Random(48), set()
+        for _ in range(500):
+            sent = bytearray(whole)
+            for _ in range(draw.randint(1, 5)):
+                at = draw.randrange(len(sent))
+                sent[at:at + draw.randint(0, 3)] = draw.choice(
+                    [b"", b"\r\n", b"\0", b":", b" " * 9000, b"%2e/", bytes([draw.randrange(256)])])
+            with socket.create_connection((self.served.host, self.served.port), timeout=30) as made:
+                try:
+                    made.sendall(bytes(sent))
+                    made.shutdown(socket.SHUT_WR)
+                    told = made.recv(1 << 16)
+                except OSError:  # closed while we send
+                    told = b""
+            answered.add(told[9:12])
+        self.assertNotIn(b"200", answered)  # there is no p.json
+        self.assertIn(b"400", answered)
+        self.job()
+
+    def test_answers_are_the_commands_own(self):
+        told = self.job(gpus=16)
+        self.assertEqual(told["result"]["schema"], "weir.import/1")
+        unknown = [a["name"] for a in told["result"]["arguments"] if a["fate"] == "unknown"]
+        self.assertEqual(unknown, ["foo-bar"])
+        where = {"plan": told["plan"], "cluster": "dgx-h100"}
+        words = [told["plan"], "--cluster", "dgx-h100"]
+        for name in ("simulate", "explain"):
+            answer = self.served.ask(name, where)
+            self.assertEqual(answer["command"], f"weir {name} {' '.join(words)}")
+            self.assertEqual(answer["result"], command(self.folder, name, *words))
+        # 1 GiB holds no rank: the forecast is shown, and how the command would end.
+        answer = self.served.ask("simulate", {**where, "memory-limit": "1 GiB"})
+        self.assertEqual(answer["end"]["exit_code"], 4)
+        self.assertEqual(answer["result"]["fits"], "no")
+        page = self.served.raw("POST", "/api/page", json.dumps(where).encode())[2].decode()
+        self.assertIn('id="planned"', page)
+
+    def test_an_answer_to_what_cannot_be_is_one_line(self):
+        for name, body, code, status in (
+                ("simulate", {"plan": "none.json"}, 3, 400),
+                ("simulate", {"plan": 7}, 3, 400), ("simulate", {}, 3, 400),
+                ("simulate", {"plan": "p.json", "clutser": "x"}, 3, 400),
+                ("simulate", {"plan": "p.json", "gpus": 0}, 3, 400),
+                ("simulate", {"plan": "p.json", "gpus": 1.5}, 3, 400), ("simulate", [], 3, 400),
+                ("job", {"files": []}, 3, 400), ("job", {"files": [{"name": "x"}]}, 3, 400),
+                ("nothing", {}, 2, 404)):
+            got, told = self.served.post(name, body)
+            self.assertEqual((got, told["exit_code"], told["schema"]),
+                             (status, code, "weir.error/1"), (name, body, told))
+            self.assertNotIn("\n", told["message"])
+        self.assertIn("did you mean cluster", self.served.post(
+            "simulate", {"plan": "p.json", "clutser": "x"})[1]["message"])
+        self.assertEqual(self.served.raw("POST", "/api/simulate", b"{")[0], 400)
+        self.assertEqual(self.served.raw("POST", "/api/simulate", b'{"plan": "\xff"}')[0], 400)
+
+    def test_a_model_and_a_log(self):
+        told = self.job("config.json", (models / "gpt2.json").read_text())
+        self.assertEqual((told["kind"], told["result"]["schema"]), ("model", "weir.model/1"))
+        job = self.job()
+        lines = [f" iteration {i:8d}/ 100 | elapsed time per iteration (ms): 5000.0 | "
+                 "global batch size: 128 |" for i in range(1, 31)]
+        log = self.served.ask("file", {"job": job["job"], "name": "job.log",
+                                       "text": "\n".join(lines) + "\n"})
+        answer = self.served.ask("explain", {"plan": job["plan"], "cluster": "dgx-h100",
+                                             "measured": log["result"]["file"]})
+        self.assertAlmostEqual(answer["result"]["measured"]["step_time_s"], 5.0)
+
+    def test_a_search_tells_its_front_and_its_plans(self):
+        job = self.job()
+        body = {"model": job["result"]["model"], "baseline": job["plan"], "cluster": "dgx-h100",
+                "gpus": 16}
+        events = list(self.served.events("POST", "/api/sweep", body))
+        self.assertEqual(events[-1][0], "result", events[-1])
+        fronts = [data["front"] for name, data in events if name == "progress"]
+        self.assertTrue(fronts)
+        for front in fronts:  # fastest first, and each further one smaller
+            steps = [point["step_time_s"] for point in front]
+            peaks = [point["peak_memory_bytes"] for point in front]
+            self.assertEqual(steps, sorted(steps))
+            self.assertEqual(peaks, sorted(peaks, reverse=True))
+        told = events[-1][1]
+        self.assertEqual(told["result"]["schema"], "weir.sweep/1")
+        best = told["result"]["plans"][0]
+        # The software that the search was of is the job's; a plan's file names none.
+        answer = self.served.ask("simulate", {
+            "plan": told["plans"] + "/plan-1.json", "cluster": "dgx-h100",
+            "stack": best["forecast"]["stack"]})
+        self.assertEqual(answer["result"]["step_time_s"], best["forecast"]["step_time_s"])
+        self.assertEqual(events[0][0], "progress")
+
+    def test_a_search_is_stopped_with_what_it_has(self):
+        told = self.job("config.json", (models / "llama-3-70b.json").read_text())
+        body = {"model": told["model"], "cluster": "dgx-h100:32", "global-batch-size": 1024,
+                "seq-length": 8192, "explain": True, "top": 1000, "budget": "10min",
+                "may-fit": True}
+        begun, last, second = time.monotonic(), None, None
+        for name, data in self.served.events("POST", "/api/sweep", body):
+            if name == "progress" and second is None and data["front"]:
+                # One at a time; and then it is told to stop.
+                second = list(self.served.events("POST", "/api/sweep", body))
+                self.served.ask("stop", {})
+            last = name, data
+        self.assertEqual(second[0][0], "error")
+        self.assertIn("another search", second[0][1]["message"])
+        self.assertEqual(last[0], "result", last)
+        self.assertTrue(any("stopped" in note for note in last[1]["notes"]), last[1]["notes"])
+        self.assertLess(time.monotonic() - begun, 60)
+
+    def test_more_files_than_are_looked_at_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for number in range(20_001):
+                pathlib.Path(folder, str(number)).touch()
+            served = Served(weir, folder)
+            try:
+                rows = next(served.events("GET", "/api/runs"))[1]
+            finally:
+                served.end()
+            self.assertEqual([row["folder"] for row in rows], ["..."])
+            self.assertIn("fewer files", rows[0]["why"])
+
+    def test_runs_are_rows_and_appear_when_they_are_written(self):
+        (self.folder / "mini.json").write_text((models / "gpt2-mini.json").read_text())
+        subprocess.run([weir, "-q", "plan", "mini.json", "-K", "1", "-M", "2", "--seq-length", "32",
+                        "-o", "mine.json"], cwd=self.folder, check=True, capture_output=True)
+        events = self.served.events("GET", "/api/runs")
+        rows = next(events)[1]
+        self.assertNotIn("mine", [row["folder"] for row in rows])
+        # Waits in place of training: 200 steps of some 20 ms, watched.
+        waits = subprocess.Popen([weir, "-q", "run", "mine.json", "--backend", "synthetic",
+                                  "--steps", "100000", "-o", "waits"], cwd=self.folder,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        training = [next(row for _, rows in events for row in rows
+                         if row["folder"] == "waits" and row["steps"] and row["steps"] > steps)
+                    for steps in (0, 1)]
+        self.assertEqual([(row["state"], row["of"]) for row in training],
+                         [("training", 100000)] * 2)
+        waits.kill()
+        waits.wait()
+        row = next(row for _, rows in events for row in rows
+                   if row["folder"] == "waits" and row["state"] != "training")
+        self.assertEqual(row["state"], "broken off")
+        subprocess.run([weir, "-q", "run", "mine.json", "--steps", "3", "-o", "mine"],
+                       cwd=self.folder, capture_output=True, check=True, timeout=60)
+        self.assertFalse((self.folder / "mine/progress.json").exists())
+        run = json.loads((self.folder / "mine/run.json").read_text())
+        row = next(row for _, rows in events for row in rows
+                   if row["folder"] == "mine" and row["state"] == "ended")
+        events.close()
+        self.assertEqual((row["steps"], row["backend"]), (3, "cpu"))
+        self.assertEqual(row["losses"], [step["loss"] for step in run["steps"]])
+        # G = b M D = 2 samples of 32 tokens a step.
+        self.assertAlmostEqual(row["tokens_per_s"], 2 * 32 / run["step_time_s"])
+        forecast = command(self.folder, "simulate", "mine.json")["step_time_s"]
+        self.assertAlmostEqual(row["forecast_step_time_s"], forecast)
+        self.assertAlmostEqual(row["error"], forecast / run["step_time_s"] - 1)
+
+
+class Ends(unittest.TestCase):
+    def test_a_signal_ends_it_and_its_search(self):
+        for signal_, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with tempfile.TemporaryDirectory() as folder:
+                served = Served(weir, folder)
+                told = served.ask("job", {"files": [
+                    {"name": "c.json", "text": (models / "llama-3-70b.json").read_text()}]})
+                events = served.events("POST", "/api/sweep", {
+                    "model": told["model"], "cluster": "dgx-h100:32", "global-batch-size": 1024,
+                    "seq-length": 8192, "explain": True, "top": 1000, "budget": "10min"})
+                self.assertEqual(next(events)[0], "progress")
+                self.assertEqual(served.end(signal_), code)
+
+    def test_what_cannot_be_served_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            other = pathlib.Path(folder, "elsewhere")
+            other.mkdir()
+            pathlib.Path(folder, "here").mkdir()
+            pathlib.Path(folder, "here/weir-serve").symlink_to(other)
+            for place, code in (("none", 3), ("here", 3)):
+                done = subprocess.run([weir, "serve", place], cwd=folder, capture_output=True,
+                                      text=True, timeout=30, check=False)
+                self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1)
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", 0))
+                taken.listen()
+                port = taken.getsockname()[1]
+                done = subprocess.run([weir, "serve", folder, "--port", str(port)], text=True,
+                                      capture_output=True, timeout=30, check=False)
+                self.assertEqual(done.returncode, 6, done.stderr)
+
+
+unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,247 @@
+// A table of what may be asked: each name with the function that answers it.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/serve/answers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <exception>
+#include <optional>
+
+#include "plan/job/plan_json.hpp"
+#include "plan/text/bytes_file.hpp"
+#include "plan/text/ending.hpp"
+#include "plan/text/text_file.hpp"
+#include "plan/text/utf8.hpp"
+#include "plan/words/error.hpp"
+#include "sim/search/space/space.hpp"
+#include "tools/app/compare/explain.hpp"
+#include "tools/app/page/page.hpp"
+#include "tools/app/shared/exit_code.hpp"
+#include "tools/app/shared/provenance.hpp"
+#include "tools/app/simulate/simulate.hpp"
+#include "tools/app/sweep/sweep.hpp"
+#include "tools/serve/body_fields.hpp"
+#include "tools/serve/pasted_job.hpp"
+
+namespace weir {
+namespace {
+
+using Names = std::vector<std::string_view>;
+const Names kMachine{"cluster", "stack", "costs", "gpus", "memory-limit"};
+
+Names with_machine(Names names) {
+  names.insert(names.end(), kMachine.begin(), kMachine.end());
+  return names;
+}
+
+Json error_json(const Ending& ending) {
+  return {
+      {"schema", "weir.error/1"}, {"message", ending.line}, {"exit_code", exit_code(ending.kind)}};
+}
+
+int status_of(EndKind kind) {
+  switch (kind) {
+    case EndKind::usage:
+    case EndKind::bad_input:
+      return 400;
+    case EndKind::no_plan:
+      return 422;
+    case EndKind::missing:
+      return 501;
+    default:
+      return 500;
+  }
+}
+
+Json json_of(const std::string& body) {
+  if (utf8_prefix(body) != body.size()) throw InputError(kRequest, "", "is not UTF-8");
+  return parse_json(body, kRequest);
+}
+
+// A request of a use case, and what becomes of what it says.
+template <class Request, class Result>
+class Asked {
+ public:
+  Asked(const app::UseCase<Request, Result>& use_case, const Names& allowed, const Json& body,
+        Request defaults = {})
+      : use_case_(use_case), request(std::move(defaults)) {
+    const app::Fields all = fields(request);
+    std::set<std::string> given = fill(all, allowed, body);
+    session = app::Session(app::files_read(all), std::move(given));
+    session.command = command_line_of(use_case.name, all, body);
+    session.date = app::today();
+    session.note = session.log = [this](const std::string& line) { notes_.push_back(line); };
+  }
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+  ~Asked() = default;
+
+  [[nodiscard]] Result run() const { return use_case_.run(request, session); }
+
+  // With `end` where the command would end with another code than 0 and yet has a result.
+  [[nodiscard]] Json envelope(const Result& result, Json json) const {
+    Json told{{"command", session.command}, {"result", std::move(json)}, {"notes", notes_}};
+    if constexpr (requires { require_success(result); }) {
+      try {
+        require_success(result);
+      } catch (const NoFeasiblePlan&) {
+        told["end"] = error_json(ending_of(std::current_exception()));
+      }
+    }
+    return told;
+  }
+
+ private:
+  const app::UseCase<Request, Result>& use_case_;
+  std::vector<std::string> notes_;
+
+ public:
+  Request request;
+  app::Session session;
+};
+
+Answer simulate_answer(Workplace& workplace, const Json& body) {
+  const Asked asked(app::kSimulate, with_machine({"plan"}), body);
+  const auto lock = turn(workplace);
+  const app::SimulateResult result = asked.run();
+  return {.body = asked.envelope(result, to_json(result)).dump()};
+}
+
+Answer explain_answer(Workplace& workplace, const Json& body) {
+  Asked asked(app::kExplain, with_machine({"plan", "any-schedule", "measured"}), body);
+  const auto lock = turn(workplace);
+  // The changed plans are files, so that a forecast of one can be asked for.
+  asked.request.plans = new_job_folder(workplace);
+  const app::ExplainResult result = asked.run();
+  Json json = asked.envelope(result, to_json(result));
+  json["plans"] = asked.request.plans->string();
+  return {.body = json.dump()};
+}
+
+// The page itself, which a frame shows.
+Answer page_answer(Workplace& workplace, const Json& body) {
+  Asked asked(app::kPageFile, with_machine({"plan", "trace"}), body);
+  const auto lock = turn(workplace);
+  asked.request.output = workplace.folder / "page.html";
+  const std::string html = read_bytes(asked.run().page);
+  return {.type = "text/html; charset=utf-8", .body = html};
+}
+
+// A plan as its file has it.
+Answer read_answer(Workplace& /*workplace*/, const Json& body) {
+  JsonObject request(body, kRequest, "");
+  const auto file = path_within(request.text("plan"), "plan");
+  request.finish();
+  const Json told{{"result", plan_json(parse_plan(read_text_file(file), file.string()))},
+                  {"notes", Json::array()}};
+  return {.body = told.dump()};
+}
+
+Answer stop_answer(Workplace& workplace, const Json& body) {
+  static_cast<void>(fill({}, {}, body));
+  workplace.stop_search = true;
+  return {.body = R"({"result":null,"notes":[]})"};
+}
+
+struct Answered {
+  std::string_view name;
+  Answer (*answer)(Workplace&, const Json&);
+};
+constexpr std::array kAnswered{
+    Answered{"job", &job_answer},           Answered{"file", &file_answer},
+    Answered{"simulate", &simulate_answer}, Answered{"explain", &explain_answer},
+    Answered{"page", &page_answer},         Answered{"read", &read_answer},
+    Answered{"stop", &stop_answer}};
+
+Json progress_json(const SearchProgress& progress) {
+  Json front = Json::array();
+  if (progress.front) {
+    for (const FrontPoint& point : progress.front())
+      front.push_back({{"step_time_s", point.step.count()},
+                       {"peak_memory_bytes", point.peak.count()},
+                       {"plan", point.plan}});
+  }
+  return {{"done", progress.done},
+          {"of", progress.of},
+          {"seconds", progress.seconds},
+          {"best_step_time_s", progress.best ? Json(progress.best->count()) : Json()},
+          {"front", std::move(front)}};
+}
+
+// A search's own options; where its files go is this program's.
+const Names kSearched{"model",    "seq-length", "dtype",        "global-batch-size",
+                      "pp",       "vpp",        "microbatches", "micro-batch-size",
+                      "tp",       "cp",         "dp",           "ep",
+                      "zero",     "schedule",   "recompute",    "budget",
+                      "baseline", "at-most",    "may-fit",      "any-schedule",
+                      "explain",  "top"};
+
+}  // namespace
+
+Answer answer_of_error() {
+  try {
+    throw;
+  } catch (const Busy& busy) {
+    return {503, "application/json", error_json({EndKind::failed, busy.what()}).dump()};
+  } catch (...) {
+    const Ending ending = ending_of(std::current_exception());
+    return {status_of(ending.kind), "application/json",
+            error_json(ending).dump(-1, ' ', false, Json::error_handler_t::replace)};
+  }
+}
+
+std::string event_text(std::string_view name, const Json& data) {
+  // JSON has no line break outside its texts, and within them it is written as \n.
+  return fmt::format("event: {}\ndata: {}\n\n", name,
+                     data.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Answer answer(Workplace& workplace, std::string_view name, const std::string& body) {
+  try {
+    const auto row = std::ranges::find(kAnswered, name, &Answered::name);
+    if (row == kAnswered.end())
+      return {404, "application/json",
+              error_json({EndKind::usage, fmt::format("{}: nothing of that name", name)}).dump()};
+    return row->answer(workplace, json_of(body));
+  } catch (...) {
+    return answer_of_error();
+  }
+}
+
+void search(Workplace& workplace, const std::string& body,
+            const std::function<bool(std::string event)>& send) {
+  const std::unique_lock searching(workplace.searching, std::try_to_lock);
+  try {
+    if (!searching.owns_lock()) throw Busy("another search runs: stop it, or wait for its end");
+    workplace.stop_search = false;
+    Asked asked(app::kSweep, with_machine(kSearched), json_of(body));
+    app::SweepRequest& request = asked.request;
+    request.plans = new_job_folder(workplace);
+    // Whoever has gone needs no result.
+    std::atomic<bool> heard = true;
+    request.stopping = [&] {
+      return workplace.stop_search || workplace.ended || !heard ? SIGINT : 0;
+    };
+    using Clock = std::chrono::steady_clock;
+    constexpr std::chrono::milliseconds kBetween(200);
+    Clock::time_point told = Clock::now() - kBetween;
+    request.watching = [&](const SearchProgress& progress) {
+      if (Clock::now() - told < kBetween) return;
+      told = Clock::now();
+      heard = send(event_text("progress", progress_json(progress)));
+    };
+    const app::SweepReply reply = asked.run();
+    Json json = asked.envelope(reply, to_json(reply));
+    json["plans"] = request.plans->string();
+    send(event_text("result", json));
+  } catch (...) {
+    send(fmt::format("event: error\ndata: {}\n\n", answer_of_error().body));
+  }
+}
+
+}  // namespace weir

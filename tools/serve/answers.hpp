@@ -1,0 +1,31 @@
+// What the page asks, answered by the use cases that the commands have: no HTTP here. A body is a
+// JSON object of a command's options by their long names; an answer is {"command", "result",
+// "notes"}, where `result` is what the command prints with --json, and what it says on stderr are
+// the notes. An error is the command's weir.error/1.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "tools/serve/answer.hpp"
+#include "tools/serve/workplace.hpp"
+
+namespace weir {
+
+// Of POST /api/NAME: job, file, simulate, explain, page, read, stop.
+[[nodiscard]] Answer answer(Workplace& workplace, std::string_view name, const std::string& body);
+
+// An exception as an answer. Precondition: within a catch block.
+[[nodiscard]] Answer answer_of_error();
+
+// One event of a stream: "event: NAME", and its data on one line.
+[[nodiscard]] std::string event_text(std::string_view name, const Json& data);
+
+// A search: `send` is given its events (progress, then result or error) and says whether anybody
+// still listens.
+void search(Workplace& workplace, const std::string& body,
+            const std::function<bool(std::string event)>& send);
+
+}  // namespace weir

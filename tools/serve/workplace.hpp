@@ -1,0 +1,50 @@
+// The folder that is served, and what its requests share: where their files go, and that one of
+// them computes at a time.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "plan/text/strict_json.hpp"
+
+namespace weir {
+
+// Below the folder that is served: all that requests write goes there.
+inline constexpr std::string_view kWorkFolder = "weir-serve";
+
+// Another request computes, and does not end soon.
+class Busy : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct Workplace {
+  // Paths are relative to it: it is the current folder.
+  std::filesystem::path folder = kWorkFolder;
+  std::timed_mutex computing;
+  std::mutex searching;                  // one search at a time
+  std::atomic<bool> stop_search{false};  // what was found so far is its result
+  std::atomic<bool> ended{false};        // the server's end
+  std::mutex reading_runs;               // over `runs`
+  // By folder: what was read of a run, and of which moment that is.
+  std::map<std::string, std::pair<std::filesystem::file_time_type, Json>> runs;
+};
+
+// Waits for the request that computes. Throws Busy where that takes long.
+[[nodiscard]] std::unique_lock<std::timed_mutex> turn(Workplace& workplace);
+
+// A new folder in it: "weir-serve/7".
+[[nodiscard]] std::filesystem::path new_job_folder(const Workplace& workplace);
+
+// A file's name as it is kept: letters, digits, '.', '-' and '_', 80 of them at most.
+[[nodiscard]] std::string kept_name(std::string_view name);
+
+}  // namespace weir
