@@ -33,9 +33,11 @@ Cluster small_cluster() {
 }
 
 void add(Network& network, const std::string& name, const std::vector<std::string>& tensors,
-         const std::vector<std::string>& operations) {
+         const std::vector<std::string>& operations,
+         std::optional<std::vector<std::string>> reads = {}) {
   layout::NetworkLayer layer;
   layer.name = name;
+  layer.reads = std::move(reads);
   for (const std::string& text : tensors) append_tensor(text, network, layer);
   for (const std::string& text : operations) append_operation(text, network, layer);
   finish_layer(network, layer);
@@ -64,6 +66,58 @@ Network three_layers(std::int64_t batch, std::int64_t hidden, std::int64_t ffn) 
       {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, vocab]",
        "logits[batch, tokens, vocab]", "losses[batch, tokens]"},
       {"t = move(x)", "logits = t w", "losses = loss(logits) over vocab"});
+  return network;
+}
+
+// A state that goes from step to step, between a table and a loss.
+Network recurrent(std::int64_t batch, std::int64_t units) {
+  Network network{"steps",
+                  {{"batch", "b", batch},
+                   {"time", "t", 6},
+                   {"hidden", "h", units},
+                   {"units", "u", units},
+                   {"vocab", "V", 24}},
+                  {}};
+  add(network, "table", {"weight table[vocab, hidden]", "x[batch, time, hidden]"},
+      {"x = gather(table) over vocab"});
+  add(network, "cell",
+      {"x[batch, time, hidden]", "xt[batch, hidden]", "state h[batch, hidden]",
+       "weight wx[hidden, units]", "a[batch, units]", "weight wh[hidden, units]", "b[batch, units]",
+       "s[batch, units]", "n[batch, units]", "y[batch, time, units]"},
+      {"xt = step(x) over time", "a = xt wx", "b = h wh", "s = add(a b)", "n = tanh(s)",
+       "h = carry(n) over time", "y = stack(n) over time"});
+  add(network, "head",
+      {"x[batch, time, units]", "weight w[units, vocab]", "logits[batch, time, vocab]",
+       "losses[batch, time]"},
+      {"logits = x w", "losses = loss(logits) over vocab"});
+  return network;
+}
+
+// Two branches of one stem, one of them reads both, and a loss on each.
+Network branches(std::int64_t batch, std::int64_t ffn) {
+  Network network{"branches",
+                  {{"batch", "b", batch},
+                   {"hidden", "h", 16},
+                   {"ffn", "f", ffn},
+                   {"inner", "i", 8},
+                   {"vocab", "V", 24}},
+                  {}};
+  const std::vector<std::string> head = {"x[batch, hidden]", "weight w[hidden, vocab]",
+                                         "logits[batch, vocab]", "losses[batch]"};
+  const std::vector<std::string> loss = {"logits = x w", "losses = loss(logits) over vocab"};
+  add(network, "stem", {"weight table[vocab, hidden]", "x[batch, hidden]"},
+      {"x = gather(table) over vocab"});
+  add(network, "wide",
+      {"x[batch, hidden]", "weight w[hidden, ffn]", "u[batch, ffn]", "a[batch, ffn]",
+       "weight v[ffn, hidden]", "z[batch, hidden]"},
+      {"u = x w", "a = gelu(u)", "z = a v"});
+  add(network, "aside", head, loss);
+  add(network, "join",
+      {"x[batch, hidden]", "l[batch, hidden]", "weight w[hidden, inner]", "u[batch, inner]",
+       "weight v[inner, hidden]", "z[batch, hidden]", "y[batch, hidden]"},
+      {"u = x w", "z = u v", "y = add(z l)"}, std::vector<std::string>{"stem", "wide"});
+  add(network, "head", head, loss);
+  finish_network(network);
   return network;
 }
 
@@ -101,13 +155,20 @@ std::vector<Point> brute_force(const Network& network, const NetworkJob& job,
 
 TEST(LayoutSearch, IsBruteForcesFront) {
   const NetworkJob job{.dtype = Dtype::fp32};
+  enum Form { layers, steps, forks };
   struct Case {
     std::int64_t batch, hidden, ffn;
     int devices, axes;
+    Form form = layers;
   };
   for (const Case& c : {Case{8, 16, 64, 4, 2}, Case{2, 64, 64, 8, 2}, Case{16, 8, 12, 12, 2},
-                        Case{1, 32, 256, 8, 3}, Case{3, 6, 10, 1, 2}}) {
-    const Network network = three_layers(c.batch, c.hidden, c.ffn);
+                        Case{1, 32, 256, 8, 3}, Case{3, 6, 10, 1, 2}, Case{8, 16, 0, 4, 2, steps},
+                        Case{2, 64, 0, 8, 3, steps}, Case{6, 12, 0, 12, 2, steps},
+                        Case{8, 0, 64, 4, 2, forks}, Case{2, 0, 32, 8, 3, forks}}) {
+    SCOPED_TRACE(c.form);
+    const Network network = c.form == steps   ? recurrent(c.batch, c.hidden)
+                            : c.form == forks ? branches(c.batch, c.ffn)
+                                              : three_layers(c.batch, c.hidden, c.ffn);
     const auto expected = brute_force(network, job, small_cluster(), meshes(c.devices, c.axes));
     const FoundLayouts found = search_layouts(network, job, small_cluster(), {c.devices, c.axes});
     ASSERT_EQ(found.front.size(), expected.size()) << c.devices;

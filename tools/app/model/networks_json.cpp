@@ -26,6 +26,7 @@ Json exchange_json(const NetworksResult& result, const layout::NetworkLayout& la
             {"collective", to_string(exchange.collective)},
             {"over", over},
             {"devices", members(layout, exchange.axes)},
+            {"times", exchange.times},
             {"bytes", exchanged_bytes(exchange, result.job.dtype).count()}};
   json["time_s"] =
       result.cluster
@@ -72,6 +73,7 @@ Json tensors_json(const layout::Network& network, const layout::NetworkLayout& l
          {"local_shape", shape},
          {"formula", block_text(network, layout, tensor.dimensions)},
          {"elements", block_elements(network, layout, tensor.dimensions)},
+         {"times", times_of(network, layer, static_cast<int>(t))},
          {"kept_until", kept == share.kept.end() ? Json() : Json(kept->until_w ? "W" : "I")}});
   }
   return tensors;
@@ -89,10 +91,12 @@ Json layout_json(const NetworksResult& result, const layout::NetworkLayout& layo
     for (const layout::Exchange& exchange : share.exchanges)
       exchanges.push_back(exchange_json(result, layout, layer, exchange));
     double kept = 0, statistics = 0;
-    for (const layout::Kept& one : share.kept) (one.statistics ? statistics : kept) += one.elements;
+    for (const layout::Kept& one : share.kept)
+      (one.statistics ? statistics : kept) += one.elements * one.copies(1);
     json["layers"].push_back(
         {{"name", layer.name},
          {"repeat", layer.repeat},
+         {"reads", sources_of(result.network, layer)},
          {"multiply_adds_forward", share.multiply_adds[0]},
          {"multiply_adds_backward", share.multiply_adds[1] + share.multiply_adds[2]},
          {"weights", share.weights},

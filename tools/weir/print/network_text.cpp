@@ -34,6 +34,19 @@ std::string shape_of(const layout::Network& network, const layout::NetworkLayout
   return sizes.empty() ? "1" : fmt::format("{}", fmt::join(sizes, " x "));
 }
 
+// " x 32" for each of 32 steps.
+std::string times_text(std::int64_t times) { return times == 1 ? "" : fmt::format(" x {}", times); }
+
+// Where a tensor that no operation makes comes from.
+std::string given_by(const layout::Network& network, const layout::NetworkLayer& layer,
+                     std::size_t tensor) {
+  const auto sources = sources_of(network, layer);
+  for (std::size_t g = 0; g < sources.size(); ++g) {
+    if (layer.given[g].tensor == static_cast<int>(tensor)) return "given by " + sources[g];
+  }
+  return "given";
+}
+
 // What a device holds of each tensor, and what of it waits for the backward.
 void print_tensors(Printout& out, const app::NetworksResult& result,
                    const layout::NetworkLayout& layout) {
@@ -56,11 +69,13 @@ void print_tensors(Printout& out, const app::NetworksResult& result,
       const auto kept = std::ranges::find_if(share.kept, [t](const layout::Kept& one) {
         return one.tensor == static_cast<int>(t) && !one.statistics;
       });
+      const std::int64_t times = times_of(result.network, layer, static_cast<int>(t));
       table.rows.push_back(
           {name_of(layer), to_text(result.network, tensor),
-           made == layer.operations.end() ? "given" : to_text(result.network, layer, *made),
+           made == layer.operations.end() ? given_by(result.network, layer, t)
+                                          : to_text(result.network, layer, *made),
            block_text(result.network, layout, tensor.dimensions),
-           text_of(block_elements(result.network, layout, tensor.dimensions)),
+           text_of(block_elements(result.network, layout, tensor.dimensions)) + times_text(times),
            shape_of(result.network, layout, tensor.dimensions),
            kept == share.kept.end() ? ""
            : kept->until_w          ? "W"
@@ -82,15 +97,17 @@ void print_exchanges(Printout& out, const app::NetworksResult& result,
     const std::string name = name_of(layer);
     for (const layout::Exchange& e : layer_share(result.network, layout, l).exchanges) {
       const std::int64_t devices = members(layout, e.axes);
-      std::vector<std::string> row{name,
-                                   std::string(to_string(e.pass)),
-                                   (e.gradient ? "d " : "") + layer.tensors[at(e.tensor)].name,
-                                   std::string(to_string(e.collective)),
-                                   axes_text(layout, e.axes),
-                                   format_bytes(exchanged_bytes(e, result.job.dtype))};
+      std::vector<std::string> row{
+          name,
+          std::string(to_string(e.pass)),
+          (e.gradient ? "d " : "") + layer.tensors[at(e.tensor)].name,
+          std::string(to_string(e.collective)),
+          axes_text(layout, e.axes),
+          format_bytes(exchanged_bytes(e, result.job.dtype)) + times_text(e.times)};
       if (result.cluster) {
         row.push_back(milliseconds_of(exchange_time(e, devices, result.job.dtype,
-                                                    axes_link(layout, e.axes, *result.cluster))));
+                                                    axes_link(layout, e.axes, *result.cluster)) *
+                                      static_cast<double>(e.times)));
       }
       table.rows.push_back(std::move(row));
     }
