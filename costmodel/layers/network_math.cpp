@@ -107,7 +107,8 @@ NetworkCost layer_cost(const LayerShare& share, std::int64_t repeat,
     // Once a step and not once a micro-batch: those are added below.
     if (exchange.pass == Pass::step || comes_again(share, exchange)) continue;
     cost.exchanges += exchange_time(exchange, members(layout, exchange.axes), job.dtype,
-                                    axes_link(layout, exchange.axes, cluster));
+                                    axes_link(layout, exchange.axes, cluster)) *
+                      static_cast<double>(exchange.times);
   }
   cost.exchanges *= times;
   for (const StepReduction& sum : step_reductions(share, repeat)) {
@@ -117,9 +118,9 @@ NetworkCost layer_cost(const LayerShare& share, std::int64_t repeat,
   }
   double numbers = 0, statistics = 0;
   for (const layout::Kept& kept : share.kept)
-    (kept.statistics ? statistics : numbers) += kept.elements;
-  cost.kept = whole_bytes(numbers * repeats, bytes_per_element(job.dtype)) +
-              whole_bytes(statistics * repeats, kFp32Bytes);
+    (kept.statistics ? statistics : numbers) += kept.elements * kept.copies(repeat);
+  cost.kept =
+      whole_bytes(numbers, bytes_per_element(job.dtype)) + whole_bytes(statistics, kFp32Bytes);
   const auto weights = static_cast<std::int64_t>(std::llround(share.weights * repeats));
   cost.state = zero_share(weights, state_bytes(job.optimizer, job.dtype), 0, 1).total();
   return cost;

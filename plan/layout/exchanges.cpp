@@ -55,12 +55,8 @@ struct Ends {
 
 class Derivation {
  public:
-  Derivation(const Network& network, const NetworkLayout& layout, std::size_t index)
-      : network_(network),
-        layout_(layout),
-        layer_(network.layers[index]),
-        states_(layer_.tensors.size()),
-        input_has_gradient_(index > 0 || layer_.repeat > 1) {}
+  Derivation(const Network& network, const NetworkLayout& layout, const NetworkLayer& layer)
+      : network_(network), layout_(layout), layer_(layer), states_(layer_.tensors.size()) {}
 
   LayerShare derive() {
     for (std::size_t o = 0; o < layer_.operations.size(); ++o)
@@ -68,17 +64,20 @@ class Derivation {
     for (std::size_t t = 0; t < layer_.tensors.size(); ++t) {
       const NetworkTensor& tensor = layer_.tensors[t];
       if (tensor.role == Role::weight) share_.weights += block(tensor.dimensions);
-      // Gradients of values come from weights, found on the way forward; that of the input is for
-      // the layer before.
-      states_[t].has_gradient =
-          tensor.role == Role::value && static_cast<int>(t) == layer_.input && input_has_gradient_;
     }
+    find_gradients();
     for (const Operation& operation : layer_.operations) forward(operation);
     // The next layer knows nothing of partial sums.
     make_whole(layer_.operations.back().output, Pass::F);
     find_passes();
     for (std::size_t o = layer_.operations.size(); o-- > 0;) backward(layer_.operations[o]);
-    if (layer_.input >= 0 && input_has_gradient_) make_gradient_whole(layer_.input, Pass::I);
+    // All that reads a state has been: its gradient goes to the step before.
+    for (const Operation& operation : layer_.operations) {
+      if (operation.act == Act::carry) backward_carry(operation);
+    }
+    for (const Given& given : layer_.given) {
+      if (state(given.tensor).has_gradient) make_gradient_whole(given.tensor, Pass::I);
+    }
     return std::move(share_);
   }
 
@@ -99,7 +98,7 @@ class Derivation {
   }
   [[nodiscard]] State& state(int tensor) { return states_[at(tensor)]; }
   [[nodiscard]] bool is_weight(int tensor) const {
-    return layer_.tensors[at(tensor)].role != Role::value;
+    return layout::is_weight(layer_.tensors[at(tensor)]);
   }
   [[nodiscard]] double block(const std::vector<int>& dimensions) const {
     return block_elements(network_, layout_, dimensions);
@@ -118,7 +117,17 @@ class Derivation {
   void exchange(Collective collective, Pass pass, Axes over, double elements, int tensor,
                 bool gradient, bool fp32 = false) {
     if (over == 0) return;
-    share_.exchanges.push_back({collective, pass, over, elements, fp32, tensor, gradient});
+    const std::int64_t times = carries_ ? steps() - 1 : pass == Pass::step ? 1 : times_of(tensor);
+    if (times == 0) return;
+    share_.exchanges.push_back({collective, pass, over, elements, fp32, tensor, gradient, times});
+  }
+  [[nodiscard]] std::int64_t steps() const { return network_.dimensions[at(layer_.time)].size; }
+  [[nodiscard]] std::int64_t times_of(int tensor) const {
+    return layout::times_of(network_, layer_, tensor);
+  }
+  // Multiply-adds of all steps of a product.
+  [[nodiscard]] double work(const Operation& o) const {
+    return block(o.all) * static_cast<double>(times_of(o.output));
   }
   void make_whole(int tensor, Pass pass, Axes of = ~Axes{0}) {
     Axes& pending = state(tensor).pending;
@@ -177,15 +186,32 @@ class Derivation {
     const auto& from = dims(o.inputs[0]);
     const auto& to = dims(o.output);
     const bool visits_made = o.act == Act::route;
-    return {home ? to : from, home ? from : to, o.act == Act::move, visits_made == home};
+    const bool by_place = o.act == Act::move || o.act == Act::carry;
+    return {home ? to : from, home ? from : to, by_place, visits_made == home};
   }
 
   // ---- forward ----
+  // Gradients of values come from weights, and are for the layers that are read. A state's comes
+  // round from the step after.
+  void find_gradients() {
+    for (const Given& given : layer_.given) {
+      const bool chained = layer_.repeat > 1 && given.tensor == layer_.input;
+      state(given.tensor).has_gradient = given.source >= 0 || chained;
+    }
+    for (bool more = true; more;) {
+      more = false;
+      for (const Operation& o : layer_.operations) {
+        State& out = state(o.output);
+        const bool before = out.has_gradient;
+        for (const int input : o.inputs)
+          out.has_gradient |= is_weight(input) || state(input).has_gradient;
+        // Once round more for what reads a state that has got one.
+        more |= out.has_gradient != before && o.act == Act::carry;
+      }
+    }
+  }
   void forward(const Operation& o) {
     State& out = state(o.output);
-    for (const int input : o.inputs) {
-      out.has_gradient |= is_weight(input) || state(input).has_gradient;
-    }
     switch (o.act) {
       case Act::product:
       case Act::weigh:
@@ -196,6 +222,12 @@ class Derivation {
         // Each processor picks from its own part of the table, and the picks are added up.
         out.pending = layout_.over[at(o.over)];
         return;
+      case Act::step:
+      case Act::stack:
+        out.pending = state(o.inputs[0]).pending;
+        return;
+      case Act::carry:
+        return forward_carry(o);
       case Act::move:
       case Act::route:
       case Act::back:
@@ -209,6 +241,14 @@ class Derivation {
     for (const int input : o.inputs) make_whole(input, Pass::F);
     forward_rows(o);
   }
+  // Whole from the beginning of each step, as the zeros of the first are.
+  void forward_carry(const Operation& o) {
+    carries_ = true;
+    const Axes left =
+        relocate(ends(o, false), state(o.inputs[0]).pending, Pass::F, o.output, false);
+    exchange(Collective::all_reduce, Pass::F, left, block(dims(o.output)), o.output, false);
+    carries_ = false;
+  }
   void forward_product(const Operation& o) {
     const std::vector<int>& all = o.all;
     const Axes used = axes(all);
@@ -221,7 +261,7 @@ class Derivation {
     Axes pending = summed(all, dims(o.output));
     for (const int input : o.inputs) pending |= state(input).pending;
     state(o.output).pending = pending;
-    if (o.act == Act::product) share_.multiply_adds[0] += block(all);
+    if (o.act == Act::product) share_.multiply_adds[0] += work(o);
   }
   void forward_sum(const Operation& o) {
     Axes common = ~Axes{0};
@@ -233,7 +273,7 @@ class Derivation {
   // What the acts over rows exchange where these are split, and the products of an attention.
   void forward_rows(const Operation& o) {
     if (o.act == Act::attention) {
-      share_.multiply_adds[0] += 2 * block(o.all);
+      share_.multiply_adds[0] += 2 * work(o);
       return;
     }
     if (o.over < 0) return;
@@ -252,10 +292,17 @@ class Derivation {
 
   // ---- which passes read which gradients ----
   void find_passes() {
-    if (layer_.input >= 0) state(layer_.input).in_i = input_has_gradient_;
+    for (const Given& given : layer_.given)
+      state(given.tensor).in_i = state(given.tensor).has_gradient;
+    // I takes a state's gradient along from step to step.
+    for (const Operation& o : layer_.operations) {
+      if (o.act == Act::carry) state(o.output).in_i = state(o.output).has_gradient;
+    }
     for (const Operation& o : layer_.operations) {
       State& out = state(o.output);
-      if (o.act == Act::move || o.act == Act::add) {
+      const bool linear = o.act == Act::move || o.act == Act::add || o.act == Act::step ||
+                          o.act == Act::stack || o.act == Act::carry;
+      if (linear) {
         for (const int input : o.inputs) {
           out.in_i |= state(input).in_i;
           out.in_w |= state(input).in_w || is_weight(input);
@@ -283,6 +330,12 @@ class Derivation {
         return backward_sum(o);
       case Act::gather:
         return backward_gather(o);
+      case Act::step:
+      case Act::stack:
+        if (state(o.inputs[0]).has_gradient) hand_in(o.inputs[0], out.gradient);
+        return;
+      case Act::carry:
+        return;  // when all else is done
       case Act::move:
       case Act::route:
       case Act::back:
@@ -331,7 +384,7 @@ class Derivation {
         partial |= state(other).pending;
         if (!is_weight(other)) keep(other, is_weight(input));
       }
-      if (o.act == Act::product) share_.multiply_adds[is_weight(input) ? 2 : 1] += block(all);
+      if (o.act == Act::product) share_.multiply_adds[is_weight(input) ? 2 : 1] += work(o);
       hand_in(input, partial);
     }
   }
@@ -358,10 +411,20 @@ class Derivation {
     if (o.act == Act::move && in.in_i && in.in_w)
       static_cast<void>(relocate(home, given, Pass::W, input, true));
   }
+  // What is not scattered on the way home is made whole there, so that a step begins without
+  // partial sums in this direction too.
+  void backward_carry(const Operation& o) {
+    const int input = o.inputs[0];
+    if (!state(o.output).has_gradient) return;
+    carries_ = true;
+    const Axes left = relocate(ends(o, true), state(o.output).gradient, Pass::I, input, true);
+    exchange(Collective::all_reduce, Pass::I, left, block(dims(input)), input, true);
+    carries_ = false;
+  }
   void backward_norm(const Operation& o) {
     const int input = o.inputs[0];
     keep(input, false);
-    share_.kept.push_back({input, rows(o, input) * statistics(o.act), true, false});
+    keep_statistics(input, rows(o, input) * statistics(o.act));
     exchange(Collective::all_reduce, Pass::I, layout_.over[at(o.over)],
              rows(o, input) * statistics(o.act), input, true, true);
     for (std::size_t i = 1; i < o.inputs.size(); ++i)
@@ -371,7 +434,7 @@ class Derivation {
   // products.
   void backward_attention(const Operation& o) {
     const std::vector<int>& all = o.all;
-    share_.multiply_adds[1] += 4 * block(all);
+    share_.multiply_adds[1] += 4 * work(o);
     for (const int input : o.inputs) {
       keep(input, false);
       hand_in(input, summed(all, dims(input)));
@@ -379,7 +442,7 @@ class Derivation {
     keep(o.output, false);
     std::vector<int> per_row = dims(o.inputs[0]);
     per_row.pop_back();  // scores are summed over the last dimension of queries
-    share_.kept.push_back({o.output, block(per_row), true, false});
+    keep_statistics(o.output, block(per_row));
   }
 
   void hand_in(int tensor, Axes partial) {
@@ -397,8 +460,10 @@ class Derivation {
   void keep(int tensor, bool for_w) {
     State& s = state(tensor);
     const Operation* by = s.made_by < 0 ? nullptr : &layer_.operations[at(s.made_by)];
-    // What is chosen is made again from what it was chosen from.
+    // What is chosen is made again from what it was chosen from, and a step is one of all.
     if (by != nullptr && by->act == Act::choose) return keep(by->inputs[0], for_w);
+    if (by != nullptr && by->act == Act::step && state(by->inputs[0]).pending == 0)
+      return keep(by->inputs[0], for_w);
     if (by != nullptr && by->act == Act::move && state(by->inputs[0]).pending == 0) {
       bool& again = for_w ? s.again_w : s.again_i;
       if (!again) {
@@ -413,14 +478,26 @@ class Derivation {
       kept.until_w |= for_w;
       return;
     }
-    share_.kept.push_back({tensor, block(dims(tensor)), false, for_w});
+    Kept kept{tensor, all_steps(tensor, block(dims(tensor))), false, for_w};
+    for (const Given& given : layer_.given) {
+      if (given.tensor != tensor) continue;
+      kept.first = !given.elsewhere;
+      kept.others = tensor == layer_.input;
+    }
+    share_.kept.push_back(kept);
+  }
+  void keep_statistics(int tensor, double elements) {
+    share_.kept.push_back({tensor, all_steps(tensor, elements), true, false});
+  }
+  [[nodiscard]] double all_steps(int tensor, double elements) const {
+    return elements * static_cast<double>(times_of(tensor));
   }
 
   const Network& network_;
   const NetworkLayout& layout_;
   const NetworkLayer& layer_;
   std::vector<State> states_;
-  bool input_has_gradient_;
+  bool carries_ = false;  // what is exchanged goes to the next step: one time less
   LayerShare share_;
 };
 
@@ -430,7 +507,14 @@ std::string_view to_string(Collective collective) { return name_of(kCollectives,
 std::string_view to_string(Pass pass) { return name_of(kPassNames, pass); }
 
 LayerShare layer_share(const Network& network, const NetworkLayout& layout, std::size_t index) {
-  return Derivation(network, layout, index).derive();
+  return Derivation(network, layout, network.layers[index]).derive();
+}
+
+bool keeps_given(const Network& network, const NetworkLayer& layer, int tensor) {
+  const NetworkLayout nowhere{"", {}, std::vector<Axes>(network.dimensions.size(), 0)};
+  const LayerShare share = Derivation(network, nowhere, layer).derive();
+  return std::ranges::any_of(
+      share.kept, [tensor](const Kept& kept) { return kept.tensor == tensor && !kept.statistics; });
 }
 
 }  // namespace weir::layout

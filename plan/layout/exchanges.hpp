@@ -11,9 +11,12 @@
 //   step, after its last micro-batch.
 //   A softmax over a split dimension all-reduces its maximum and its sum, a norm its statistics,
 //   the loss its maximum, its sum and the target's logit.
-//   F keeps what the backward reads: factors of products, inputs of functions and norms, outputs of
-//   softmax. What a move or a choice made is not kept but made again from what is (Korthikanti et
-//   al. 2022, section 4.2.2: the shard is kept and gathered again), in each pass that reads it.
+//   Steps exchange the same each time; to the next step a partial sum does not go. A state's
+//   gradient goes home to the step before as by a move, and W does not ask for it again. A value
+//   that several layers read is kept once; each makes its part of the gradient whole. F keeps what
+//   the backward reads: factors of products, inputs of functions and norms, outputs of softmax.
+//   What a move or a choice made is not kept but made again from what is (Korthikanti et al. 2022,
+//   section 4.2.2: the shard is kept and gathered again), in each pass that reads it.
 //
 // I is the gradient for values, W that for weights, each a pass of its own (docs/design.md 3).
 // SPDX-License-Identifier: Apache-2.0
@@ -42,13 +45,19 @@ struct Exchange {
   bool fp32 = false;    // statistics, and gradients of weights; else in the number format
   int tensor = 0;       // of the layer's
   bool gradient = false;
+  std::int64_t times = 1;  // once for each step
 };
 
 struct Kept {
   int tensor = 0;
-  double elements = 0;
+  double elements = 0;      // of all steps
   bool statistics = false;  // a norm's or an attention's own, of that tensor's rows: fp32
   bool until_w = false;     // else until I
+  // Of a layer's repetitions the first may read what another layer keeps, and all of them the same.
+  bool first = true, others = true;
+  [[nodiscard]] double copies(std::int64_t repeat) const {
+    return (first ? 1.0 : 0.0) + (others ? static_cast<double>(repeat - 1) : 0.0);
+  }
 };
 
 struct LayerShare {
@@ -61,5 +70,8 @@ struct LayerShare {
 // Of one repetition of layer `index`. Precondition: well formed and legal.
 [[nodiscard]] LayerShare layer_share(const Network& network, const NetworkLayout& layout,
                                      std::size_t index);
+
+// Whether F keeps a value that is given to a layer, whatever the layout.
+[[nodiscard]] bool keeps_given(const Network& network, const NetworkLayer& layer, int tensor);
 
 }  // namespace weir::layout

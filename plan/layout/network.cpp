@@ -14,7 +14,7 @@
 namespace weir::layout {
 namespace {
 
-constexpr Names<Act, 16> kActs{{{Act::product, "product"},
+constexpr Names<Act, 19> kActs{{{Act::product, "product"},
                                 {Act::weigh, "weigh"},
                                 {Act::apply, "apply"},
                                 {Act::glu, "glu"},
@@ -29,7 +29,10 @@ constexpr Names<Act, 16> kActs{{{Act::product, "product"},
                                 {Act::move, "move"},
                                 {Act::route, "route"},
                                 {Act::back, "back"},
-                                {Act::choose, "choose"}}};
+                                {Act::choose, "choose"},
+                                {Act::step, "step"},
+                                {Act::carry, "carry"},
+                                {Act::stack, "stack"}}};
 
 bool holds(const std::vector<int>& dimensions, int d) {
   return std::ranges::find(dimensions, d) != dimensions.end();
@@ -101,7 +104,7 @@ struct Shape {
   [[nodiscard]] const char* norm() const {
     if (!same(in(0), out())) return "the output has other dimensions than what is normalised";
     for (std::size_t i = 1; i < operation.inputs.size(); ++i) {
-      if (!within(in(i), out()) || layer.tensors[at(operation.inputs[i])].role == Role::value)
+      if (!within(in(i), out()) || !is_weight(layer.tensors[at(operation.inputs[i])]))
         return "gains are weights, of dimensions that the output has";
     }
     return nullptr;
@@ -140,12 +143,17 @@ struct Shape {
                ? nullptr
                : "one dimension is chosen from and another takes its place";
   }
+  [[nodiscard]] const char* stack() const {
+    return holds(out(), operation.over) && same(without(out(), operation.over), in(0))
+               ? nullptr
+               : "the output has its dimensions and that of the steps";
+  }
   [[nodiscard]] const char* reduced(bool keeps) const {
     const auto left = keeps ? in(0) : without(in(0), operation.over);
     return same(left, out()) ? nullptr : "the output has other dimensions";
   }
   [[nodiscard]] const char* gather() const {
-    if (layer.tensors[at(operation.inputs[0])].role == Role::value) return "a table is a weight";
+    if (!is_weight(layer.tensors[at(operation.inputs[0])])) return "a table is a weight";
     return within(without(in(0), operation.over), out()) && !holds(out(), operation.over)
                ? nullptr
                : "the output has the table's dimensions but the one that is picked from";
@@ -154,8 +162,10 @@ struct Shape {
 
 const char* complaint(const Shape& shape) {
   const Operation& operation = shape.operation;
-  // An attention runs over keys, which queries lack.
-  if (operation.over >= 0 &&
+  // An attention runs over keys, which queries lack; what goes from step to step has no dimension
+  // of all of them.
+  const bool of_a_step = operation.act == Act::carry || operation.act == Act::stack;
+  if (operation.over >= 0 && !of_a_step &&
       !holds(shape.in(operation.act == Act::attention ? 1 : 0), operation.over))
     return "its first factor has no such dimension";
   switch (operation.act) {
@@ -168,6 +178,7 @@ const char* complaint(const Shape& shape) {
       return shape.reduced(true);
     case Act::glu:
     case Act::loss:
+    case Act::step:
       return shape.reduced(false);
     case Act::add:
       return shape.sum();
@@ -179,7 +190,10 @@ const char* complaint(const Shape& shape) {
     case Act::gather:
       return shape.gather();
     case Act::move:
+    case Act::carry:
       return shape.move();
+    case Act::stack:
+      return shape.stack();
     case Act::route:
     case Act::back:
       return shape.route();
@@ -190,7 +204,12 @@ const char* complaint(const Shape& shape) {
 }
 
 // The acts that need all of a dimension on each processor.
-bool needs_whole(Act act) { return act == Act::glu || act == Act::choose || act == Act::attention; }
+bool needs_whole(Act act) {
+  return act == Act::glu || act == Act::choose || act == Act::attention ||
+         // Steps follow each other: a processor that had later ones alone would wait for the
+         // others.
+         act == Act::step || act == Act::carry || act == Act::stack;
+}
 // Those that see all of their dimensions at once; the others go tensor by tensor.
 bool multiplies(Act act) {
   return act == Act::product || act == Act::weigh || act == Act::attention || act == Act::gather;
@@ -227,6 +246,18 @@ double block_elements(const Network& network, const NetworkLayout& layout,
                       const std::vector<int>& dimensions) {
   return elements(network, dimensions) /
          static_cast<double>(members(layout, axes_of(layout, dimensions)));
+}
+
+std::int64_t times_of(const Network& network, const NetworkLayer& layer, int tensor) {
+  const bool once = layer.time < 0 || !layer.stepwise[at(tensor)];
+  return once ? 1 : network.dimensions[at(layer.time)].size;
+}
+
+std::vector<std::string> sources_of(const Network& network, const NetworkLayer& layer) {
+  std::vector<std::string> names;
+  for (const Given& given : layer.given)
+    names.push_back(given.source < 0 ? "data" : network.layers[at(given.source)].name);
+  return names;
 }
 
 std::vector<std::vector<int>> apart(const NetworkLayer& layer) {
@@ -299,9 +330,10 @@ std::optional<std::string> illegal(const Network& network, const NetworkLayout& 
 std::string to_text(const Network& network, const NetworkTensor& tensor) {
   std::vector<std::string> names;
   for (const int d : tensor.dimensions) names.push_back(network.dimensions[at(d)].name);
-  const char* role = tensor.role == Role::weight ? "weight "
-                     : tensor.role == Role::tied ? "tied "
-                                                 : "";
+  const char* role = tensor.role == Role::weight  ? "weight "
+                     : tensor.role == Role::tied  ? "tied "
+                     : tensor.role == Role::state ? "state "
+                                                  : "";
   return fmt::format("{}{}[{}]", role, tensor.name, fmt::join(names, ", "));
 }
 

@@ -10,6 +10,12 @@
 //                                    t[batch, tokens]; where one is split and the other is not,
 //                                    or over another mesh dimension, they travel
 //   v = route(t), a = back(o)        copies of tokens to the experts that they visit, and home
+//   xt = step(x) over time           the present one of the steps that x has, in their order
+//   h = carry(n) over time           the state h is what n was a step ago, and 0 at the first one
+//   y = stack(n) over time           all steps' n beside each other
+//
+// A layer reads the layer before, or those that it names: branches fork where several read one, and
+// join where one reads several.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -40,14 +46,18 @@ enum class Act : std::uint8_t {
   move,       //
   route,      // to [places of experts..., places that stay at home], which is written last
   back,       //
-  choose      // the few of many: the weights of the experts visited
+  choose,     // the few of many: the weights of the experts visited
+  step,       // one of many steps, in order
+  carry,      // to the next step, as by a move
+  stack       // of all steps
 };
 [[nodiscard]] std::string_view to_string(Act act);
 
 enum class Role : std::uint8_t {
   value,
   weight,
-  tied  // a weight that another layer has
+  tied,  // a weight that another layer has
+  state  // a value that goes from step to step
 };
 
 struct NetworkTensor {
@@ -55,6 +65,10 @@ struct NetworkTensor {
   std::vector<int> dimensions;  // of the network's, each at most once
   Role role = Role::value;
 };
+
+[[nodiscard]] inline bool is_weight(const NetworkTensor& tensor) {
+  return tensor.role == Role::weight || tensor.role == Role::tied;
+}
 
 struct Operation {
   Act act = Act::product;
@@ -65,15 +79,26 @@ struct Operation {
   std::vector<int> all;     // the dimensions of all its tensors, each once, ascending
 };
 
-// Operations in order. The one value that none of them makes is the layer's input: what the layer
-// before made, and with `repeat` the layer itself. The last operation makes its output.
+// A value that no operation makes: another layer's output, or data, which gets no gradient.
+struct Given {
+  int tensor = 0;
+  int source = -1;         // of the network's layers; -1: data
+  bool elsewhere = false;  // F keeps it for another layer already
+};
+
+// Operations in order; the last one makes the layer's output. With `repeat` the first given value
+// is what the repetition before made; the others are the same for all.
 struct NetworkLayer {
   std::string name;
   std::int64_t repeat = 1;
+  std::optional<std::vector<std::string>> reads;  // layers, or "data", a name a given value, in the
+                                                  // order of tensors; none: the layer before
   std::vector<NetworkTensor> tensors;
   std::vector<Operation> operations;
-  int input = -1;  // -1: none, as of an embedding, whose integers are given; the first layer's
-                   // is given too, and gets no gradient
+  std::vector<Given> given;    // none: as of an embedding, whose integers are not seen here
+  int input = -1;              // the tensor of the first of them
+  int time = -1;               // the dimension of its steps, where it has some (plan/layout/steps)
+  std::vector<bool> stepwise;  // by tensor: there is one for each step
 };
 
 struct Network {
@@ -102,6 +127,12 @@ inline constexpr double kMostNumbers = 9007199254740992.0;  // 2^53
 // Elements of a processor's block.
 [[nodiscard]] double block_elements(const Network& network, const NetworkLayout& layout,
                                     const std::vector<int>& dimensions);
+
+// How often a step of training has a tensor of a layer: once for each step over time, or once.
+[[nodiscard]] std::int64_t times_of(const Network& network, const NetworkLayer& layer, int tensor);
+// Names of what a layer is given, in order: layers, or "data".
+[[nodiscard]] std::vector<std::string> sources_of(const Network& network,
+                                                  const NetworkLayer& layer);
 
 // Why an operation cannot be, whatever the layout; nothing where it can.
 [[nodiscard]] std::optional<std::string> malformed(const Network& network,

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <stdexcept>
 
@@ -22,6 +23,7 @@ constexpr double kMostRepeats = 1 << 20;
 struct LayerText {
   std::string name;
   std::int64_t repeat = 1;
+  std::optional<std::vector<std::string>> reads;
   std::vector<std::string> tensors, operations;
 };
 
@@ -39,11 +41,16 @@ constexpr Key<LayerText> kNetworkLayer[] = {
                               "| may be left out | how often it is in a row: 1; its output then "
                               "has its input's dimensions",
                               {1, layout::kMostRepeats}),
+    maybe<&LayerText::reads>("reads",
+                             "| may be left out | names of earlier layers, or `data`: where each "
+                             "given value comes from, in the order of `tensors`; the layer before"),
     key<&LayerText::tensors>("tensors",
                              "as `x[batch, hidden]`; `weight w[hidden, ffn]`; `tied w[vocab, "
-                             "hidden]`, which another layer has"),
+                             "hidden]`, which another layer has; `state h[batch, hidden]`, which "
+                             "goes from step to step"),
     key<&LayerText::operations>("operations",
-                                "as `u = n w`, `n = norm(x gain) over hidden`; the forward only, "
+                                "as `u = n w`, `n = norm(x gain) over hidden`, `h = carry(n) over "
+                                "time`; the forward only, "
                                 "gradients are derived")};
 
 }  // namespace
@@ -56,6 +63,7 @@ NetworkLayer layer_of(const LayerText& text, const Network& network, const JsonO
   NetworkLayer layer;
   layer.name = text.name;
   layer.repeat = text.repeat;
+  layer.reads = text.reads;
   if (text.tensors.size() > kMostOfALayer)
     object.fail("tensors", fmt::format("expected {} at most", kMostOfALayer));
   if (text.operations.size() > kMostOfALayer)
@@ -87,6 +95,11 @@ Network read_layers(JsonObject& top, std::string name, std::vector<Dimension> di
   }
   if (network.layers.empty() || network.layers.size() > kMostLayers)
     top.fail("layers", fmt::format("expected 1 to {} of them", kMostLayers));
+  try {
+    finish_network(network);
+  } catch (const std::invalid_argument& why) {
+    top.fail("layers", why.what());
+  }
   if (all_elements(network) > kMostNumbers)
     top.fail("layers", "all tensors together have more than 2^53 elements");
   std::set<int> used;
@@ -107,7 +120,7 @@ std::string to_json(const Network& network, const std::vector<NetworkLayout>& la
   for (const Dimension& d : network.dimensions)
     json["dimensions"].push_back({{"name", d.name}, {"symbol", d.symbol}, {"size", d.size}});
   for (const NetworkLayer& layer : network.layers) {
-    LayerText text{layer.name, layer.repeat, {}, {}};
+    LayerText text{layer.name, layer.repeat, layer.reads, {}, {}};
     for (const NetworkTensor& tensor : layer.tensors)
       text.tensors.push_back(to_text(network, tensor));
     for (const Operation& operation : layer.operations)

@@ -11,6 +11,8 @@
 #include <string>
 
 #include "plan/layout/einsum_text.hpp"
+#include "plan/layout/exchanges.hpp"
+#include "plan/layout/steps.hpp"
 #include "plan/words/indexed.hpp"
 
 namespace weir::layout {
@@ -23,25 +25,19 @@ struct Form {
   std::size_t least, most;
   bool over;
 };
-constexpr Form kForms[] = {{"weigh", Act::weigh, 2, 2, false},
-                           {"gelu", Act::apply, 1, 1, false},
-                           {"gelu_tanh", Act::apply, 1, 1, false},
-                           {"relu", Act::apply, 1, 1, false},
-                           {"silu", Act::apply, 1, 1, false},
-                           {"tanh", Act::apply, 1, 1, false},
-                           {"glu", Act::glu, 1, 1, true},
-                           {"turn", Act::turn, 1, 1, false},
-                           {"add", Act::add, 2, 4, false},
-                           {"norm", Act::norm, 1, 3, true},
-                           {"rms_norm", Act::rms_norm, 1, 3, true},
-                           {"softmax", Act::softmax, 1, 1, true},
-                           {"attention", Act::attention, 3, 3, true},
-                           {"gather", Act::gather, 1, 1, true},
-                           {"loss", Act::loss, 1, 1, true},
-                           {"move", Act::move, 1, 1, false},
-                           {"route", Act::route, 1, 1, false},
-                           {"back", Act::back, 1, 1, false},
-                           {"choose", Act::choose, 1, 1, true}};
+constexpr Form kForms[] = {
+    {"weigh", Act::weigh, 2, 2, false},     {"gelu", Act::apply, 1, 1, false},
+    {"gelu_tanh", Act::apply, 1, 1, false}, {"relu", Act::apply, 1, 1, false},
+    {"sigmoid", Act::apply, 1, 1, false},   {"silu", Act::apply, 1, 1, false},
+    {"tanh", Act::apply, 1, 1, false},      {"glu", Act::glu, 1, 1, true},
+    {"turn", Act::turn, 1, 1, false},       {"add", Act::add, 2, 4, false},
+    {"norm", Act::norm, 1, 3, true},        {"rms_norm", Act::rms_norm, 1, 3, true},
+    {"softmax", Act::softmax, 1, 1, true},  {"attention", Act::attention, 3, 3, true},
+    {"gather", Act::gather, 1, 1, true},    {"loss", Act::loss, 1, 1, true},
+    {"move", Act::move, 1, 1, false},       {"route", Act::route, 1, 1, false},
+    {"back", Act::back, 1, 1, false},       {"choose", Act::choose, 1, 1, true},
+    {"step", Act::step, 1, 1, true},        {"carry", Act::carry, 1, 1, true},
+    {"stack", Act::stack, 1, 1, true}};
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
   throw std::invalid_argument(fmt::format("{}: {}", text.substr(0, 80), why));
@@ -111,13 +107,54 @@ void set_act(std::string_view text, const Parts& parts, const Network& network, 
   if (made.over < 0) refuse(text, fmt::format("no dimension is called {}", parts.over));
 }
 
+// The layer that a name of "reads" stands for; -1: data.
+int source_of(const Network& network, const std::string& name) {
+  const int source = named(network.layers, name);
+  if (source < 0 && name != "data")
+    throw std::invalid_argument(
+        fmt::format("reads {}: no layer before it is called so, nor is it data", name));
+  return source;
+}
+
+// Where a given value comes from, and whether another layer that reads the same keeps it already.
+void find_sources(const Network& network, NetworkLayer& layer) {
+  std::vector<std::string> reads;
+  if (layer.reads) {
+    reads = *layer.reads;
+  } else if (network.layers.empty()) {
+    reads.assign(layer.given.size(), "data");
+  } else {
+    if (layer.given.empty()) throw std::invalid_argument("it does not read the layer before");
+    reads.push_back(network.layers.back().name);
+  }
+  if (reads.size() != layer.given.size())
+    throw std::invalid_argument(
+        fmt::format("{} values are given to it, and it reads {} layers: name each under \"reads\"",
+                    layer.given.size(), reads.size()));
+  for (std::size_t g = 0; g < reads.size(); ++g) {
+    Given& given = layer.given[g];
+    const NetworkTensor& tensor = layer.tensors[at(given.tensor)];
+    given.source = source_of(network, reads[g]);
+    if (given.source < 0) continue;
+    const NetworkLayer& before = network.layers[at(given.source)];
+    if (before.tensors[at(before.operations.back().output)].dimensions != tensor.dimensions)
+      throw std::invalid_argument(fmt::format("{} has other dimensions than what layer {} makes",
+                                              tensor.name, before.name));
+    for (const NetworkLayer& other : network.layers) {
+      for (const Given& its : other.given)
+        given.elsewhere |= its.source == given.source && keeps_given(network, other, its.tensor);
+    }
+  }
+}
+
 }  // namespace
 
 void append_tensor(std::string_view text, const Network& network, NetworkLayer& layer) {
   NetworkTensor tensor;
   std::string_view rest = trimmed(text);
   for (const auto& [word, role] :
-       {std::pair{"weight ", Role::weight}, std::pair{"tied ", Role::tied}}) {
+       {std::pair{"weight ", Role::weight}, std::pair{"tied ", Role::tied},
+        std::pair{"state ", Role::state}}) {
     if (!rest.starts_with(word)) continue;
     tensor.role = role;
     rest = trimmed(rest.substr(std::string_view(word).size()));
@@ -154,12 +191,18 @@ void append_operation(std::string_view text, const Network& network, NetworkLaye
       refuse(text, fmt::format("{} is there twice", name));
     made.inputs.push_back(input);
   }
-  if (layer.tensors[at(made.output)].role != Role::value)
+  const Role role = layer.tensors[at(made.output)].role;
+  const bool carries = made.act == Act::carry;
+  if (is_weight(layer.tensors[at(made.output)]))
     refuse(text, fmt::format("{} is a weight", parts.output));
+  if (carries != (role == Role::state))
+    refuse(text, carries ? fmt::format("{} is no state", parts.output)
+                         : fmt::format("{} is a state: carry makes it", parts.output));
   for (const Operation& before : layer.operations) {
     if (before.output == made.output)
       refuse(text, fmt::format("{} was computed before", parts.output));
-    if (std::ranges::find(before.inputs, made.output) != before.inputs.end())
+    // A state is read before it is made: what is read is the step's before.
+    if (!carries && std::ranges::find(before.inputs, made.output) != before.inputs.end())
       refuse(text, fmt::format("{} was used before", parts.output));
   }
   if (std::ranges::find(made.inputs, made.output) != made.inputs.end())
@@ -191,24 +234,34 @@ void finish_layer(const Network& network, NetworkLayer& layer) {
     const bool last = index == layer.operations.back().output;
     if (!used.contains(index) && !last) fail(fmt::format("nothing uses {}", tensor.name));
     if (used.contains(index) && last) fail(fmt::format("{} is not its output alone", tensor.name));
-    // A value that nobody makes is the layer's input.
-    if (tensor.role != Role::value || made.contains(index)) continue;
-    if (layer.input >= 0) {
-      fail(fmt::format("{} and {} are both given; a layer has one input",
-                       layer.tensors[at(layer.input)].name, tensor.name));
-    }
-    layer.input = index;
+    if (is_weight(tensor) || made.contains(index)) continue;
+    if (tensor.role == Role::state) fail(fmt::format("nothing carries {} on", tensor.name));
+    layer.given.push_back({index});
   }
+  if (!layer.given.empty()) layer.input = layer.given.front().tensor;
   const auto& output = layer.tensors[at(layer.operations.back().output)].dimensions;
   if (layer.repeat > 1 && (layer.input < 0 || layer.tensors[at(layer.input)].dimensions != output))
     fail("it is repeated, so its output needs the dimensions of its input");
-  const bool first = network.layers.empty();
-  if (first) return;
-  if (layer.input < 0) fail("it does not read the layer before");
-  const NetworkLayer& before = network.layers.back();
-  if (before.tensors[at(before.operations.back().output)].dimensions !=
-      layer.tensors[at(layer.input)].dimensions)
-    fail(fmt::format("its input has other dimensions than what layer {} makes", before.name));
+  try {
+    find_steps(network, layer);
+    find_sources(network, layer);
+  } catch (const std::invalid_argument& why) {
+    fail(why.what());
+  }
+}
+
+void finish_network(const Network& network) {
+  std::set<int> read;
+  for (const NetworkLayer& layer : network.layers) {
+    for (const Given& given : layer.given) read.insert(given.source);
+  }
+  for (std::size_t l = 0; l + 1 < network.layers.size(); ++l) {
+    const NetworkLayer& layer = network.layers[l];
+    // A loss ends a branch: its gradient is given, whoever reads it.
+    if (!read.contains(static_cast<int>(l)) && layer.operations.back().act != Act::loss)
+      throw std::invalid_argument(
+          fmt::format("layer {}: no layer reads it, and it is no loss", layer.name));
+  }
 }
 
 std::vector<Axes> parse_network_rules(std::string_view rules, const Network& network,

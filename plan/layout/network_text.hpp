@@ -12,8 +12,11 @@ namespace weir::layout {
 // another form, operations that cannot be.
 void append_tensor(std::string_view text, const Network& network, NetworkLayer& layer);
 void append_operation(std::string_view text, const Network& network, NetworkLayer& layer);
-// What must hold of a layer as a whole; sets its input. Throws likewise.
+// What must hold of a layer as a whole, behind those that the network has; sets what it is given,
+// and its steps. Throws likewise.
 void finish_layer(const Network& network, NetworkLayer& layer);
+// What must hold of all layers together. Throws likewise.
+void finish_network(const Network& network);
 
 // "batch:d, heads:m" for a layout whose mesh is set; a dimension may come more than once. Throws
 // likewise.

@@ -121,17 +121,41 @@ void each_placing(const Network& network, const Structure& s, const std::vector<
   layout.over[at(d)] = 0;
 }
 
+// On a mesh of these sizes, nothing split.
+NetworkLayout empty_layout(const std::vector<std::int64_t>& sizes, std::size_t dimensions) {
+  NetworkLayout layout;
+  for (std::size_t m = 0; m < sizes.size(); ++m) {
+    const std::string name = fmt::format("m{}", m);
+    layout.mesh.push_back({name, name, sizes[m]});
+  }
+  layout.over.assign(dimensions, 0);
+  return layout;
+}
+
+MeshFront mesh_front(const std::vector<std::int64_t>& sizes, std::size_t dimensions,
+                     const std::vector<Placed>& front) {
+  NetworkLayout layout = empty_layout(sizes, dimensions);
+  MeshFront one{layout.mesh, {}};
+  for (const Placed& placed : front) {
+    layout.over = placed.over;
+    one.front.push_back({layout, placed.cost});
+  }
+  return one;
+}
+
+const FoundLayout* first_within(const std::vector<FoundLayout>& front, Bytes memory) {
+  const auto found = std::ranges::find_if(
+      front, [memory](const FoundLayout& one) { return one.cost.memory() <= memory; });
+  return found == front.end() ? nullptr : &*found;
+}
+
 // One mesh.
 class MeshSearch {
  public:
   MeshSearch(const Network& network, const Structure& s, const NetworkJob& job,
              const Cluster& cluster, const std::vector<std::int64_t>& sizes)
       : network_(network), s_(s), job_(job), cluster_(cluster) {
-    for (std::size_t m = 0; m < sizes.size(); ++m) {
-      const std::string name = fmt::format("m{}", m);
-      layout_.mesh.push_back({name, name, sizes[m]});
-    }
-    layout_.over.assign(network.dimensions.size(), 0);
+    layout_ = empty_layout(sizes, network.dimensions.size());
     known_.resize(network.layers.size());
   }
 
@@ -141,7 +165,6 @@ class MeshSearch {
     examined += examined_;
     return front;
   }
-  [[nodiscard]] const NetworkLayout& layout() const { return layout_; }
 
  private:
   // The layers' fronts where the shared dimensions are, added up.
@@ -206,12 +229,8 @@ void append_meshes(std::int64_t left, int axes, std::vector<std::int64_t>& so_fa
 
 }  // namespace
 
-const FoundLayout* FoundLayouts::best(Bytes memory) const {
-  for (const FoundLayout& found : front) {
-    if (found.cost.memory() <= memory) return &found;
-  }
-  return nullptr;
-}
+const FoundLayout* FoundLayouts::best(Bytes memory) const { return first_within(front, memory); }
+const FoundLayout* MeshFront::best(Bytes memory) const { return first_within(front, memory); }
 
 std::vector<std::vector<std::int64_t>> meshes(int devices, int most_axes) {
   std::vector<std::vector<std::int64_t>> all;
@@ -231,20 +250,21 @@ FoundLayouts search_layouts(const Network& network, const NetworkJob& job, const
   in_parallel(all.size(), [&](std::size_t m) {
     fronts[m] = MeshSearch(network, structure, job, cluster, all[m]).search(examined);
   });
+  FoundLayouts found{.meshes = static_cast<std::int64_t>(all.size()), .examined = examined};
   // In the order of the meshes, whichever thread was first.
   std::vector<std::pair<std::size_t, Placed>> every;
   for (std::size_t m = 0; m < all.size(); ++m) {
+    found.by_mesh.push_back(mesh_front(all[m], network.dimensions.size(), front_of(fronts[m])));
     for (Placed& placed : fronts[m]) every.emplace_back(m, std::move(placed));
   }
   std::ranges::stable_sort(every, [](const auto& a, const auto& b) {
     return std::pair(a.second.cost.time(), a.second.cost.memory()) <
            std::pair(b.second.cost.time(), b.second.cost.memory());
   });
-  FoundLayouts found{.meshes = static_cast<std::int64_t>(all.size()), .examined = examined};
   for (auto& [m, placed] : every) {
     // Across meshes too, in order of time: only less memory than the last one is worth having.
     if (!found.front.empty() && placed.cost.memory() >= found.front.back().cost.memory()) continue;
-    NetworkLayout layout = MeshSearch(network, structure, job, cluster, all[m]).layout();
+    NetworkLayout layout = empty_layout(all[m], network.dimensions.size());
     layout.name = fmt::format("found {}", found.front.size() + 1);
     layout.over = std::move(placed.over);
     found.front.push_back({std::move(layout), placed.cost});

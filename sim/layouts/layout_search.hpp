@@ -25,8 +25,16 @@ struct FoundLayout {
   NetworkCost cost;
 };
 
+// The front of one mesh: what its shape is worth when its rules are the best for it.
+struct MeshFront {
+  std::vector<layout::MeshDimension> mesh;
+  std::vector<FoundLayout> front;  // fastest first
+  [[nodiscard]] const FoundLayout* best(Bytes memory) const;
+};
+
 struct FoundLayouts {
   std::vector<FoundLayout> front;  // fastest first: each next is slower and smaller
+  std::vector<MeshFront> by_mesh;  // fewest dimensions first
   std::int64_t meshes = 0;
   std::int64_t examined = 0;  // placings of one layer that were priced
   // The fastest that is within a device's memory; none: nothing is.

@@ -210,6 +210,8 @@ def outputs(folder):
                   "--mesh", "d=2,m=2", "--cluster", cluster, "--program", "program.json")
     yield printed("model", "--layout", "program.json")
     yield printed("model", "tiny.json", "--devices", 4, "--cluster", cluster, "-b", 4)
+    yield printed("layout", "program.json", "--devices", 4, "--cluster", cluster,
+                  "--rules", "batch:d,heads:m,rows:m")
     yield printed("schedule", "--list")
     yield printed("schedule", "1f1b", "-K", 2, "-M", 2, "--svg", "drawn.svg")
     yield printed("schedule", "1f1b", "zb-v", "-K", 2, "-M", 4, "--svg", "several.svg")

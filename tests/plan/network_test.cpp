@@ -35,6 +35,22 @@ TEST(NetworkFiles, WhatIsWrittenReadsBack) {
   }
 }
 
+// The examples too: steps over time, and layers that name what they read.
+TEST(NetworkFiles, ExamplesReadBack) {
+  for (const char* name : {"transformer-lm", "recurrent", "dag", "experts"}) {
+    const LayoutFile read =
+        layout::load_layouts(std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/layouts" /
+                             (std::string(name) + ".json"));
+    ASSERT_TRUE(read.network) << name;
+    const std::string text = to_json(*read.network, read.network_layouts);
+    const LayoutFile again = parse_layouts(text, "written");
+    EXPECT_EQ(to_json(*again.network, again.network_layouts), text) << name;
+    for (std::size_t l = 0; l < read.network->layers.size(); ++l)
+      EXPECT_EQ(sources_of(*again.network, again.network->layers[l]),
+                sources_of(*read.network, read.network->layers[l]));
+  }
+}
+
 const std::string kDimensions =
     R"("schema":"weir.layout/1","name":"n","dimensions":[{"name":"batch","size":8},
     {"name":"io","size":6},{"name":"hidden","size":16}],)";

@@ -30,6 +30,14 @@ CASES = {
                           "micro_batch_size": 2}),
         ((), {"layout": str(EXAMPLES / "layouts/two-layer.json")}),
     ],
+    "layout": [
+        ((str(EXAMPLES / "layouts/two-layer.json"),), {}),
+        ((str(EXAMPLES / "layouts/experts.json"),), {}),
+        (("tiny.json",), {"mesh": "d=2,m=2", "rules": "batch:d,heads:m,ffn:m",
+                          "micro_batch_size": 2,
+                          "cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
+        (("tiny.json",), {"devices": 2, "cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
+    ],
     "plan": [
         (("tiny.json",), {"pp": 2, "microbatches": 4}),
         (("tiny.json",), {"pp": 2, "microbatches": 4, "vpp": 2, "schedule": "interleaved-1f1b",

@@ -11,6 +11,7 @@
 #include "plan/layout/model_network.hpp"
 #include "plan/layout/network_text.hpp"
 #include "plan/model/readers/model_import.hpp"
+#include "sim/layouts/mesh_shapes.hpp"
 
 namespace weir::layout_search_test {
 namespace {
@@ -32,9 +33,11 @@ Cluster small_cluster() {
 }
 
 void add(Network& network, const std::string& name, const std::vector<std::string>& tensors,
-         const std::vector<std::string>& operations) {
+         const std::vector<std::string>& operations,
+         std::optional<std::vector<std::string>> reads = {}) {
   layout::NetworkLayer layer;
   layer.name = name;
+  layer.reads = std::move(reads);
   for (const std::string& text : tensors) append_tensor(text, network, layer);
   for (const std::string& text : operations) append_operation(text, network, layer);
   finish_layer(network, layer);
@@ -66,13 +69,66 @@ Network three_layers(std::int64_t batch, std::int64_t hidden, std::int64_t ffn) 
   return network;
 }
 
+// A state that goes from step to step, between a table and a loss.
+Network recurrent(std::int64_t batch, std::int64_t units) {
+  Network network{"steps",
+                  {{"batch", "b", batch},
+                   {"time", "t", 6},
+                   {"hidden", "h", units},
+                   {"units", "u", units},
+                   {"vocab", "V", 24}},
+                  {}};
+  add(network, "table", {"weight table[vocab, hidden]", "x[batch, time, hidden]"},
+      {"x = gather(table) over vocab"});
+  add(network, "cell",
+      {"x[batch, time, hidden]", "xt[batch, hidden]", "state h[batch, hidden]",
+       "weight wx[hidden, units]", "a[batch, units]", "weight wh[hidden, units]", "b[batch, units]",
+       "s[batch, units]", "n[batch, units]", "y[batch, time, units]"},
+      {"xt = step(x) over time", "a = xt wx", "b = h wh", "s = add(a b)", "n = tanh(s)",
+       "h = carry(n) over time", "y = stack(n) over time"});
+  add(network, "head",
+      {"x[batch, time, units]", "weight w[units, vocab]", "logits[batch, time, vocab]",
+       "losses[batch, time]"},
+      {"logits = x w", "losses = loss(logits) over vocab"});
+  return network;
+}
+
+// Two branches of one stem, one of them reads both, and a loss on each.
+Network branches(std::int64_t batch, std::int64_t ffn) {
+  Network network{"branches",
+                  {{"batch", "b", batch},
+                   {"hidden", "h", 16},
+                   {"ffn", "f", ffn},
+                   {"inner", "i", 8},
+                   {"vocab", "V", 24}},
+                  {}};
+  const std::vector<std::string> head = {"x[batch, hidden]", "weight w[hidden, vocab]",
+                                         "logits[batch, vocab]", "losses[batch]"};
+  const std::vector<std::string> loss = {"logits = x w", "losses = loss(logits) over vocab"};
+  add(network, "stem", {"weight table[vocab, hidden]", "x[batch, hidden]"},
+      {"x = gather(table) over vocab"});
+  add(network, "wide",
+      {"x[batch, hidden]", "weight w[hidden, ffn]", "u[batch, ffn]", "a[batch, ffn]",
+       "weight v[ffn, hidden]", "z[batch, hidden]"},
+      {"u = x w", "a = gelu(u)", "z = a v"});
+  add(network, "aside", head, loss);
+  add(network, "join",
+      {"x[batch, hidden]", "l[batch, hidden]", "weight w[hidden, inner]", "u[batch, inner]",
+       "weight v[inner, hidden]", "z[batch, hidden]", "y[batch, hidden]"},
+      {"u = x w", "z = u v", "y = add(z l)"}, std::vector<std::string>{"stem", "wide"});
+  add(network, "head", head, loss);
+  finish_network(network);
+  return network;
+}
+
 using Point = std::pair<double, std::int64_t>;  // time in ns, bytes
 
 // All (2^axes)^dimensions placings.
 std::vector<Point> brute_force(const Network& network, const NetworkJob& job,
-                               const Cluster& cluster, int devices, int most_axes) {
+                               const Cluster& cluster,
+                               const std::vector<std::vector<std::int64_t>>& on) {
   std::vector<Point> all;
-  for (const auto& sizes : meshes(devices, most_axes)) {
+  for (const auto& sizes : on) {
     NetworkLayout layout;
     for (std::size_t m = 0; m < sizes.size(); ++m)
       layout.mesh.push_back({std::string(1, static_cast<char>('p' + m)), "", sizes[m]});
@@ -99,14 +155,21 @@ std::vector<Point> brute_force(const Network& network, const NetworkJob& job,
 
 TEST(LayoutSearch, IsBruteForcesFront) {
   const NetworkJob job{.dtype = Dtype::fp32};
+  enum Form { layers, steps, forks };
   struct Case {
     std::int64_t batch, hidden, ffn;
     int devices, axes;
+    Form form = layers;
   };
   for (const Case& c : {Case{8, 16, 64, 4, 2}, Case{2, 64, 64, 8, 2}, Case{16, 8, 12, 12, 2},
-                        Case{1, 32, 256, 8, 3}, Case{3, 6, 10, 1, 2}}) {
-    const Network network = three_layers(c.batch, c.hidden, c.ffn);
-    const auto expected = brute_force(network, job, small_cluster(), c.devices, c.axes);
+                        Case{1, 32, 256, 8, 3}, Case{3, 6, 10, 1, 2}, Case{8, 16, 0, 4, 2, steps},
+                        Case{2, 64, 0, 8, 3, steps}, Case{6, 12, 0, 12, 2, steps},
+                        Case{8, 0, 64, 4, 2, forks}, Case{2, 0, 32, 8, 3, forks}}) {
+    SCOPED_TRACE(c.form);
+    const Network network = c.form == steps   ? recurrent(c.batch, c.hidden)
+                            : c.form == forks ? branches(c.batch, c.ffn)
+                                              : three_layers(c.batch, c.hidden, c.ffn);
+    const auto expected = brute_force(network, job, small_cluster(), meshes(c.devices, c.axes));
     const FoundLayouts found = search_layouts(network, job, small_cluster(), {c.devices, c.axes});
     ASSERT_EQ(found.front.size(), expected.size()) << c.devices;
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -120,6 +183,61 @@ TEST(LayoutSearch, IsBruteForcesFront) {
       EXPECT_EQ(again.memory(), one.cost.memory());
     }
   }
+}
+
+// What a mesh's shape is worth: each mesh's own front is brute force's on that mesh alone.
+TEST(LayoutSearch, EachMeshHasItsFront) {
+  const NetworkJob job{.dtype = Dtype::fp32};
+  const Network network = three_layers(4, 16, 32);
+  const FoundLayouts found = search_layouts(network, job, small_cluster(), {8, 2});
+  const auto all = meshes(8, 2);
+  ASSERT_EQ(found.by_mesh.size(), all.size());
+  for (std::size_t m = 0; m < all.size(); ++m) {
+    const auto expected = brute_force(network, job, small_cluster(), {all[m]});
+    ASSERT_EQ(found.by_mesh[m].front.size(), expected.size()) << m;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const NetworkCost& cost = found.by_mesh[m].front[i].cost;
+      EXPECT_NEAR(cost.time().count() * 1e9, expected[i].first, 1e-6 * expected[i].first);
+      EXPECT_EQ(cost.memory().count(), expected[i].second);
+    }
+    EXPECT_EQ(found.by_mesh[m].best(Bytes(expected.back().second)), &found.by_mesh[m].front.back());
+    EXPECT_EQ(found.by_mesh[m].best(Bytes(expected.back().second - 1)), nullptr);
+  }
+}
+
+// "batch:d, ffn:m" on four devices: d=4, m=4, and 2 x 2 in both orders, which differ in who is
+// whose neighbour. A batch of 2 cannot be on d=4, and that says why.
+TEST(MeshShapes, RulesOnEveryMesh) {
+  const NetworkJob job{.dtype = Dtype::fp32};
+  const Network network = three_layers(2, 16, 64);
+  Cluster cluster = small_cluster();
+  cluster.devices_per_node = 2;
+  const auto shapes = on_every_shape(network, "batch:d, ffn:m", 4, job, cluster);
+  std::vector<std::string> names;
+  for (const ShapedLayout& one : shapes) names.push_back(one.layout.name);
+  ASSERT_EQ(std::set<std::string>(names.begin(), names.end()),
+            (std::set<std::string>{"d=4", "m=4", "d=2,m=2", "m=2,d=2"}));
+  EXPECT_EQ(names.back(), "d=4");
+  EXPECT_EQ(shapes.back().why,
+            "layer embedding: x[batch, rows, hidden]: dimension batch of size 2 does not divide by "
+            "the 4 of mesh dimension d");
+  for (std::size_t i = 0; i + 1 < shapes.size(); ++i) {
+    EXPECT_EQ(shapes[i].why, std::nullopt);
+    EXPECT_EQ(shapes[i].cost.time(), network_cost(network, shapes[i].layout, job, cluster).time());
+    if (i == 0) continue;
+    EXPECT_LE(shapes[i - 1].cost.time(), shapes[i].cost.time());
+  }
+  // 2 x 2: the same blocks and bytes; with m last its all-reduces stay within a node, and those of
+  // gradients go between nodes.
+  const auto of = [&](const char* name) {
+    return std::ranges::find(shapes, name, [](const auto& s) { return s.layout.name; })->cost;
+  };
+  EXPECT_LT(of("d=2,m=2").exchanges, of("m=2,d=2").exchanges);
+  EXPECT_GT(of("d=2,m=2").reductions, of("m=2,d=2").reductions);
+  EXPECT_EQ(of("d=2,m=2").memory(), of("m=2,d=2").memory());
+  EXPECT_EQ(axes_named("batch:d,heads:m,batch:e"), (std::vector<std::string>{"d", "m", "e"}));
+  EXPECT_THROW(static_cast<void>(axes_named("batch")), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(axes_named("")), std::invalid_argument);
 }
 
 // A layer is priced once for each way in which its own dimensions can be placed, whatever the other

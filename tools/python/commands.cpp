@@ -12,6 +12,7 @@
 #include "tools/app/fits/fits.hpp"
 #include "tools/app/jobs/export.hpp"
 #include "tools/app/machine/doctor.hpp"
+#include "tools/app/model/layout.hpp"
 #include "tools/app/model/model.hpp"
 #include "tools/app/page/page.hpp"
 #include "tools/app/plan/plan.hpp"
@@ -58,6 +59,7 @@ void bind_commands(py::module_& m) {
   define(m, app::kExport, {"plan", "to", "output"});
   define(m, app::kFits, {"job", "cluster", "memory_limit"});
   define(m, app::kReproduce, {"cases"});
+  define(m, app::kLayout, {"program", "mesh", "rules"});
   define(m, app::kModel, {"model", "seq_length", "dtype", "attention"});
   define(m, app::kPageFile, {"plan", "output"});
   define(m, app::kPlan, {"model"}, "Plan", [](const app::PlanRequest&, app::PlanResult&& result) {

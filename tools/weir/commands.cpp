@@ -12,6 +12,7 @@
 #include "tools/app/fits/fits.hpp"
 #include "tools/app/jobs/export.hpp"
 #include "tools/app/machine/doctor.hpp"
+#include "tools/app/model/layout.hpp"
 #include "tools/app/model/model.hpp"
 #include "tools/app/page/page.hpp"
 #include "tools/app/plan/plan.hpp"
@@ -31,6 +32,7 @@ namespace weir {
 void add_commands(CommandLine& line) {
   line.add(app::kDoctor, print);
   line.add(app::kModel, print);
+  line.add(app::kLayout, print);
   line.add(app::kPlan, print);
   // Those that may take long listen for signals, and keep what they have.
   line.add(app::kSchedule, print, {.defaults = {.stopping = stop_on_signals()}});

@@ -27,6 +27,8 @@ struct ExportRequest;
 struct ExportResult;
 struct FitsRequest;
 struct FitsResult;
+struct LayoutRequest;
+struct LayoutResult;
 struct ModelRequest;
 struct ModelResult;
 struct PageRequest;
@@ -62,6 +64,7 @@ void print(Printout& out, const app::EvaluateRequest& request, const app::Evalua
 void print(Printout& out, const app::ExplainRequest& request, const app::ExplainResult& result);
 void print(Printout& out, const app::ExportRequest& request, const app::ExportResult& result);
 void print(Printout& out, const app::FitsRequest& request, const app::FitsResult& result);
+void print(Printout& out, const app::LayoutRequest& request, const app::LayoutResult& result);
 void print(Printout& out, const app::ModelRequest& request, const app::ModelResult& result);
 void print(Printout& out, const app::PageRequest& request, const app::PageResult& result);
 void print(Printout& out, const app::PlanRequest& request, const app::PlanResult& result);

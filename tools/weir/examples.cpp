@@ -24,6 +24,10 @@ struct Example {
 constexpr std::array kExamples{
     Example{"doctor", "weir doctor", "what this machine can run"},
     Example{"model", "weir model config.json --seq-length 2048", "layers, parameters and FLOPs"},
+    Example{"layout", "weir layout config.json --mesh d=4,m=8 --rules batch:d,heads:m,ffn:m",
+            "what each device holds and sends"},
+    Example{"layout", "weir layout program.json --devices 64 --cluster dgx-h100",
+            "the best layouts, with proof"},
     Example{"plan", "weir plan config.json -K 4 -M 16 -o plan.json", "stages where they balance"},
     Example{"plan", "weir plan pretrain.sh --from megatron --gpus 64 -o plan.json",
             "a job as it runs today"},

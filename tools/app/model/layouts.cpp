@@ -20,10 +20,15 @@ LayoutRunRequest run_request(const LayoutsRequest& r, std::uint64_t seed) {
 }  // namespace
 
 Fields fields(LayoutsRequest& r) {
+  Fields all{{"--layout", &r.file, "A program and its layouts, instead of a model: weir layout"}};
+  append(all, run_fields(r));
+  return all;
+}
+
+Fields run_fields(LayoutsRequest& r) {
   return {
-      {"--layout", &r.file, "A program of einsums and its layouts, instead of a model"},
       {"--run", &r.run,
-       "With --layout: run the layouts on this machine's cores, beside the prediction"},
+       "Of a layout file: run the layouts on this machine's cores, beside the prediction"},
       {"--workers",
        &r.workers,
        "With --run: processors of the mesh to run on (default: all cores)",

@@ -20,6 +20,7 @@ struct LayoutsRequest {
   int rounds = 15;
 };
 [[nodiscard]] Fields fields(LayoutsRequest& request);
+[[nodiscard]] Fields run_fields(LayoutsRequest& request);  // all but the file
 
 struct LayoutsResult {
   layout::LayoutFile file;

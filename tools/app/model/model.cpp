@@ -39,7 +39,7 @@ ModelResult of_layouts(const ModelRequest& request, const Session& session) {
   LayoutsResult read = layouts(request.layouts, request.seed, session);
   if (read.file.network) {
     result.networks =
-        networks(request.networks, *read.file.network, read.file.network_layouts, session);
+        networks(request.networks, *read.file.network, read.file.network_layouts, {}, session);
     return result;
   }
   if (request.networks.asked() || request.networks.cluster)

@@ -87,10 +87,24 @@ void set_rules(const NetworksRequest& r, const layout::Network& network,
   if (const auto why = illegal(network, layout)) throw UsageError(fmt::format("--rules: {}", *why));
 }
 
+// The same rules on every shape of so many devices.
+void set_shapes(const NetworksRequest& r, NetworksResult& result) {
+  try {
+    result.shapes =
+        on_every_shape(result.network, r.rules, *r.devices, result.job, *result.cluster);
+  } catch (const std::invalid_argument& why) {
+    throw UsageError(fmt::format("--rules: {}", why.what()));
+  }
+  for (const ShapedLayout& one : *result.shapes) {
+    if (!one.why) result.layouts.push_back(one.layout);
+  }
+}
+
 void search(const NetworksRequest& r, NetworksResult& result, const Session& session) {
   if (!result.cluster) throw UsageError("--devices needs --cluster: its links price the layouts");
   if (const auto note = take_devices(*result.cluster, *r.devices)) session.note(*note);
   require_rate(*result.cluster, result.job.dtype);
+  if (!r.rules.empty()) return set_shapes(r, result);
   result.found = search_layouts(result.network, result.job, *result.cluster, {*r.devices});
   for (const FoundLayout& one : result.found->front) result.layouts.push_back(one.layout);
 }
@@ -110,30 +124,34 @@ void write_program(const NetworksRequest& r, const NetworksResult& result, const
     write_file_atomically(session.output(*r.out), layout::to_json(result.network, result.layouts));
 }
 
+void refuse_both(const NetworksRequest& r) {
+  if (r.devices && !r.mesh.empty())
+    throw UsageError("--devices tries every mesh: give it or --mesh");
+}
+
 }  // namespace
 
 Fields fields(NetworksRequest& r) {
   return {{"--mesh", &r.mesh,
-           "With MODEL and --rules: mesh dimensions, the last with neighbouring devices: d=4,m=8"},
+           "With --rules: mesh dimensions, the last with neighbouring devices: d=4,m=8"},
           {"--rules", &r.rules,
-           "What each device sends, computes and keeps where the model's dimensions are split: "
+           "What each device sends, computes and keeps where dimensions are split: "
            "batch:d,heads:m,ffn:m,vocab:m"},
           {"--devices",
            &r.devices,
-           "With MODEL and --cluster: the best layouts on so many devices, over all meshes and "
-           "rules",
+           "With --cluster: the best layouts on so many devices, over all meshes and rules; with "
+           "--rules: what these cost on every mesh of so many",
            {.range = Range{1, kMostDevices}}},
           {"--cluster", &r.cluster, "Whose links and memory price layouts: a file or dgx-h100"},
           {"--program",
            &r.out,
-           "Write the model's network and these layouts, a layout file",
+           "Write the network and these layouts, a layout file",
            {.writes = Writes::file}}};
 }
 
 NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Model& model,
                         int batch, std::uint64_t seed, const Session& session) {
-  if (r.devices && (!r.mesh.empty() || !r.rules.empty()))
-    throw UsageError("--devices searches for --mesh and --rules: give it or them");
+  refuse_both(r);
   NetworksResult result;
   result.cluster = cluster_of(r);
   if (result.cluster) {
@@ -149,7 +167,9 @@ NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Mod
   const std::int64_t packed = bytes_per_element(plan.dtype) == 2 ? kRowsOf16Bits : 1;
   const std::int64_t vocab = r.devices ? std::lcm(packed, std::int64_t{*r.devices})
                                        : packed * processors_of(r, layout, "vocab");
-  const bool apart = r.devices ? has_experts(model) : processors_of(r, layout, "experts") > 1;
+  const bool apart = !r.devices        ? processors_of(r, layout, "experts") > 1
+                     : r.rules.empty() ? has_experts(model)
+                                       : r.rules.find("experts:") != std::string::npos;
   try {
     result.network = layout::model_network(attending, {plan.seq_length, batch, vocab, apart});
   } catch (const std::invalid_argument& why) {
@@ -167,15 +187,21 @@ NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Mod
 }
 
 NetworksResult networks(const NetworksRequest& r, const layout::Network& network,
-                        const std::vector<layout::NetworkLayout>& layouts, const Session& session) {
-  if (!r.mesh.empty() || !r.rules.empty())
-    throw UsageError("a layout file has its meshes and rules: --mesh and --rules are for MODEL");
-  NetworksResult result{network, layouts, {}, cluster_of(r), {}};
+                        const std::vector<layout::NetworkLayout>& layouts,
+                        std::optional<Dtype> dtype, const Session& session) {
+  refuse_both(r);
+  NetworksResult result{network, layouts, {}, cluster_of(r), {}, {}};
   // A layout file says no number format: the one that its device trains in.
-  result.job.dtype = result.cluster && is_gpu(result.cluster->device) ? Dtype::bf16 : Dtype::fp32;
+  const bool gpu = result.cluster && is_gpu(result.cluster->device);
+  result.job.dtype = dtype.value_or(gpu ? Dtype::bf16 : Dtype::fp32);
   if (r.devices) {
     result.layouts.clear();
     search(r, result, session);
+  } else if (!r.mesh.empty() || !r.rules.empty()) {
+    layout::NetworkLayout layout = asked_layout(r);
+    set_rules(r, network, layout);
+    take_mesh(layout, result, session);
+    result.layouts = {std::move(layout)};
   } else {
     for (const layout::NetworkLayout& layout : layouts) take_mesh(layout, result, session);
   }

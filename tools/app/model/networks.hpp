@@ -12,6 +12,7 @@
 #include "costmodel/layers/network_math.hpp"
 #include "plan/layout/network.hpp"
 #include "sim/layouts/layout_search.hpp"
+#include "sim/layouts/mesh_shapes.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 
@@ -19,7 +20,7 @@ namespace weir::app {
 
 struct NetworksRequest {
   std::string mesh, rules;
-  std::optional<int> devices;  // to search on
+  std::optional<int> devices;  // to search on; with rules: the meshes that these are priced on
   std::optional<std::filesystem::path> cluster;
   std::optional<std::filesystem::path> out;  // the program and its layouts, weir.layout/1
   [[nodiscard]] bool asked() const { return !mesh.empty() || !rules.empty() || devices || out; }
@@ -30,8 +31,9 @@ struct NetworksResult {
   layout::Network network;
   std::vector<layout::NetworkLayout> layouts;
   NetworkJob job;
-  std::optional<Cluster> cluster;     // then there are times
-  std::optional<FoundLayouts> found;  // then `layouts` are its front's
+  std::optional<Cluster> cluster;                   // then there are times
+  std::optional<FoundLayouts> found;                // then `layouts` are its front's
+  std::optional<std::vector<ShapedLayout>> shapes;  // then `layouts` are the legal ones of them
 };
 
 // A model's network, `batch` sequences a micro-batch on all devices together. Throws UsageError for
@@ -40,11 +42,12 @@ struct NetworksResult {
 [[nodiscard]] NetworksResult networks(const NetworksRequest& request, PlanOptions options,
                                       const Model& model, int batch, std::uint64_t seed,
                                       const Session& session);
-// Of a layout file that has a network.
+// Of a layout file that has a network: its layouts, or those that the request has in their place.
+// Without a number format it is that which the cluster's devices train in.
 [[nodiscard]] NetworksResult networks(const NetworksRequest& request,
                                       const layout::Network& network,
                                       const std::vector<layout::NetworkLayout>& layouts,
-                                      const Session& session);
+                                      std::optional<Dtype> dtype, const Session& session);
 [[nodiscard]] nlohmann::ordered_json to_json(const NetworksResult& result);  // weir.network_costs/1
 
 }  // namespace weir::app

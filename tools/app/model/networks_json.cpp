@@ -1,7 +1,9 @@
 // Networks under layouts as JSON: weir.network_costs/1.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "plan/text/strict_json.hpp"
 #include "plan/words/indexed.hpp"
 #include "tools/app/model/networks.hpp"
 
@@ -24,6 +26,7 @@ Json exchange_json(const NetworksResult& result, const layout::NetworkLayout& la
             {"collective", to_string(exchange.collective)},
             {"over", over},
             {"devices", members(layout, exchange.axes)},
+            {"times", exchange.times},
             {"bytes", exchanged_bytes(exchange, result.job.dtype).count()}};
   json["time_s"] =
       result.cluster
@@ -42,12 +45,43 @@ Json cost_json(const NetworkCost& cost, const Cluster& cluster) {
       {"kept_bytes", cost.kept.count()},       {"fits", cost.memory() <= cluster.device.memory}};
 }
 
-Json layout_json(const NetworksResult& result, const layout::NetworkLayout& layout) {
+Json mesh_json(const std::vector<layout::MeshDimension>& dimensions) {
   Json mesh = Json::array();
-  for (const layout::MeshDimension& m : layout.mesh)
+  for (const layout::MeshDimension& m : dimensions)
     mesh.push_back({{"name", m.name}, {"symbol", m.symbol}, {"size", m.size}});
+  return mesh;
+}
+
+// What a device has of each tensor.
+Json tensors_json(const layout::Network& network, const layout::NetworkLayout& layout,
+                  const layout::NetworkLayer& layer, const layout::LayerShare& share) {
+  Json tensors = Json::array();
+  for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+    const layout::NetworkTensor& tensor = layer.tensors[t];
+    const auto made =
+        std::ranges::find(layer.operations, static_cast<int>(t), &layout::Operation::output);
+    const auto kept = std::ranges::find_if(share.kept, [t](const layout::Kept& one) {
+      return one.tensor == static_cast<int>(t) && !one.statistics;
+    });
+    Json shape = Json::array();
+    for (const int d : tensor.dimensions)
+      shape.push_back(network.dimensions[at(d)].size / members(layout, layout.over[at(d)]));
+    tensors.push_back(
+        {{"tensor", to_text(network, tensor)},
+         {"made_by",
+          made == layer.operations.end() ? Json() : Json(to_text(network, layer, *made))},
+         {"local_shape", shape},
+         {"formula", block_text(network, layout, tensor.dimensions)},
+         {"elements", block_elements(network, layout, tensor.dimensions)},
+         {"times", times_of(network, layer, static_cast<int>(t))},
+         {"kept_until", kept == share.kept.end() ? Json() : Json(kept->until_w ? "W" : "I")}});
+  }
+  return tensors;
+}
+
+Json layout_json(const NetworksResult& result, const layout::NetworkLayout& layout) {
   Json json{{"name", layout.name},
-            {"mesh", mesh},
+            {"mesh", mesh_json(layout.mesh)},
             {"rules", rules_text(result.network, layout)},
             {"layers", Json::array()}};
   for (std::size_t l = 0; l < result.network.layers.size(); ++l) {
@@ -57,15 +91,18 @@ Json layout_json(const NetworksResult& result, const layout::NetworkLayout& layo
     for (const layout::Exchange& exchange : share.exchanges)
       exchanges.push_back(exchange_json(result, layout, layer, exchange));
     double kept = 0, statistics = 0;
-    for (const layout::Kept& one : share.kept) (one.statistics ? statistics : kept) += one.elements;
+    for (const layout::Kept& one : share.kept)
+      (one.statistics ? statistics : kept) += one.elements * one.copies(1);
     json["layers"].push_back(
         {{"name", layer.name},
          {"repeat", layer.repeat},
+         {"reads", sources_of(result.network, layer)},
          {"multiply_adds_forward", share.multiply_adds[0]},
          {"multiply_adds_backward", share.multiply_adds[1] + share.multiply_adds[2]},
          {"weights", share.weights},
          {"kept", kept},
          {"kept_statistics", statistics},
+         {"tensors", tensors_json(result.network, layout, layer, share)},
          {"exchanges", exchanges}});
   }
   // Without a cluster there are bytes but no times.
@@ -74,6 +111,29 @@ Json layout_json(const NetworksResult& result, const layout::NetworkLayout& layo
                                  *result.cluster)
                      : Json();
   return json;
+}
+
+// The fastest layout of each mesh that fits; null: none does.
+Json by_mesh(const NetworksResult& result) {
+  Json meshes = Json::array();
+  for (const MeshFront& one : result.found->by_mesh) {
+    const FoundLayout* best = one.best(result.cluster->device.memory);
+    meshes.push_back(
+        {{"mesh", mesh_json(one.mesh)},
+         {"rules", best == nullptr ? Json() : Json(rules_text(result.network, best->layout))},
+         {"cost", best == nullptr ? Json() : cost_json(best->cost, *result.cluster)}});
+  }
+  return meshes;
+}
+
+Json shapes_json(const NetworksResult& result) {
+  Json shapes = Json::array();
+  for (const ShapedLayout& one : *result.shapes) {
+    shapes.push_back({{"mesh", mesh_json(one.layout.mesh)},
+                      {"illegal", or_null(one.why)},
+                      {"cost", one.why ? Json() : cost_json(one.cost, *result.cluster)}});
+  }
+  return shapes;
 }
 
 }  // namespace
@@ -94,8 +154,10 @@ nlohmann::ordered_json to_json(const NetworksResult& result) {
     json["search"] = {{"proof", "optimal"},
                       {"meshes", result.found->meshes},
                       {"examined", result.found->examined},
-                      {"best", best == nullptr ? Json() : Json(best->layout.name)}};
+                      {"best", best == nullptr ? Json() : Json(best->layout.name)},
+                      {"by_mesh", by_mesh(result)}};
   }
+  if (result.shapes) json["shapes"] = shapes_json(result);
   return json;
 }
 

@@ -19,6 +19,72 @@ std::string mesh_of(const layout::NetworkLayout& layout) {
 
 std::string milliseconds_of(Seconds time) { return fmt::format("{:.3f}", time.count() * 1e3); }
 
+std::string text_of(double number) { return fmt::format("{:.0f}", number); }
+
+std::string name_of(const layout::NetworkLayer& layer) {
+  return layer.repeat > 1 ? fmt::format("{} x {}", layer.name, layer.repeat) : layer.name;
+}
+
+// "8 x 512 x 128" of a device's block.
+std::string shape_of(const layout::Network& network, const layout::NetworkLayout& layout,
+                     const std::vector<int>& dimensions) {
+  std::vector<std::int64_t> sizes;
+  for (const int d : dimensions)
+    sizes.push_back(network.dimensions[at(d)].size / members(layout, layout.over[at(d)]));
+  return sizes.empty() ? "1" : fmt::format("{}", fmt::join(sizes, " x "));
+}
+
+// " x 32" for each of 32 steps.
+std::string times_text(std::int64_t times) { return times == 1 ? "" : fmt::format(" x {}", times); }
+
+// Where a tensor that no operation makes comes from.
+std::string given_by(const layout::Network& network, const layout::NetworkLayer& layer,
+                     std::size_t tensor) {
+  const auto sources = sources_of(network, layer);
+  for (std::size_t g = 0; g < sources.size(); ++g) {
+    if (layer.given[g].tensor == static_cast<int>(tensor)) return "given by " + sources[g];
+  }
+  return "given";
+}
+
+// What a device holds of each tensor, and what of it waits for the backward.
+void print_tensors(Printout& out, const app::NetworksResult& result,
+                   const layout::NetworkLayout& layout) {
+  Table table{{left("layer"),
+               left("tensor"),
+               left("made by"),
+               left("a device's block"),
+               {"elements"},
+               left(""),
+               left("kept until")},
+              {},
+              {}};
+  for (std::size_t l = 0; l < result.network.layers.size(); ++l) {
+    const layout::NetworkLayer& layer = result.network.layers[l];
+    const layout::LayerShare share = layer_share(result.network, layout, l);
+    for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+      const layout::NetworkTensor& tensor = layer.tensors[t];
+      const auto made =
+          std::ranges::find(layer.operations, static_cast<int>(t), &layout::Operation::output);
+      const auto kept = std::ranges::find_if(share.kept, [t](const layout::Kept& one) {
+        return one.tensor == static_cast<int>(t) && !one.statistics;
+      });
+      const std::int64_t times = times_of(result.network, layer, static_cast<int>(t));
+      table.rows.push_back(
+          {name_of(layer), to_text(result.network, tensor),
+           made == layer.operations.end() ? given_by(result.network, layer, t)
+                                          : to_text(result.network, layer, *made),
+           block_text(result.network, layout, tensor.dimensions),
+           text_of(block_elements(result.network, layout, tensor.dimensions)) + times_text(times),
+           shape_of(result.network, layout, tensor.dimensions),
+           kept == share.kept.end() ? ""
+           : kept->until_w          ? "W"
+                                    : "I"});
+    }
+  }
+  out.show(table);
+}
+
 void print_exchanges(Printout& out, const app::NetworksResult& result,
                      const layout::NetworkLayout& layout) {
   Table table{
@@ -28,19 +94,20 @@ void print_exchanges(Printout& out, const app::NetworksResult& result,
   if (result.cluster) table.columns.push_back({"ms"});
   for (std::size_t l = 0; l < result.network.layers.size(); ++l) {
     const layout::NetworkLayer& layer = result.network.layers[l];
-    const std::string name =
-        layer.repeat > 1 ? fmt::format("{} x {}", layer.name, layer.repeat) : layer.name;
+    const std::string name = name_of(layer);
     for (const layout::Exchange& e : layer_share(result.network, layout, l).exchanges) {
       const std::int64_t devices = members(layout, e.axes);
-      std::vector<std::string> row{name,
-                                   std::string(to_string(e.pass)),
-                                   (e.gradient ? "d " : "") + layer.tensors[at(e.tensor)].name,
-                                   std::string(to_string(e.collective)),
-                                   axes_text(layout, e.axes),
-                                   format_bytes(exchanged_bytes(e, result.job.dtype))};
+      std::vector<std::string> row{
+          name,
+          std::string(to_string(e.pass)),
+          (e.gradient ? "d " : "") + layer.tensors[at(e.tensor)].name,
+          std::string(to_string(e.collective)),
+          axes_text(layout, e.axes),
+          format_bytes(exchanged_bytes(e, result.job.dtype)) + times_text(e.times)};
       if (result.cluster) {
         row.push_back(milliseconds_of(exchange_time(e, devices, result.job.dtype,
-                                                    axes_link(layout, e.axes, *result.cluster))));
+                                                    axes_link(layout, e.axes, *result.cluster)) *
+                                      static_cast<double>(e.times)));
       }
       table.rows.push_back(std::move(row));
     }
@@ -60,6 +127,12 @@ void print_cost(Printout& out, const app::NetworksResult& result,
       milliseconds_of(cost.exchanges), milliseconds_of(cost.reductions),
       format_bytes(cost.memory()), format_bytes(cost.state), format_bytes(cost.kept),
       cost.memory() <= result.cluster->device.memory ? "fits" : "does not fit");
+}
+
+std::vector<std::string> costs_of(const NetworkCost& cost) {
+  return {milliseconds_of(cost.time()), milliseconds_of(cost.products),
+          milliseconds_of(cost.exchanges), milliseconds_of(cost.reductions),
+          format_bytes(cost.memory())};
 }
 
 void print_front(Printout& out, const app::NetworksResult& result) {
@@ -94,6 +167,49 @@ void print_front(Printout& out, const app::NetworksResult& result) {
   }
 }
 
+// The fastest of each mesh: what its shape is worth.
+void print_meshes(Printout& out, const app::NetworksResult& result) {
+  Table table{{left("mesh"),
+               {"step ms"},
+               {"products"},
+               {"exchanges"},
+               {"gradients"},
+               {"memory"},
+               left("best rules that fit")},
+              {},
+              {}};
+  for (const MeshFront& one : result.found->by_mesh) {
+    layout::NetworkLayout mesh;
+    mesh.mesh = one.mesh;
+    const FoundLayout* best = one.best(result.cluster->device.memory);
+    std::vector<std::string> row{mesh_of(mesh)};
+    for (const std::string& cell :
+         best == nullptr ? std::vector<std::string>(5, "") : costs_of(best->cost))
+      row.push_back(cell);
+    row.push_back(best == nullptr ? "none" : rules_text(result.network, best->layout));
+    table.rows.push_back(std::move(row));
+  }
+  out.say("By the mesh's shape:\n");
+  out.show(table);
+}
+
+void print_shapes(Printout& out, const app::NetworksResult& result) {
+  Table table{
+      {left("mesh"), {"step ms"}, {"products"}, {"exchanges"}, {"gradients"}, {"memory"}, left("")},
+      {},
+      {}};
+  for (const ShapedLayout& one : *result.shapes) {
+    std::vector<std::string> row{mesh_of(one.layout)};
+    for (const std::string& cell : one.why ? std::vector<std::string>(5, "") : costs_of(one.cost))
+      row.push_back(cell);
+    const bool fits = one.cost.memory() <= result.cluster->device.memory;
+    row.push_back(one.why ? *one.why : fits ? "fits" : "does not fit");
+    table.rows.push_back(std::move(row));
+  }
+  out.say("The rules on every mesh of so many devices; the last mesh dimension has neighbours:\n");
+  out.show(table);
+}
+
 }  // namespace
 
 void print_networks(Printout& out, const app::NetworksResult& result) {
@@ -102,10 +218,15 @@ void print_networks(Printout& out, const app::NetworksResult& result) {
     sizes.push_back(fmt::format("{} {}", d.name, d.size));
   out.say("{} in {}: {}\n", result.network.name, to_string(result.job.dtype),
           fmt::join(sizes, ", "));
-  if (result.found) return print_front(out, result);
+  if (result.shapes) return print_shapes(out, result);
+  if (result.found) {
+    print_front(out, result);
+    return print_meshes(out, result);
+  }
   for (const layout::NetworkLayout& layout : result.layouts) {
     out.say("{}: {} on mesh {}, a device and a micro-batch:\n", layout.name,
             rules_text(result.network, layout), mesh_of(layout));
+    print_tensors(out, result, layout);
     print_exchanges(out, result, layout);
     print_cost(out, result, layout);
   }
