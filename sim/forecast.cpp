@@ -13,6 +13,7 @@
 #include "costmodel/fit/intervals.hpp"
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
+#include "costmodel/layers/row_work.hpp"
 #include "costmodel/links/offload.hpp"
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/software_bounds.hpp"
@@ -49,15 +50,28 @@ double mean_peak_rate(const Plan& plan, const Cluster& cluster) {
   return sum / plan.pp;
 }
 
+// Of a row, that of its sequences: linear in tokens but for attention, whose part is known from a
+// row twice as long: f(S) = a S + c S^2, c S^2 = (f(2 S) - 2 f(S)) / 2.
+double useful_flops(const Model& model, const Plan& plan, const RowWork& row) {
+  const double whole = training_flops(model, plan.seq_length).count();
+  if (!plan.lengths.known()) return whole;
+  const double twice = training_flops(model, 2 * plan.seq_length).count();
+  const double squares = std::max(0.0, (twice - 2 * whole) / 2);
+  return (whole - squares) * row.useful + squares * row.useful_squared;
+}
+
 void add_rates(Forecast& forecast, const ResolvedPlan& loaded, const Cluster& cluster) {
   const Plan& plan = loaded.plan;
   const double step = forecast.step_time.count();
   if (step <= 0) return;
   forecast.samples_per_s = static_cast<double>(plan.global_batch_size()) / step;
   if (plan.seq_length == 0) return;
-  forecast.tokens_per_s = *forecast.samples_per_s * static_cast<double>(plan.seq_length);
-  const double flops = training_flops(loaded.model, plan.seq_length).count() *
-                       *forecast.samples_per_s / plan.devices();
+  // Padding counts neither as tokens nor as the model's work.
+  const RowWork row = mean_row(plan.lengths, plan.seq_length, plan.micro_batch_size);
+  forecast.tokens_per_s =
+      *forecast.samples_per_s * static_cast<double>(plan.seq_length) * row.useful;
+  const double flops =
+      useful_flops(loaded.model, plan, row) * *forecast.samples_per_s / plan.devices();
   if (flops <= 0) return;
   forecast.model_tflops_per_device = flops / 1e12;
   const double peak = mean_peak_rate(plan, cluster);
@@ -180,6 +194,23 @@ void warn_of_empty_stages(const ResolvedPlan& loaded, Forecast& f) {
       fmt::format("{} of {} stages hold no layer: of measured runs with such stages nearly all "
                   "failed",
                   empty, loaded.stages.size()));
+}
+
+// What rows of several sequences compute, and what unlike ones cost.
+void say_of_lengths(const ResolvedPlan& loaded, const CostTable& table, Forecast& f) {
+  const Plan& plan = loaded.plan;
+  if (!plan.lengths.known()) return;
+  const RowWork row = mean_row(plan.lengths, plan.seq_length, plan.micro_batch_size);
+  f.warnings.push_back(fmt::format(
+      "lengths: a row computes {:.1f} % of its tokens, of which {:.1f} % are padding, and {:.1f} % "
+      "of a whole row's attention",
+      100 * row.tokens, 100 * (1 - row.useful / row.tokens), 100 * row.squared));
+  Nanoseconds most{0};
+  for (const StageCost& stage : table.stages) most = std::max(most, stage.unlike);
+  if (most.count() == 0) return;
+  f.warnings.push_back(
+      fmt::format("lengths: replicas wait {:.3g} s a step for the one with the longest sequences",
+                  to_seconds(most).count()));
 }
 
 // What a plan that offloads asks of the fullest node's host.
@@ -420,6 +451,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.warnings = run.priced.warnings;
   warn_of_empty_stages(loaded, f);
   say_of_host(loaded, cluster, f);
+  say_of_lengths(loaded, run.priced.table, f);
   warn_of_direct_skips(loaded, f);
   // A search's inner loop reads time and memory only.
   if (options.detail != ForecastDetail::order) {

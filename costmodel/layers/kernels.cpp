@@ -17,6 +17,8 @@ namespace {
 // Times of one layer: start an empty sum for each pass, add kernels, read the times.
 struct Passes {
   KernelSum f, i, w, core;
+  // Of f and i, what grows with the square of a sequence.
+  Seconds squared_f{0}, squared_i{0};
   ProductPrecision precision = ProductPrecision::plan;  // of the weights' products
   bool trained = true;                                  // those weights
   // The largest number of what a product reads is looked for before it is cast: a pass over it.
@@ -45,6 +47,9 @@ struct Passes {
     f.stream(forward);
     i.stream(backward);
   }
+  void in_graph(bool graphed) {
+    for (KernelSum* pass : {&f, &i, &w, &core}) pass->in_graph(graphed);
+  }
 };
 
 // Legend as in plan/model/layer_tensors: tokens x of a device, rows x of what tp leaves whole, keys
@@ -54,6 +59,10 @@ struct Kernels {
   std::int64_t tokens, rows, keys, samples;
   const StackTime& stack;
   std::int64_t parameters;  // the device's of this layer
+  CudaGraphs graphs = {};
+
+  // What comes next is of this part of a block.
+  void of_part(GraphPart part) const { p.in_graph(graphs.has(part)); }
 
   void operator()(const EmbeddingShape& e) const {
     if (e.patch > 0) p.product(tokens * samples, e.hidden, e.patch);
@@ -67,6 +76,7 @@ struct Kernels {
   void operator()(const TransformerShape& b) const {
     const std::int64_t m = tokens * samples, q = b.heads * b.head_dim, kv = b.kv_heads * b.head_dim;
     if (predicts(b)) prediction(b);
+    of_part(GraphPart::attn);
     norm(b.hidden);
     if (b.latent.key_value > 0) {
       latent_products(b);
@@ -88,10 +98,15 @@ struct Kernels {
       p.product(m, b.hidden, q);
       residual(b.hidden);
     }
+    const bool experts = b.experts > 1,
+               whole = graphs.has(experts ? GraphPart::moe : GraphPart::mlp);
+    p.in_graph(whole || (experts && graphs.has(GraphPart::moe_router)));
     if (!b.single_norm) norm(b.hidden);
+    p.in_graph(whole);
     mlp(b, m);
     if (b.post_norms) norm(b.hidden);
     residual(b.hidden);
+    p.in_graph(whole && graphs.has(GraphPart::attn));
     if (predicts(b)) norm(b.hidden);
   }
   // The table's rows, two norms side by side, their product; and what the block gives, and before
@@ -171,10 +186,13 @@ struct Kernels {
     const std::int64_t heads = b.heads * samples, scores = heads * tokens * keys;
     const MatmulShape wide{tokens, keys, b.head_dim, heads},
         deep{tokens, value_dim(b), keys, heads};
+    const Seconds f_before = p.f.device_time(), i_before = p.i.device_time();
     p.f.matmul(wide).matmul(deep);
     p.core.matmul(wide);
     p.i.matmul(wide).matmul(deep).matmul(deep).matmul(deep);
     softmax(scores);
+    p.squared_f += p.f.device_time() - f_before;
+    p.squared_i += p.i.device_time() - i_before;
   }
 
   // One kernel with its mask, which reads and writes; its backward reads the gradient too.
@@ -199,26 +217,37 @@ struct Kernels {
     // Of heads whose values are narrower than their keys, the mean over the products. A window
     // leaves every query as many keys, so there is no mask's half.
     FusedCore core{tokens, keys, (b.head_dim + deep) / 2, b.heads * samples, causal, 2, moved};
-    if (b.window > 0 && b.window < keys) {
+    const bool windowed = b.window > 0 && b.window < keys;
+    if (windowed) {
       core.keys = static_cast<std::int64_t>(keys_seen(b, static_cast<double>(keys)) / 2);
       core.causal = false;
     }
     core.library = p.attention;
+    const Seconds f_before = p.f.device_time();
     p.f.fused(core);
     p.core.fused(core);
+    // A window leaves each query as many keys, however long its sequence is.
+    if (!windowed) p.squared_f += p.f.device_time() - f_before;
     // Backward has five products: scores and dp, and of them dv, dq and dk.
     core.products = 5;
     core.d = (3 * b.head_dim + 2 * deep) / 5;
     core.moved = 2 * moved;
-    p.i.stream(2 * queries * deep).fused(core);
+    p.i.stream(2 * queries * deep);
+    const Seconds i_before = p.i.device_time();
+    p.i.fused(core);
+    if (!windowed) p.squared_i += p.i.device_time() - i_before;
   }
 
   void mlp(const TransformerShape& b, std::int64_t m) const {
     const std::int64_t width = (b.gated ? 2 : 1) * b.ffn;
+    const bool whole = graphs.has(GraphPart::moe);
     if (b.experts > 1) {
+      p.in_graph(whole || graphs.has(GraphPart::moe_router));
       router(m, b);
       m = visits(b, m);
+      p.in_graph(whole || graphs.has(GraphPart::moe_preprocess));
       p.each(2 * m * b.hidden, 2 * m * b.hidden);  // to the experts and back
+      p.in_graph(whole);
       p.each(2 * m * b.hidden, 2 * m * b.hidden);
     }
     // Tokens are spread evenly over the local experts: products of equal size.
@@ -226,7 +255,10 @@ struct Kernels {
     p.product(each, width, b.hidden, local);
     p.each(m * (width + b.ffn), m * (2 * width + b.ffn));
     p.product(each, b.hidden, b.ffn, local);
-    if (b.shared_ffn > 0) shared_experts(b);
+    if (b.shared_ffn == 0) return;
+    p.in_graph(whole || graphs.has(GraphPart::moe_router));
+    shared_experts(b);
+    p.in_graph(whole);
   }
 
   // Its products stay in the number format where those of the blocks run in FP8.
@@ -301,25 +333,25 @@ void add_stack(Passes& p, const TransformerShape& block, const Split& split, std
 
 KernelSum& KernelSum::matmul(const MatmulShape& shape, ProductForm form) {
   sum_ += matmul_time(shape, device_, dtype_, form);
-  ++count_;
+  count(1);
   return *this;
 }
 
 KernelSum& KernelSum::fused(const FusedCore& core) {
   sum_ += fused_core_time(core, device_, dtype_);
-  ++count_;
+  count(1);
   return *this;
 }
 
 KernelSum& KernelSum::stream(std::int64_t numbers) {
   sum_ += stream_time(Bytes(numbers * bytes_per_element(dtype_)), device_);
-  ++count_;
+  count(1);
   return *this;
 }
 
 KernelSum& KernelSum::move(double bytes, int kernels) {
   sum_ += stream_time(Bytes(static_cast<std::int64_t>(bytes)), device_);
-  count_ += kernels;
+  count(kernels);
   return *this;
 }
 
@@ -328,13 +360,13 @@ KernelSum& KernelSum::steps(double bytes, int kernels) {
   const Seconds moving = stream_time(Bytes(static_cast<std::int64_t>(bytes)), device_);
   // Each starts anew, and none is shorter than a smallest kernel.
   sum_ += std::max(moving + model.start * (kernels - 1.0), model.floor * (1.0 * kernels));
-  count_ += kernels;
+  count(kernels);
   return *this;
 }
 
 KernelSum& KernelSum::small(double kernels) {
   sum_ += device_.kernels->floor * kernels;
-  count_ += kernels;
+  count(kernels);
   return *this;
 }
 
@@ -343,14 +375,33 @@ Seconds KernelSum::time() const {
   return blocking_ ? sum_ + launches : std::max(sum_, launches);
 }
 
-LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split,
-                       int batch, const Device& device, const Stack& stack,
-                       std::int64_t parameters) {
-  Passes passes(device, dtype, stack.time);
-  const Kernels kernels{
-      passes,    split.tokens(seq_length), split.rows(seq_length), seq_length, batch, stack.time,
-      parameters};
+namespace {
+
+// What a layer is computed with, and how much of it.
+struct LayerWork {
+  std::int64_t seq_length;
+  Dtype dtype;
+  Split split;
+  int batch;
+  CudaGraphs graphs = {};
+};
+
+void add_layer(Passes& passes, const Layer& layer, const LayerWork& work, const Stack& stack,
+               std::int64_t parameters) {
+  const auto [seq_length, dtype, split, batch, graphs] = work;
+  const Kernels kernels{passes,
+                        split.tokens(seq_length),
+                        split.rows(seq_length),
+                        seq_length,
+                        batch,
+                        stack.time,
+                        parameters,
+                        graphs};
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  // Parts of a block are told by the kernels themselves; both of them are all of it.
+  const bool whole = block != nullptr && graphs.has(GraphPart::attn) &&
+                     graphs.has(block->experts > 1 ? GraphPart::moe : GraphPart::mlp);
+  passes.in_graph(graphs.whole_step() || whole);
   if (block != nullptr) {
     add_stack(passes, *block, split, seq_length, split.tokens(seq_length) * batch, stack.time);
     if (stack.fp8 || layer.treated.fp8 != Fp8Recipe::none) passes.precision = ProductPrecision::fp8;
@@ -363,6 +414,15 @@ LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype,
     add_adapters(passes, layer, split, part, split.tokens(seq_length) * batch);
   if (stack.time.accumulate > 0 && parameters > 0)
     passes.w.move(stack.time.accumulate * static_cast<double>(parameters));
+}
+
+}  // namespace
+
+LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype, const Split& split,
+                       int batch, const Device& device, const Stack& stack,
+                       std::int64_t parameters) {
+  Passes passes(device, dtype, stack.time);
+  add_layer(passes, layer, {seq_length, dtype, split, batch}, stack, parameters);
   LayerTime time;
   time.f = passes.f.time();
   // Nothing below this layer is trained: its input's gradient is not asked for.
@@ -371,6 +431,32 @@ LayerTime kernel_times(const Layer& layer, std::int64_t seq_length, Dtype dtype,
   time.b = time.i + time.w;
   time.core = passes.core.time();
   return time;
+}
+
+LayerKernels layer_kernels(const Layer& layer, const Plan& plan, const Device& device,
+                           const Stack& stack, std::int64_t parameters) {
+  Passes passes(device, plan.dtype, stack.time);
+  add_layer(passes, layer,
+            {plan.seq_length, plan.dtype, plan.split(), plan.micro_batch_size, plan.cuda_graphs},
+            stack, parameters);
+  const auto of = [](const KernelSum& sum, Seconds squared) {
+    return PassKernels{sum.device_time(), squared, sum.kernels(), sum.outside_graphs()};
+  };
+  LayerKernels all{of(passes.f, passes.squared_f), of(passes.i, passes.squared_i),
+                   of(passes.w, Seconds(0))};
+  // A graph is a launch itself: one forward and one backward, but where the step is one.
+  for (PassKernels* pass : {&all.f, &all.i}) {
+    if (pass->launched < pass->kernels && !plan.cuda_graphs.whole_step()) ++pass->launched;
+  }
+  if (!layer.treated.backward) all.i = {};
+  if (!layer.treated.trains()) all.w = {};
+  return all;
+}
+
+Seconds launched_time(Seconds device, double launches, const Device& device_kind,
+                      const StackTime& stack) {
+  const Seconds host = stack.launch.value_or(device_kind.kernels->launch) * launches;
+  return stack.blocking_launches ? device + host : std::max(device, host);
 }
 
 }  // namespace weir

@@ -28,6 +28,7 @@ enum class Basis : std::uint8_t { measured, calibrated, anchored, builtin, overs
 // The optimizer and the reduction come once a step.
 struct StageCost : PerKind<Nanoseconds> {
   Nanoseconds reduce{0};  // REDUCE_GRAD
+  Nanoseconds unlike{0};  // of it, waiting for the replica with the longest sequences
   // Of i and of b, what rebuilds layers (recompute full); the last micro-batch does without where
   // it is spared.
   Nanoseconds rebuild{0};

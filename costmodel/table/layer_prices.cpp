@@ -92,6 +92,7 @@ PerKind<Seconds> host_time(const Layer& layer, const Plan& plan, const Cluster& 
   const StackTime& stack = cluster.stack.time;
   // Whole steps are replayed from CUDA graphs.
   if (stack.launch && stack.launch->count() == 0) return {};
+  if (plan.cuda_graphs.whole_step()) return {};
   PerKind<Seconds> host = collective_host_time(layer, plan, cluster);
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   if (block == nullptr) return host;
@@ -106,6 +107,23 @@ PerKind<Seconds> host_time(const Layer& layer, const Plan& plan, const Cluster& 
   for (const ActionKind kind : {ActionKind::B, ActionKind::I})
     host[kind] = std::max(host[kind], backward);
   return host;
+}
+
+// Of a block's host time, the share of its kernels that the host launches itself: graphs are
+// replayed with the modules, hooks and collectives that were recorded in them.
+PerKind<double> by_the_host(const std::optional<LayerKernels>& kernels) {
+  PerKind<double> share;
+  for (const ActionKind kind : kPassKinds) share[kind] = 1;
+  if (!kernels) return share;
+  const auto of = [](const PassKernels& first, const PassKernels& second = {}) {
+    const double all = first.kernels + second.kernels;
+    return all > 0 ? std::min(1.0, (first.launched + second.launched) / all) : 1;
+  };
+  share.f = share.r = of(kernels->f);
+  share.i = of(kernels->i);
+  share.w = of(kernels->w);
+  share.b = of(kernels->i, kernels->w);
+  return share;
 }
 
 // What a rebuilt block leaves out where it runs to the last tensor that its backward needs: its
@@ -175,6 +193,7 @@ LayerPrices::LayerPrices(const Plan& plan, const LayerCosts& known, const Cluste
       known_(known),
       cluster_(cluster),
       links_(parallel_links(plan, cluster)),
+      row_(mean_row(plan.lengths, plan.seq_length, plan.micro_batch_size)),
       anchor_(known.costs().factors()) {
   const auto layers = static_cast<int>(known.model().layers.size());
   const auto again = [&](int l) { return rebuilds(plan_.recompute, known_.part()->layer(l), l); };
@@ -196,7 +215,10 @@ PriceParts LayerPrices::parts(int layer) {
 // more of it.
 LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
-  LayerTime time = anchored(matched(l), anchor_);
+  LayerTime time = matched(l);
+  LayerPrice priced;
+  lessen(l, time, priced);
+  time = anchored(time, anchor_);
   const ModuleSet modules = plan_.recompute.modules;
   const bool selective = plan_.recompute.mode == RecomputeMode::selective && layer.treated.backward;
   if (selective) {
@@ -250,16 +272,19 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   traffic += context;
   traffic += experts;
   const PerKind<Seconds> host = of_passes(layer, host_time(layer, plan_, cluster_));
+  const PerKind<double> by_host =
+      by_the_host(plan_.cuda_graphs.none() ? std::nullopt : kernels_of(l));
+  const double messages = anchor_.messages * row_.tokens;
   for (const ActionKind kind : kPassKinds) {
-    traffic[kind] *= anchor_.messages;
+    traffic[kind] *= messages;
     if (parts != nullptr) {
-      parts->tensor[kind] = tensor[kind] * anchor_.messages;
-      parts->context[kind] = context[kind] * anchor_.messages;
-      parts->experts[kind] = experts[kind] * anchor_.messages;
+      parts->tensor[kind] = tensor[kind] * messages;
+      parts->context[kind] = context[kind] * messages;
+      parts->experts[kind] = experts[kind] * messages;
     }
     // A host that is busy with the calls longer than the device with the work keeps it waiting; one
     // that waits for each kernel, for as long as it is busy.
-    const Seconds busy = host[kind] * anchor_.compute;
+    const Seconds busy = host[kind] * (by_host[kind] * anchor_.compute);
     // Of all layers the one where the host is least ahead.
     if (busy.count() > 0)
       device_over_host_ = std::min(device_over_host_, (time[kind] + traffic[kind]) / busy);
@@ -268,7 +293,64 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
     traffic[kind] = cluster_.stack.time.blocking_launches ? traffic[kind] + busy
                                                           : std::max(traffic[kind], busy - counted);
   }
-  return {time, traffic, rebuild};
+  priced.time = time;
+  priced.traffic = traffic;
+  priced.rebuild = rebuild;
+  return priced;
+}
+
+std::optional<LayerKernels> LayerPrices::kernels_of(int l) const {
+  const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
+  const Device& device = cluster_.device;
+  const bool counted = std::holds_alternative<EmbeddingShape>(layer.shape) ||
+                       std::holds_alternative<TransformerShape>(layer.shape) ||
+                       std::holds_alternative<NormShape>(layer.shape) ||
+                       std::holds_alternative<HeadShape>(layer.shape);
+  // What was measured is known as a whole, and as it was launched.
+  if (!counted || !device.kernels || !stands_on_builtin(known_.costs().basis)) return std::nullopt;
+  return layer_kernels(layer, plan_, device, cluster_.stack,
+                       known_.part()->layer(l).trained_parameters);
+}
+
+void LayerPrices::lessen(int l, LayerTime& time, LayerPrice& price) {
+  if (plan_.cuda_graphs.none() && !plan_.lengths.known()) return;
+  const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
+  const std::optional<LayerKernels> kernels = kernels_of(l);
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  // A fused core leaves out what lies between sequences; masked scores are made all the same.
+  const bool leaves_out = plan_.lengths.rows == RowsOf::longest ||
+                          (block != nullptr && block->attention == AttentionKind::fused);
+  const double of_squares = leaves_out ? row_.squared : row_.tokens;
+  const auto pass = [&](Seconds& whole, const PassKernels* known, double squared_share) {
+    const Seconds before = whole;
+    const Seconds squared = known != nullptr ? known->squared : whole * squared_share;
+    const Seconds device = known != nullptr ? known->device : whole;
+    const Seconds less = (device - squared) * row_.tokens + squared * of_squares;
+    if (known == nullptr) {
+      whole = less;
+    } else {
+      const auto takes = [&](Seconds on_device, double launches) {
+        return launched_time(on_device, launches, cluster_.device, cluster_.stack.time);
+      };
+      whole += takes(less, known->launched) - takes(device, known->kernels);
+    }
+    price.varying.linear += (device - squared) * anchor_.compute;
+    price.varying.squared += (leaves_out ? squared : Seconds(0)) * anchor_.compute;
+    return whole - before;
+  };
+  // Known as a whole: attention's share by FLOPs, the backward's over both of its halves.
+  const double core = kernels ? 0 : core_share(layer, plan_.seq_length);
+  const bool rebuilt = rebuilds(plan_.recompute, known_.part()->layer(l), l);
+  pass(time.f, kernels ? &kernels->f : nullptr, core);
+  const MicrobatchTime forward = price.varying;
+  time.r = time.f;
+  time.b += pass(time.i, kernels ? &kernels->i : nullptr, core);
+  time.b += pass(time.w, kernels ? &kernels->w : nullptr, 0);
+  if (plan_.lengths.known() && leaves_out) time.core *= row_.squared;
+  if (rebuilt) {
+    price.varying.linear += forward.linear;
+    price.varying.squared += forward.squared;
+  }
 }
 
 LayerTime LayerPrices::matched(int l) {

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "costmodel/layers/kernels.hpp"
+#include "costmodel/layers/row_work.hpp"
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/table/layer_costs.hpp"
 
@@ -15,7 +18,8 @@ namespace weir {
 struct LayerPrice {
   LayerTime time;            // what corrections apply to
   PerKind<Seconds> traffic;  // what they do not
-  Seconds rebuild{0};  // its R within its B and I (recompute full); a part of neither's `time`
+  Seconds rebuild{0};      // its R within its B and I (recompute full); a part of neither's `time`
+  MicrobatchTime varying;  // of F, B and what is rebuilt, where lengths of sequences are known
 };
 
 // Of a price, what its sums do not show.
@@ -34,6 +38,8 @@ class LayerPrices {
     return prices_[static_cast<std::size_t>(layer)];
   }
   [[nodiscard]] PriceParts parts(int layer);
+  // Of a row, where sequences are of several lengths.
+  [[nodiscard]] const RowWork& row() const { return row_; }
   [[nodiscard]] const ParallelLinks& links() const { return links_; }
   // What was extrapolated, one line each; empty: every layer and micro-batch size lies within what
   // was measured.
@@ -46,12 +52,17 @@ class LayerPrices {
   [[nodiscard]] LayerPrice price(int layer, PriceParts* parts = nullptr);
   // The layer's own time, with R and its share of the update.
   [[nodiscard]] LayerTime matched(int layer);
+  // What of it the plan's graphs and lengths leave: fewer launches by the host, and passes of less
+  // than a full row.
+  void lessen(int layer, LayerTime& time, LayerPrice& price);
+  [[nodiscard]] std::optional<LayerKernels> kernels_of(int layer) const;
   void warn(std::string warning);
 
   const Plan& plan_;
   const LayerCosts& known_;
   const Cluster& cluster_;
   ParallelLinks links_;
+  RowWork row_;
   AnchorFactors anchor_;  // of the costs; 1 where they are not anchored
   double device_over_host_ = std::numeric_limits<double>::infinity();
   std::vector<LayerPrice> prices_;

@@ -22,6 +22,7 @@ StageCost each(const StageCost& a, const StageCost& b, Pick pick) {
   StageCost picked;
   for (const ActionKind kind : kComputeKinds) picked[kind] = pick(a[kind], b[kind]);
   picked.reduce = pick(a.reduce, b.reduce);
+  picked.unlike = pick(a.unlike, b.unlike);
   picked.rebuild = pick(a.rebuild, b.rebuild);
   return picked;
 }
@@ -106,11 +107,14 @@ StageCost StageCosts::of(const StagePart& stage, Rank rank) const {
 StageCost StageCosts::own(const StagePart& stage) const {
   PerKind<Seconds> time, traffic;
   Seconds rebuild{0}, rebuild_traffic{0};
+  MicrobatchTime varying;
   // In layer order, so that equal stages have equal bits wherever they stand.
   for (int l = stage.layers.first; l < stage.layers.last; ++l) {
     const LayerPrice& layer = prices_.of(l);
     time += layer.time;
     traffic += layer.traffic;
+    varying.linear += layer.varying.linear;
+    varying.squared += layer.varying.squared;
     if (layer.rebuild.count() == 0) continue;
     rebuild += layer.rebuild;
     rebuild_traffic += layer.traffic.r;
@@ -137,12 +141,26 @@ StageCost StageCosts::own(const StagePart& stage) const {
     const Seconds left = exposed_reduction(reduce, pass(ActionKind::B), layers);
     reduce = left + (reduce - left) * stack.overlap_slowdown;
   }
-  cost.reduce = to_nanoseconds(reduce);
+  // Who has the shorter sequences waits for the others where gradients are summed.
+  const Seconds unlike = waits_for_lengths(varying);
+  cost.unlike = to_nanoseconds(unlike);
+  cost.reduce = to_nanoseconds(reduce + unlike);
   cost.optimizer =
       to_nanoseconds(time.optimizer * corrected_.optimizer + by_the_host(stage) + step.gather);
   // What was timed there has it already.
   const double slowdown = stands_on_builtin(known_.costs().basis) ? cluster_.kind(0).slowdown : 1.0;
   return slowdown == 1 ? cost : slowed(cost, slowdown);
+}
+
+// Under ZeRO 3 weights are gathered layer by layer, and experts take the tokens of all who share
+// them: these devices are together in every micro-batch, the other replicas once a step.
+Seconds StageCosts::waits_for_lengths(const MicrobatchTime& time) const {
+  if (!plan_.lengths.known()) return Seconds(0);
+  UnlikeReplicas replicas{plan_.micro_batch_size, plan_.microbatches, plan_.dp, 1};
+  const int shards = plan_.zero == 3 ? plan_.sharers() / plan_.cp : 1;
+  const int experts = plan_.ep * plan_.expert_tp() / (plan_.tp * plan_.cp);
+  replicas.each_microbatch = std::clamp(std::max(shards, plan_.ep > 1 ? experts : 1), 1, plan_.dp);
+  return imbalance(plan_.lengths, plan_.seq_length, time, replicas);
 }
 
 Seconds StageCosts::by_the_host(const StagePart& stage) const {
@@ -247,7 +265,8 @@ CostTable StageCosts::alone(const ScheduleShape& shape, std::span<const StagePar
 
 MessageCost StageCosts::message(const ScheduleShape& shape, Stage from, Stage to,
                                 std::int64_t sample_bytes) const {
-  const Bytes bytes(sample_bytes * plan_.micro_batch_size);
+  const auto full = static_cast<double>(sample_bytes * plan_.micro_batch_size);
+  const Bytes bytes(static_cast<std::int64_t>(full * prices_.row().tokens));
   const Rank rank = shape.rank_of(from), other = shape.rank_of(to);
   const Link link = placement_ ? placement_->link(rank, other)
                                : stage_link(known_.costs(), plan_, cluster_, rank, other);

@@ -63,6 +63,8 @@ class StageCosts {
   [[nodiscard]] StepTraffic once_a_step(const StagePart& stage) const;
   // Once a step, what its host takes to update what it keeps.
   [[nodiscard]] Seconds by_the_host(const StagePart& stage) const;
+  // By how much the slowest replica's sequences keep the others waiting, once a step.
+  [[nodiscard]] Seconds waits_for_lengths(const MicrobatchTime& time) const;
   // Its I is nothing and its W the whole backward.
   [[nodiscard]] bool keeps_backward_whole(const StagePart& stage) const;
   [[nodiscard]] MessageCost message(const ScheduleShape& shape, Stage from, Stage to,

@@ -151,6 +151,12 @@ std::vector<std::string> forecast_alone(const Plan& plan, BackendKind backend) {
   if (plan.zero_shards > 0) words.push_back(fmt::format("zero_shards = {}", plan.zero_shards));
   if (plan.offload_optimizer > 0)
     words.push_back(fmt::format("offload_optimizer = {}", plan.offload_optimizer));
+  // One rank's step is a graph on a GPU from its second on (Backend::stream), others' is not.
+  const bool repeats =
+      plan.cuda_graphs.whole_step() && plan.pp == 1 && backend == BackendKind::cuda;
+  if (!plan.cuda_graphs.none() && !repeats)
+    words.push_back("cuda_graphs = " + to_string(plan.cuda_graphs));
+  if (plan.lengths.known()) words.push_back("lengths = " + to_text(plan.lengths));
   if (plan.optimizer.kind == OptimizerKind::muon) words.emplace_back("optimizer = muon");
   if (backend == BackendKind::cpu) return words;
   if (plan.zero > 1) words.push_back(fmt::format("zero = {} on a GPU", plan.zero));

@@ -79,6 +79,7 @@ std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan) {
     if (const auto reason = cannot_predict(model)) return Misfit{"prediction_layers", *reason};
   }
   if (auto misfit = cannot_share_state(plan)) return misfit;
+  if (auto misfit = cannot_lie_in_rows(plan)) return misfit;
   return cannot_share_experts(plan);
 }
 
@@ -111,6 +112,20 @@ std::optional<Misfit> cannot_share_state(const Plan& plan) {
                       plan.zero_secondary, plan.sharers()));
     }
   }
+  return std::nullopt;
+}
+
+std::optional<Misfit> cannot_lie_in_rows(const Plan& plan) {
+  const SequenceLengths& lengths = plan.lengths;
+  if (!lengths.known()) return std::nullopt;
+  if (plan.seq_length == 0) return Misfit{"lengths", "expected with rows of tokens"};
+  // A stream that is cut may have longer ones.
+  if (lengths.rows != RowsOf::cut && lengths.quantiles.back() > plan.seq_length) {
+    return Misfit{"lengths", fmt::format("the longest has {} tokens, expected at most the {} of a "
+                                         "row (or rows that cut)",
+                                         lengths.quantiles.back(), plan.seq_length)};
+  }
+  if (plan.slices > 1) return Misfit{"lengths", "expected without slices, which are of whole rows"};
   return std::nullopt;
 }
 

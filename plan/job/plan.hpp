@@ -16,7 +16,9 @@
 #include "plan/job/source_job.hpp"
 #include "plan/model/model.hpp"
 #include "plan/model/split.hpp"
+#include "plan/words/cuda_graphs.hpp"
 #include "plan/words/dtype.hpp"
+#include "plan/words/lengths.hpp"
 
 namespace weir {
 
@@ -58,6 +60,7 @@ struct Plan {
   std::string model_path;    // relative to the plan file
   std::string model_sha256;  // of the model file's bytes; lower-case hex
   std::int64_t seq_length = 0;
+  SequenceLengths lengths;  // of the sequences in rows of so many tokens
   Dtype dtype = Dtype::fp32;
   // Products of blocks in 8 bits, all else in the number format; none: as the stack has it.
   Fp8Recipe fp8 = Fp8Recipe::none;
@@ -92,6 +95,7 @@ struct Plan {
   // Of ZeRO 3: weights are held a second time, divided among so many side by side, of which the
   // backward gathers them (ZeRO++'s hpZ). 0: they are not.
   int zero_secondary = 0;
+  CudaGraphs cuda_graphs;  // what is launched as such
   // The share of the optimizer's state that is kept, and updated, in the host's memory.
   double offload_optimizer = 0;
   RankOrder rank_order = RankOrder::tp_cp_dp_pp;
@@ -156,6 +160,9 @@ struct Plan {
 
 // Why ZeRO cannot divide among as many as a plan says; nullopt: it can.
 [[nodiscard]] std::optional<Misfit> cannot_share_state(const Plan& plan);
+
+// Why sequences cannot lie in rows as a plan says; nullopt: they can.
+[[nodiscard]] std::optional<Misfit> cannot_lie_in_rows(const Plan& plan);
 
 // The model's layers as the plan runs them: attention, what is trained, formats of products, blocks
 // that predict further tokens.

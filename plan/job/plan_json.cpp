@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "plan/format/keys.hpp"
 #include "plan/job/formats.hpp"
 
@@ -13,6 +15,7 @@ namespace {
 
 constexpr Range kIterations{1, std::int64_t{1} << 40}, kLayer{0, 1 << 24}, kRate{0, 1e6};
 constexpr Range kShare{0, 1};
+constexpr Range kTokens{1, 1 << 24};
 constexpr Range kDegree{1, kMostRanks}, kAmount{1, kMostMicrobatches};
 
 constexpr Names<DecayStyle, 2> kDecays{
@@ -171,11 +174,35 @@ struct Layers {
     return layers_word(layers);
   }
 };
+constexpr auto kAscendingLengths = [](JsonObject& object, const SequenceLengths& lengths) {
+  const std::vector<int>& all = lengths.quantiles;
+  if (all.empty() || all.size() > kMostQuantiles || !std::ranges::is_sorted(all)) {
+    object.fail("quantiles",
+                fmt::format("expected 1 to {} ascending numbers of tokens", kMostQuantiles));
+  }
+};
+constexpr Key<SequenceLengths> kLengths[] = {
+    key<&SequenceLengths::quantiles>(
+        "quantiles",
+        "tokens | always | evenly spaced from the shortest sequence to the longest, ascending, a "
+        "line between two",
+        kTokens),
+    key<&SequenceLengths::rows, Word<parse_rows_of>>(
+        "rows",
+        "`packed` (full of whole sequences), `cut` (of a stream of them, cut where rows end), "
+        "neither with attention between two; or `longest` (a sequence each, in a micro-batch as "
+        "long as its longest)")
+        .expect("expected packed, cut or longest"),
+};
+constexpr const char* kGraphWords =
+    "expected step, blocks, or parts of blocks as attn+moe_router (left out where there are none)";
 constexpr Key<Plan> kPlan[] = {
     key<kWhole, Schema>("schema").expect("weir.plan/1"),
     key<&Plan::model_path>("model", "path, relative to the plan's folder"),
     key<&Plan::model_sha256>("model_sha256", "of the model file's bytes"),
     key<&Plan::seq_length>("seq_length", "tokens | always | of a sample", kLayer),
+    maybe<&Plan::lengths, Object<kLengths, kAscendingLengths>>(
+        "lengths", "| where rows are not one sequence each | of the sequences in them"),
     key<&Plan::dtype, Word<parse_dtype>>("dtype", "`fp32`, `tf32`, `bf16` or `fp16`")
         .expect("expected fp32, tf32, bf16 or fp16"),
     maybe<&Plan::fp8, Word<parse_fp8_recipe>>(
@@ -271,6 +298,13 @@ constexpr Key<Plan> kPlan[] = {
         "offload_optimizer",
         "share | where above 0 | of the optimizer's state that the host keeps and updates", kShare)
         .refuse("expected above 0 (left out where it is 0)"),
+    maybe<&Plan::cuda_graphs, Word<parse_cuda_graphs>>(
+        "cuda_graphs",
+        "| where there are some | what is launched as CUDA graphs: `step` (all forwards and "
+        "backwards as one), `blocks` (each by itself), or parts of blocks, as Megatron's "
+        "`cuda-graph-modules` names them: `attn+moe_router+moe_preprocess`")
+        .expect(kGraphWords)
+        .refuse(kGraphWords),
     flag<&Plan::overlap_grad_reduce>("overlap_grad_reduce",
                                      "| where true | gradients travel beside the last backward"),
     flag<&Plan::overlap_param_gather>(
@@ -355,6 +389,7 @@ constexpr auto kFits = [](JsonObject& top, const Plan& plan) {
   if (plan.prediction_layers == 0 && top.has("prediction_weight"))
     top.fail("prediction_weight", "expected beside prediction_layers only");
   if (const auto misfit = cannot_share_state(plan)) top.fail(misfit->key, misfit->reason);
+  if (const auto misfit = cannot_lie_in_rows(plan)) top.fail(misfit->key, misfit->reason);
   if (!plan.frozen.empty() && plan.lora.rank > 0)
     top.fail("frozen", "expected without lora, which freezes all of the model's own weights");
 };

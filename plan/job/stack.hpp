@@ -45,6 +45,7 @@ enum class Blocks : std::uint8_t {
   direct,          // without
   rotary,          // with rotary positions
   drops_out,       // with dropout of what attention and MLP give
+  drops_scores,    // with dropout of attention's probabilities
   plain_experts,   // with experts whose MLPs have no gate
   biased_experts,  // with experts whose MLPs have biases
 };

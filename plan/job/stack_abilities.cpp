@@ -38,6 +38,7 @@ std::optional<std::string> degrees_beyond(const StackAbilities& abilities, const
     return fmt::format("rank order {}", to_string(plan.rank_order));
   if (plan.overlap_grad_reduce && plan.replicas() > 1 && !abilities.overlap_grad_reduce)
     return "a reduction of gradients beside the backward";
+  if (!plan.cuda_graphs.none() && !abilities.cuda_graphs) return "CUDA graphs";
   return std::nullopt;
 }
 

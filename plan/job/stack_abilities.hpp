@@ -21,6 +21,7 @@ struct StackAbilities {
   std::vector<RecomputeMode> recompute{};
   std::vector<RankOrder> rank_orders{};
   bool overlap_grad_reduce = true;
+  bool cuda_graphs = true;
   bool whole_rounds = false;  // with v > 1, M is a multiple of K
   bool operator==(const StackAbilities&) const = default;
 };

@@ -26,15 +26,16 @@ constexpr Names<Width, 13> kWidths{{{Width::hidden, "hidden"},
                                     {Width::token, "token"},
                                     {Width::experts, "experts"},
                                     {Width::vocabulary, "vocabulary"}}};
-constexpr Names<Blocks, 9> kBlocks{{{Blocks::all, "all"},
-                                    {Blocks::dense, "dense"},
-                                    {Blocks::experts, "experts"},
-                                    {Blocks::latent, "latent"},
-                                    {Blocks::direct, "direct"},
-                                    {Blocks::rotary, "rotary"},
-                                    {Blocks::drops_out, "drops_out"},
-                                    {Blocks::plain_experts, "plain_experts"},
-                                    {Blocks::biased_experts, "biased_experts"}}};
+constexpr Names<Blocks, 10> kBlocks{{{Blocks::all, "all"},
+                                     {Blocks::dense, "dense"},
+                                     {Blocks::experts, "experts"},
+                                     {Blocks::latent, "latent"},
+                                     {Blocks::direct, "direct"},
+                                     {Blocks::rotary, "rotary"},
+                                     {Blocks::drops_out, "drops_out"},
+                                     {Blocks::drops_scores, "drops_scores"},
+                                     {Blocks::plain_experts, "plain_experts"},
+                                     {Blocks::biased_experts, "biased_experts"}}};
 constexpr Names<Share, 3> kShares{
     {{Share::tensor, "tensor"}, {Share::sequence, "sequence"}, {Share::whole, "whole"}}};
 constexpr Names<StagePlacement, 4> kStages{{{StagePlacement::layers, "layers"},
@@ -87,7 +88,7 @@ constexpr Key<KeptRule> kKept[] = {
         "| may be left out: `all` | which blocks have it: `dense`, `experts`, `plain_experts` "
         "(without a gate), `biased_experts`, `latent` (attention), `direct` (no latents), "
         "`rotary`, `drops_out` "
-        "(dropout of what attention and MLP give)"),
+        "(dropout of what attention and MLP give), `drops_scores` (of attention's probabilities)"),
     or_null<&KeptRule::rebuilt_by, Core>(
         "attention_core", "| may be left out: false | as `core_attn` in `rebuilt_by`"),
     maybe<&KeptRule::rebuilt_by, Modules>(
@@ -371,6 +372,8 @@ constexpr Key<StackAbilities> kAbilities[] = {
     or_null<&StackAbilities::overlap_grad_reduce>(
         "overlap_grad_reduce",
         "| may be left out: true | gradients can be reduced beside the last backward"),
+    or_null<&StackAbilities::cuda_graphs>(
+        "cuda_graphs", "| may be left out: true | steps or blocks can be launched as CUDA graphs"),
     or_null<&StackAbilities::whole_rounds>(
         "whole_rounds", "| may be left out: false | with v > 1, M is a multiple of K"),
 };

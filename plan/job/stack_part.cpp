@@ -119,6 +119,8 @@ bool is_of(Blocks blocks, const TransformerShape& block) {
       return block.rotary;
     case Blocks::drops_out:
       return block.residual_dropout > 0;
+    case Blocks::drops_scores:
+      return block.attention_dropout > 0;
     case Blocks::plain_experts:
       return experts && !block.gated;
     case Blocks::biased_experts:

@@ -33,6 +33,7 @@ std::string summary(const Plan& plan) {
   if (plan.zero > 0) text += fmt::format(" zero{}", plan.zero);
   if (plan.zero_shards > 0) text += fmt::format(" shards{}", plan.zero_shards);
   if (plan.zero_secondary > 0) text += fmt::format(" secondary{}", plan.zero_secondary);
+  if (!plan.cuda_graphs.none()) text += fmt::format(" graphs {}", to_string(plan.cuda_graphs));
   if (plan.offload_optimizer > 0) text += fmt::format(" offload{}", plan.offload_optimizer);
   text += fmt::format(" M{} b{} {}", plan.microbatches, plan.micro_batch_size, plan.schedule);
   if (plan.rank_order != RankOrder::tp_cp_dp_pp)
@@ -40,6 +41,7 @@ std::string summary(const Plan& plan) {
   for (const PlacedRanks& placed : plan.placement)
     text += fmt::format(" {}@{}", placed.ranks, placed.pool);
   if (plan.slices > 1) text += fmt::format(" slices{}", plan.slices);
+  if (plan.lengths.known()) text += " " + to_text(plan.lengths);
   if (plan.attention == AttentionKind::fused) text += " fused";
   if (plan.fp8 != Fp8Recipe::none) {
     text += fmt::format(" fp8 {}{}", to_string(plan.fp8), plan.fp8_parameters ? " parameters" : "");

@@ -47,6 +47,7 @@ class Changer {
     }
     add_recompute();
     add_formats();
+    add_graphs();
     add_sharing();
     add_boundaries();
     add_skips();
@@ -201,6 +202,22 @@ class Changer {
     Plan changed = plan();
     changed.fp8_parameters = !changed.fp8_parameters;
     add("weights in 8 bits alone", changed.fp8_parameters ? "on" : "off", changed);
+  }
+
+  // What the host need not launch any more. Experts' tokens are of no fixed number, which a graph
+  // has, unless they are padded: theirs stay outside.
+  void add_graphs() {
+    if (!cluster_.device.kernels || !stands_on_builtin(costs_.basis)) return;
+    CudaGraphs parts;
+    parts.add(GraphPart::attn).add(GraphPart::moe_router).add(GraphPart::moe_preprocess);
+    const bool experts = has_experts(base_.model);
+    for (const CudaGraphs& graphs :
+         {CudaGraphs(), experts ? parts : CudaGraphs::of_blocks(), CudaGraphs::of_step()}) {
+      if (graphs == plan().cuda_graphs || (experts && graphs.whole_step())) continue;
+      Plan changed = plan();
+      changed.cuda_graphs = graphs;
+      add("CUDA graphs", to_string(graphs), changed);
+    }
   }
 
   // What devices share that compute the same, or hold the same weights.
@@ -402,6 +419,7 @@ class Changer {
       changed.zero_secondary = other.zero_secondary;
       add("ZeRO", fmt::format("among {}", changed.sharers()), std::move(changed));
     }
+    take("CUDA graphs", to_string(other.cuda_graphs), &Plan::cuda_graphs);
     take("optimizer's state with the host", fmt::format("{}", other.offload_optimizer),
          &Plan::offload_optimizer);
   }

@@ -27,6 +27,7 @@ struct Change {
 //   schedule            every other one that is published, with the plan's v or else its own; once
 //                       where several are the same order
 //   re-materialisation  none, selective, full, stage
+//   CUDA graphs         of blocks and of the step; of blocks with experts, of what is before them
 //   sequence parallelism, ZeRO, overlap of the reduction of gradients   where devices share
 //   boundaries          balanced by layer times (sim/search/partitions/balance)
 //   slots               twice as many receive slots

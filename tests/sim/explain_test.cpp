@@ -297,7 +297,7 @@ TEST_F(Explain, AChangedPlanIsForecastAsItIsByItself) {
   EXPECT_THAT(choices,
               testing::IsSupersetOf({"micro-batches", "v", "schedule", "re-materialisation",
                                      "sequence parallelism", "ZeRO", "overlap of the reduction",
-                                     "boundaries", "receive slots", "link"}));
+                                     "CUDA graphs", "boundaries", "receive slots", "link"}));
 }
 
 // With the factor that a cause is given, the step is the measured one; and costs that are off by a

@@ -58,6 +58,10 @@ std::optional<Incomparable> incomparable(const ResolvedPlan& baseline, const Swe
     return Incomparable{
         "fp8", fmt::format("{}; the sweep has {}", to_string(plan.fp8), to_string(base.fp8))};
   }
+  if (plan.lengths != base.lengths) {
+    return Incomparable{"lengths", fmt::format("{}; the sweep has {}", to_text(plan.lengths),
+                                               to_text(base.lengths))};
+  }
   if (plan.lora != base.lora) return Incomparable{"lora", "adapters are others than the sweep's"};
   if (plan.frozen != base.frozen)
     return Incomparable{"frozen", "layers are others than the sweep's"};

@@ -20,13 +20,17 @@ bool can_make_up(const SweepRequest& request, std::int64_t each_rank) {
                              [&](int k) { return right_devices(request, k * each_rank); });
 }
 
-// The plan with its state divided among each number of devices that is asked for, where it can be.
+// The plan with its state divided among each number of devices that is asked for, where it can be,
+// and with each of the graphs.
 void add_sharing(const SweepRequest& request, Plan plan, std::vector<Plan>& plans) {
   if (plan.zero < 3) plan.zero_secondary = 0;
   for (const int shards : request.zero_shards) {
     plan.zero_shards = plan.zero > 0 && shards < plan.replicas() ? shards : 0;
     if (cannot_share_state(plan)) continue;
-    if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+    for (const CudaGraphs& graphs : request.cuda_graphs) {
+      plan.cuda_graphs = graphs;
+      if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+    }
   }
 }
 

@@ -54,6 +54,7 @@ struct SweepRequest {
   bool sequence_parallel_where_it_can = false;
   std::vector<int> zero{0};         // ZeRO stages; 0 where there are no replicas
   std::vector<int> zero_shards{0};  // devices among which ZeRO divides, where they do; 0: all
+  std::vector<CudaGraphs> cuda_graphs{CudaGraphs()};
   std::vector<RankOrder> rank_order{RankOrder::tp_cp_dp_pp};
   std::optional<int> devices;            // K tp cp dp may not be more
   bool exact_devices = false;            // nor less

@@ -49,6 +49,55 @@ TEST(MegatronLayout, ExpandsRepetitions) {
   }
 }
 
+// By today's names and earlier ones; of a list's brackets nothing is left, and router and
+// preprocessing are one where the implementation is Megatron's own.
+TEST(MegatronJob, ReadsWhatIsLaunchedAsGraphs) {
+  const auto graphs = [](const std::string& arguments) {
+    return to_string(megatron(kSmall + arguments + "\n").plan.cuda_graphs);
+  };
+  EXPECT_EQ(graphs("--cuda-graph-warmup-steps 3"), "none");
+  EXPECT_EQ(graphs("--enable-cuda-graph"), "blocks");
+  EXPECT_EQ(graphs("--cuda-graph-impl local --cuda-graph-scope full"), "blocks");
+  EXPECT_EQ(graphs("--cuda-graph-impl full_iteration"), "step");
+  EXPECT_EQ(graphs("--enable-cuda-graph --cuda-graph-scope full_iteration"), "step");
+  EXPECT_EQ(graphs("--external-cuda-graph --cuda-graph-scope attn"), "attn");
+  EXPECT_EQ(graphs("--cuda-graph-impl transformer_engine --cuda-graph-modules '[attn mlp]'"),
+            "attn+mlp");
+  EXPECT_EQ(graphs("--cuda-graph-impl local --cuda-graph-modules attn moe_router"),
+            "attn+moe_router+moe_preprocess");
+  EXPECT_EQ(graphs("--cuda-graph-impl local --cuda-graph-scope full_iteration_inference"), "none");
+  EXPECT_EQ(graphs("--cuda-graph-impl none --cuda-graph-scope attn"), "none");
+  EXPECT_THAT(complaint([&] { graphs("--cuda-graph-impl fast"); }),
+              HasSubstr("job.args: --cuda-graph-impl: expected none, local"));
+  EXPECT_THAT(complaint([&] {
+                graphs("--cuda-graph-impl transformer_engine --cuda-graph-modules moe_preprocess");
+              }),
+              HasSubstr("--cuda-graph-modules: expected moe_preprocess with moe_router"));
+  EXPECT_THAT(names(megatron(kSmall + "--enable-cuda-graph\n")),
+              testing::Not(HasSubstr("cuda-graph")));
+}
+
+// Packed rows are forecast as whole ones until lengths are said; of rows that are as long as their
+// sequences nothing is known without.
+TEST(MegatronJob, SaysWhatRowsHold) {
+  const auto read = [](const std::string& arguments, const GivenFields& given = {}) {
+    Job job = megatron(kSmall + arguments + "\n");
+    take_lengths(given, "job.args", job);
+    return job;
+  };
+  EXPECT_TRUE(read("--packing false").rows.name.empty());
+  const Job packed = read("--packing true");
+  EXPECT_EQ(packed.rows.name, "packing");
+  EXPECT_THAT(packed.remarks.back().text, HasSubstr("attention is forecast over whole rows"));
+  const GivenFields given{.lengths = {{4, 32}, RowsOf::packed}};
+  EXPECT_EQ(read("--packing true", given).plan.lengths, given.lengths);
+  EXPECT_EQ(read("--variable-seq-lengths", given).plan.lengths.rows, RowsOf::longest);
+  EXPECT_THAT(complaint([&] { read("--variable-seq-lengths"); }),
+              HasSubstr("job.args: variable-seq-lengths: rows are as long as their longest"));
+  EXPECT_THAT(complaint([&] { read("--hybrid-context-parallel"); }),
+              HasSubstr("--hybrid-context-parallel: groups of context parallelism that change"));
+}
+
 // Megatron-LM's recipes in YAML: a flag that is true is there, one that is false is not; lists are
 // words, and what the shell would take for its own is not the shell's.
 TEST(MegatronJob, MayBeARecipeInYaml) {

@@ -249,13 +249,22 @@ TEST(MegatronRows, Experts) {
   EXPECT_THAT(script(with_experts(8)), HasSubstr("--sequence-parallel "));
 }
 
-// CUDA graphs are on by default and know no pipeline.
-TEST(TorchtitanRows, CudaGraphsAreOffUnderAPipeline) {
+// CUDA graphs are on by default: a plan without them switches them off. They are of whole steps,
+// and know no pipeline.
+TEST(TorchtitanRows, CudaGraphsAreThePlans) {
   const auto registry = [](const Plan& plan) {
     return export_torchtitan_registry(loaded(plan, llama_like(8)), {}).files[0].text;
   };
   EXPECT_THAT(registry(pipeline(2, 1, 4)), HasSubstr("disable_cuda_graphs=True,"));
-  EXPECT_THAT(registry(small()), Not(HasSubstr("disable_cuda_graphs")));
+  EXPECT_THAT(registry(small()), HasSubstr("disable_cuda_graphs=True,"));
+  Plan plan = small();
+  plan.cuda_graphs = CudaGraphs::of_step();
+  EXPECT_THAT(registry(plan), Not(HasSubstr("disable_cuda_graphs")));
+  plan.cuda_graphs = CudaGraphs::of_blocks();
+  EXPECT_THAT(complaint([&] { registry(plan); }), HasSubstr("(row torchtitan/graphs-of-parts)"));
+  plan = pipeline(2, 1, 4);
+  plan.cuda_graphs = CudaGraphs::of_step();
+  EXPECT_THAT(complaint([&] { registry(plan); }), HasSubstr("(row torchtitan/graphs-alone)"));
 }
 
 // 0.2: whole replicas stand alone, and 16 bits without any are the weights' own format.
@@ -382,6 +391,25 @@ TEST(MegatronRows, PredictionReadsBack) {
   plan.boundaries = {5, 11};
   EXPECT_THAT(complaint([&] { static_cast<void>(back(plan)); }),
               HasSubstr("boundaries: blocks that predict further tokens are on one stage there"));
+}
+
+// Graphs of blocks, of their parts and of whole steps, whose host checks no losses.
+TEST(MegatronRows, GraphsReadBack) {
+  const auto back = [](const Plan& plan) {
+    return read_megatron_job(megatron(plan), "megatron.sh", {.gpus = plan.devices()}).plan;
+  };
+  Plan plan = pipeline(2, 1, 4);
+  for (const char* word : {"blocks", "attn", "attn+mlp", "step"}) {
+    plan.cuda_graphs = parse_cuda_graphs(word).value();
+    EXPECT_EQ(to_string(back(plan).cuda_graphs), word);
+  }
+  EXPECT_THAT(megatron(plan), AllOf(HasSubstr("--cuda-graph-impl full_iteration "),
+                                    HasSubstr("--no-check-for-nan-in-loss-and-grad ")));
+  plan.recompute.mode = RecomputeMode::full;
+  EXPECT_EQ(back(plan).cuda_graphs, plan.cuda_graphs);
+  plan.cuda_graphs = CudaGraphs::of_blocks();
+  EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/graphs-recompute)"));
+  EXPECT_THAT(megatron(pipeline(2, 1, 4)), Not(HasSubstr("cuda-graph")));
 }
 
 // Eight replicas in two groups of four, state with the host, and Muon.

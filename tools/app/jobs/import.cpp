@@ -149,6 +149,7 @@ Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
   Job job;
   try {
     job = format.read(text, file, options);
+    take_lengths(j.given, file, job);
   } catch (const DeviceCountError&) {
     throw;
   } catch (const InputError&) {

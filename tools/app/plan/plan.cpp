@@ -194,6 +194,8 @@ GivenFields given_beside(const PlanRequest& r, const Session& session) {
   if (session.given("microbatches")) given.microbatches = r.microbatches;
   if (r.global_batch_size) given.global_batch_size = *r.global_batch_size;
   if (session.given("attention")) given.attention = attention_of(r.common);
+  given.lengths = lengths_of(r.common);
+  given.rows_said = !r.common.rows.empty();
   if (session.given("recompute")) {
     if (r.recompute == kAuto) throw UsageError("--recompute auto is not for a job: say which");
     given.recompute = parse_recompute(r.recompute, r.recompute_microbatches);
@@ -218,6 +220,8 @@ PlanResult from_job(const PlanRequest& r, const Session& session) {
                                  "dtype",
                                  "attention",
                                  "seq-length",
+                                 "lengths",
+                                 "rows",
                                  "micro-batch-size",
                                  "recompute",
                                  "microbatches",

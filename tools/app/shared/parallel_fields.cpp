@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "plan/words/error.hpp"
+#include "plan/words/nearest.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 
@@ -32,6 +33,20 @@ constexpr app::Range kSharers{0, kMostRanks};
 constexpr const char* kEp = "Devices of a stage that share a layer's experts";
 constexpr const char* kEtp = "Devices that divide each expert, where they are fewer than --tp";
 constexpr app::Range kExpertLoad{1, kMostExpertLoad};
+
+constexpr const char* kCudaGraphs =
+    "What is launched as CUDA graphs: none, step (all forwards and backwards as one), blocks (each "
+    "by itself), or parts of blocks as attn+moe_router+moe_preprocess";
+CudaGraphs graphs_of(const std::string& text) {
+  const auto graphs = parse_cuda_graphs(text);
+  if (!graphs) {
+    throw UsageError(fmt::format(
+        "--cuda-graphs {}: expected none, step, blocks, or parts of blocks as "
+        "attn+moe_router+moe_preprocess{}",
+        text, did_you_mean(text, {"none", "step", "blocks", "attn", "mlp", "moe", "moe_router"})));
+  }
+  return *graphs;
+}
 
 constexpr const char* kRankOrder =
     "How devices are numbered: tp-cp-dp-pp (replicas of a rank side by side) or tp-cp-pp-dp (ranks "
@@ -94,7 +109,8 @@ app::Fields fields(ParallelOptions& o) {
                {"--zero-secondary", &o.zero_secondary, kZeroSecondary, {.range = kSharers}},
                {"--offload-optimizer", &o.offload_optimizer, kOffload, {.range = app::kShare}}});
   append_flags(all, o);
-  app::append(all, {{"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}},
+  app::append(all, {{"--cuda-graphs", &o.cuda_graphs, kCudaGraphs},
+                    {"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}},
                     {"--placement", &o.placement,
                      "On a cluster of several kinds of nodes, on which the ranks stand, in their "
                      "order: POOL:RANKS, as dgx-h100:4,dgx-a100:4 (default: nodes are filled)"}});
@@ -116,6 +132,7 @@ void apply(const ParallelOptions& o, Plan& plan) {
   plan.zero = o.zero.value_or(plan.zero);
   if (o.zero_shards) plan.zero_shards = *o.zero_shards == plan.replicas() ? 0 : *o.zero_shards;
   plan.zero_secondary = o.zero_secondary.value_or(plan.zero_secondary);
+  if (!o.cuda_graphs.empty()) plan.cuda_graphs = graphs_of(o.cuda_graphs);
   plan.offload_optimizer = o.offload_optimizer.value_or(plan.offload_optimizer);
   if (o.sequence_parallel) plan.sequence_parallel = true;
   if (o.overlap_grad_reduce) plan.overlap_grad_reduce = true;
@@ -143,7 +160,8 @@ app::Fields fields(ParallelLists& o) {
                {"--zero-secondary", &o.zero_secondary, kZeroSecondary, {.range = kSharers}},
                {"--offload-optimizer", &o.offload_optimizer, kOffload, {.range = app::kShare}}});
   append_flags(all, o);
-  app::append(all, {{"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}}});
+  app::append(all, {{"--cuda-graphs", &o.cuda_graphs, kCudaGraphs},
+                    {"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}}});
   return all;
 }
 
@@ -151,6 +169,9 @@ void apply(const ParallelLists& o, SweepRequest& request) {
   if (!o.rank_order.words.empty()) request.rank_order.clear();
   for (const std::string& word : o.rank_order.words)
     request.rank_order.push_back(parse_rank_order(word).value());
+  if (!o.cuda_graphs.words.empty()) request.cuda_graphs.clear();
+  for (const std::string& word : o.cuda_graphs.words)
+    request.cuda_graphs.push_back(graphs_of(word));
   request.tp = o.tp;
   request.cp = o.cp;
   request.dp = o.dp;

@@ -22,6 +22,7 @@ struct ParallelOptions {
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
   std::string expert_dispatch;  // as parse_expert_dispatch has it; empty: not given
+  std::string cuda_graphs;      // as parse_cuda_graphs has it; empty: not given
   std::string rank_order;
   app::Words placement;  // "POOL:RANKS"
 };
@@ -37,6 +38,7 @@ struct ParallelLists {
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
   std::string expert_dispatch;  // as parse_expert_dispatch has it; empty: not given
+  app::Words cuda_graphs;       // none: none
   app::Words rank_order;        // none: Megatron's
 };
 [[nodiscard]] app::Fields fields(ParallelLists& lists);

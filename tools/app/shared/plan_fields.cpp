@@ -22,7 +22,8 @@ constexpr app::Range kLoraRank{0, 1 << 20};
 constexpr app::Range kPredictions{0, kMostPredictions};
 constexpr app::Range kWeight{0, 1e6};
 constexpr app::Range kNewtonSchulz{1, 100};
-constexpr const char* kFp8 = "fp8";  // of --dtype
+constexpr int kMostTokens = 1 << 24;  // of a sequence
+constexpr const char* kFp8 = "fp8";   // of --dtype
 
 struct Bounds {
   int low, high;
@@ -135,6 +136,66 @@ void treat(const PlanOptions& options, Plan& plan) {
 
 }  // namespace
 
+namespace {
+
+// Lines, or numbers with commas between them.
+std::vector<int> counted_lengths(const std::string& file) {
+  std::string text = read_text_file(file);
+  std::ranges::replace(text, ',', '\n');
+  std::vector<int> lengths;
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    std::erase_if(line, [](char c) { return c == ' ' || c == '\t' || c == '\r'; });
+    if (line.empty()) continue;
+    const auto length = whole_number<int>(line);
+    if (!length || *length < 1 || *length > kMostTokens) {
+      throw InputError(file, fmt::format("length {}", number),
+                       fmt::format("{}: expected tokens of a sequence, from 1 to {}",
+                                   line.substr(0, 40), kMostTokens));
+    }
+    lengths.push_back(*length);
+  }
+  if (lengths.empty()) throw InputError(file, "", "expected lengths of sequences, one a line");
+  return quantiles_of(std::move(lengths));
+}
+
+std::vector<int> quantiles_said(const std::string& text) {
+  if (const auto colon = text.find(':'); colon != std::string::npos) {
+    const auto mean = whole_number<double>(text.substr(0, colon));
+    const auto most = whole_number<int>(text.substr(colon + 1));
+    if (mean && most && *most >= 1 && *most <= kMostTokens) {
+      if (const auto quantiles = quantiles_of(*mean, *most)) return *quantiles;
+    }
+    throw UsageError(fmt::format(
+        "--lengths {}: expected MEAN:MOST, as 900:4096, the mean between 0 and the most", text));
+  }
+  std::vector<int> quantiles = parse_numbers(text, "--lengths", 1, kMostTokens);
+  if (!std::ranges::is_sorted(quantiles) || quantiles.size() > kMostQuantiles)
+    throw UsageError(fmt::format("--lengths {}: expected at most {} ascending quantiles",
+                                 text.substr(0, 80), kMostQuantiles));
+  return quantiles;
+}
+
+}  // namespace
+
+SequenceLengths lengths_of(const PlanOptions& options) {
+  if (options.lengths.empty()) {
+    if (!options.rows.empty()) throw UsageError("--rows needs --lengths");
+    return {};
+  }
+  const auto rows = parse_rows_of(options.rows.empty() ? "packed" : options.rows);
+  if (!rows) {
+    throw UsageError(fmt::format("--rows {}: expected packed, cut or longest{}", options.rows,
+                                 did_you_mean(options.rows, {"packed", "cut", "longest"})));
+  }
+  // What begins as a number is one; all else is a file.
+  const bool numbers = options.lengths.find_first_not_of("0123456789,.:") == std::string::npos &&
+                       !std::filesystem::exists(options.lengths);
+  return {numbers ? quantiles_said(options.lengths) : counted_lengths(options.lengths), *rows};
+}
+
 AttentionKind attention_of(const PlanOptions& options) {
   const auto kind = parse_attention_kind(options.attention);
   if (!kind)
@@ -214,6 +275,12 @@ app::Fields fields(PlanOptions& o) {
        &o.seq_length,
        "Tokens a sample (default: the model's positions)",
        {.range = app::kTokens}},
+      {"--lengths", &o.lengths,
+       "Tokens of the sequences in rows of --seq-length: a file of them, MEAN:MOST, or quantiles "
+       "as 64,256,4096 (default: a row is one sequence)"},
+      {"--rows", &o.rows,
+       "With --lengths: packed (whole sequences, the default), cut (a stream, cut where rows end) "
+       "or longest (one each, in a micro-batch as long as its longest)"},
       {"--dtype", &o.dtype,
        "fp32, tf32, bf16, fp16, or fp8 (bf16 with products of blocks in 8 bits)"},
       {"--fp8-recipe", &o.fp8_recipe,
@@ -326,6 +393,7 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
     throw UsageError(fmt::format("--seq-length is needed: the model accepts up to {} positions",
                                  model.max_positions));
   }
+  plan.lengths = lengths_of(options);
   plan.dtype = dtype_of(options);
   treat(options, plan);
   plan.optimizer = optimizer_of(options);

@@ -33,6 +33,8 @@ namespace weir {
 struct PlanOptions {
   std::filesystem::path model;
   std::optional<std::int64_t> seq_length;
+  std::string lengths;  // of sequences: a file, MEAN:MOST, or quantiles; empty: rows are one each
+  std::string rows;     // as parse_rows_of has it; empty: packed
   std::string dtype = "fp32";
   std::string fp8_recipe;  // empty: delayed with --dtype fp8, else none
   bool fp8_param_gather = false;
@@ -70,6 +72,8 @@ enum class SampleLength : std::uint8_t { needed, not_needed };
                              const app::Session& session,
                              SampleLength length = SampleLength::needed);
 
+// Of --lengths and --rows; throws UsageError, and InputError of a file.
+[[nodiscard]] SequenceLengths lengths_of(const PlanOptions& options);
 // Of --attention; throws UsageError.
 [[nodiscard]] AttentionKind attention_of(const PlanOptions& options);
 // Of --dtype, of which fp8 is bf16 with products in 8 bits; throws UsageError.

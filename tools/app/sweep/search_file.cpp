@@ -30,6 +30,8 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
   }
   Json orders = Json::array();
   for (const RankOrder order : search.rank_order) orders.push_back(to_string(order));
+  Json graphs = Json::array();
+  for (const CudaGraphs& one : search.cuda_graphs) graphs.push_back(to_string(one));
   return {{"weir", version_line()},
           {"base", plan_json(search.base)},
           {"pp", search.pp},
@@ -43,6 +45,7 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
           {"zero", search.zero},
           {"zero_shards", search.zero_shards},
           {"rank_order", orders},
+          {"cuda_graphs", graphs},
           {"sequence_parallel_where_it_can", search.sequence_parallel_where_it_can},
           {"devices", or_null(search.devices)},
           {"exact_devices", search.exact_devices},

@@ -64,6 +64,7 @@ void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
         std::string(to_string(baseline.expert_dispatch)));
   }
   own("expert-load", r.parallel.expert_load, baseline.expert_load);
+  own("cuda-graphs", r.parallel.cuda_graphs.words, std::vector{to_string(baseline.cuda_graphs)});
   own("rank-order", r.parallel.rank_order.words,
       std::vector{std::string(to_string(baseline.rank_order))});
   const Optimizer& o = baseline.optimizer;

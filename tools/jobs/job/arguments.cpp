@@ -91,9 +91,13 @@ bool is_flag(std::string_view name) {
 
 // Megatron's options of any number of values.
 bool takes_lists(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kLists{
-      "num-experts",      "recompute-modules", "rampup-batch-size",
-      "cuda-graph-scope", "offload-modules",   "moe-router-load-balancing-type"};
+  constexpr std::array<std::string_view, 7> kLists{"num-experts",
+                                                   "recompute-modules",
+                                                   "rampup-batch-size",
+                                                   "cuda-graph-scope",
+                                                   "offload-modules",
+                                                   "cuda-graph-modules",
+                                                   "moe-router-load-balancing-type"};
   return name.ends_with("data-path") || name.ends_with("data-paths") ||
          name.ends_with("per-split-data-args-path") ||
          std::ranges::find(kLists, name) != kLists.end();

@@ -90,6 +90,8 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("zero", a.zero, b.zero);
   compare("zero_shards", a.zero_shards, b.zero_shards);
   compare("zero_secondary", a.zero_secondary, b.zero_secondary);
+  compare("cuda_graphs", a.cuda_graphs, b.cuda_graphs);
+  compare("lengths", a.lengths, b.lengths);
   compare("offload_optimizer", a.offload_optimizer, b.offload_optimizer);
   compare("rank_order", a.rank_order, b.rank_order);
   compare("placement", a.placement, b.placement);
@@ -204,6 +206,10 @@ void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& r
         {"global_batch_size",
          fmt::format("{}: micro-batches of {} and {} samples; {} has one size", plan.samples,
                      plan.micro_batch_size, plan.micro_batch_size - 1, tool)});
+  }
+  if (plan.lengths.known()) {
+    remarks.push_back({"lengths", fmt::format("{}: not in the files, {} takes its data's",
+                                              to_text(plan.lengths), tool)});
   }
   const Recompute& recompute = plan.recompute;
   if (recompute.except_last && recompute.mode != RecomputeMode::none) {

@@ -23,6 +23,8 @@ struct GivenFields {
   std::optional<std::int64_t> global_batch_size;  // samples a step of all replicas
   std::optional<AttentionKind> attention;
   std::optional<Recompute> recompute;
+  SequenceLengths lengths;  // in rows of so many tokens, where the job's are not one sequence each
+  bool rows_said = false;   // how they lie there
 };
 
 // Where a file speaks and the user says otherwise.

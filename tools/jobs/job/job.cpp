@@ -61,6 +61,29 @@ std::optional<int> predicting_stage(const Plan& plan, const Model& model) {
   return stage_of(first);
 }
 
+void take_lengths(const GivenFields& given, const std::string& file, Job& job) {
+  SequenceLengths& lengths = job.plan.lengths;
+  lengths = given.lengths;
+  if (job.rows.name.empty()) return;
+  const std::string_view rows = to_string(job.rows.rows);
+  if (lengths.known()) {
+    if (given.rows_said && lengths.rows != job.rows.rows)
+      contradicts("rows", std::string(to_string(lengths.rows)), file, job.rows.name);
+    lengths.rows = job.rows.rows;
+    return;
+  }
+  if (job.rows.rows == RowsOf::longest) {
+    throw InputError(file, job.rows.name,
+                     "rows are as long as their longest sequence, which the job does not say: give "
+                     "--lengths, a file of them or MEAN:MOST");
+  }
+  job.remarks.push_back(
+      {job.rows.name,
+       fmt::format("rows are {} with sequences whose lengths the job does not say: attention is "
+                   "forecast over whole rows (--lengths: a file of them or MEAN:MOST)",
+                   rows)});
+}
+
 std::vector<int> boundaries_of_blocks(const std::vector<int>& blocks) {
   std::vector<int> boundaries;
   int layer = 1;  // after the embedding

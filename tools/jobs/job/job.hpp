@@ -56,6 +56,11 @@ struct Job {
   std::vector<JobArgument> arguments;  // all that the file gives, sorted by name
   // What the file leaves to its tool and moves time or memory of a step, as the tool takes it.
   std::vector<Remark> defaults = {};
+  // By the file's own word, where rows are not one sequence each; no name: nothing says so.
+  struct {
+    std::string name;
+    RowsOf rows = RowsOf::packed;
+  } rows = {};
   std::string stack;  // the software that runs it, where the file tells; empty: as its kind of file
   std::vector<std::string> lines;  // of the SourceJob
 };
@@ -78,6 +83,10 @@ struct JobOptions {
   ShellEnvironment environment;            // what the job's script finds in its environment
   ShellFiles files;                        // and on disk: files that it sources or configures by
 };
+
+// Lengths that the user says, in rows as the job has them where it tells. Throws InputError where
+// it has rows whose tokens only lengths would tell.
+void take_lengths(const GivenFields& given, const std::string& file, Job& job);
 
 // Boundaries from the number of blocks of each stage: the embedding is on the first, norm and head
 // are on the last. One between without a block is empty.

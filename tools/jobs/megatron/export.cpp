@@ -189,6 +189,18 @@ void add_adam(MegatronArguments& s, const Optimizer& o) {
   s.add("adam-eps", python_number(o.epsilon));
 }
 
+// Words after one another, each an argument's value of its own.
+constexpr std::string_view kGraphModules = "cuda-graph-modules";
+
+void add_graphs(MegatronArguments& s, const CudaGraphs& graphs) {
+  if (graphs.none()) return;
+  s.add("cuda-graph-impl", graphs.whole_step() ? "full_iteration" : "transformer_engine");
+  if (graphs.whole_step() || graphs.whole_blocks()) return;
+  std::string parts = to_string(graphs);
+  std::ranges::replace(parts, '+', ' ');
+  s.add(kGraphModules, parts);
+}
+
 void add_training(MegatronArguments& s, const Plan& plan, std::vector<Remark>& remarks) {
   s.add("seq-length", plan.seq_length);
   // auto where nothing is said: a fused kernel where there is one.
@@ -201,6 +213,7 @@ void add_training(MegatronArguments& s, const Plan& plan, std::vector<Remark>& r
     s.add("fp8-recipe", to_string(plan.fp8));
     if (plan.fp8_parameters) s.add("fp8-param-gather");
   }
+  add_graphs(s, plan.cuda_graphs);
   if (plan.dtype == Dtype::fp16) s.add("accumulate-allreduce-grads-in-fp32");
   if (plan.dtype == Dtype::tf32)
     remarks.push_back({"dtype", "tf32: PyTorch's own switch, fp32 in the arguments"});
@@ -300,8 +313,8 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   for (const auto& [name, value] : arguments.all()) {
     lines += fmt::format(" \\\n  --{}", name);
     // Names of modules are words apart.
-    if (name == kRecomputeModules) lines += " " + value;
-    if (!value.empty() && name != kRecomputeModules) lines += " " + shell_quoted(value);
+    const bool list = name == kRecomputeModules || name == kGraphModules;
+    if (!value.empty()) lines += " " + (list ? value : shell_quoted(value));
   }
   job.not_carried.push_back(
       {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});

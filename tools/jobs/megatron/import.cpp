@@ -418,6 +418,8 @@ Job read_megatron_job(const std::string& given, const std::string& file,
   set_schedule(a, plan, job.remarks);
   set_attention(a, job);
   set_fp8(a, job);
+  set_graphs(a, job);
+  set_rows(a, job);
   if (plan.prediction_layers > 0) set_treatment(job.model, plan);
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
   set_recompute(a, of_stages, job);

@@ -28,6 +28,10 @@ void set_stages(Arguments& arguments, Plan& plan, std::int64_t blocks, const std
 void set_attention(Arguments& arguments, Job& job);
 // Products in 8 bits, as --fp8-format and its like ask for them; the plan has its number format.
 void set_fp8(Arguments& arguments, Job& job);
+// What is launched as CUDA graphs.
+void set_graphs(Arguments& arguments, Job& job);
+// How sequences lie in rows, where the job says that they are not one each.
+void set_rows(Arguments& arguments, Job& job);
 // Whether a job's arguments are of a Megatron without Transformer Engine, by names that only it
 // has: Megatron-LM before 2024, Megatron-DeepSpeed and other forks.
 [[nodiscard]] bool is_old_megatron(const std::vector<std::string>& lines);

@@ -63,16 +63,19 @@ constexpr std::array<std::string_view, 2> kSequence{"sequence-parallel", "tp-com
 constexpr std::array<std::string_view, 2> kReduction{"overlap-grad-reduce", "overlap-param-gather"};
 constexpr std::array<std::string_view, 1> kGroups{
     "microbatch-group-size-per-virtual-pipeline-stage"};
+constexpr std::array<std::string_view, 5> kGraphs{"cuda-graph-impl", "cuda-graph-modules",
+                                                  "cuda-graph-scope", "enable-cuda-graph",
+                                                  "external-cuda-graph"};
 constexpr std::array<std::string_view, 1> kRankOrder{"use-tp-pp-dp-mapping"};
 constexpr std::array<std::string_view, 1> kMicroBatch{"micro-batch-size"};
 constexpr std::array<std::string_view, 1> kBatch{"global-batch-size"};
 constexpr std::array<std::string_view, 1> kTokens{"seq-length"};
 constexpr std::array<std::string_view, 2> kExperts{"expert-model-parallel-size",
                                                    "expert-tensor-parallel-size"};
-constexpr std::array<ArgumentGroup, 17> kRun{
+constexpr std::array<ArgumentGroup, 18> kRun{
     kStages,     kRecompute, kSharding, kAttention, kSchedule,  kFormat,
     kTensor,     kPipeline,  kContext,  kSequence,  kReduction, kRankOrder,
-    kMicroBatch, kBatch,     kTokens,   kExperts,   kGroups};
+    kMicroBatch, kBatch,     kTokens,   kExperts,   kGroups,    kGraphs};
 constexpr std::array<std::string_view, 11> kRate{"lr-decay-style",
                                                  "lr-warmup-iters",
                                                  "lr-warmup-samples",

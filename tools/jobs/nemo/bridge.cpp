@@ -340,6 +340,11 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
     set_treatment(job.model, job.plan);
   }
   take_adapters(result.value, file, job);
+  // Recipes of before and after 2026-06 name them differently (data/builders/gpt_sft.py).
+  for (const char* specs : {"dataset.packed_sequence_specs", "dataset.offline_packing_specs"}) {
+    const PythonValue* packed = result.value.at(specs);
+    if (packed != nullptr && !packed->none()) job.rows = {specs, RowsOf::packed};
+  }
   for (Remark& remark : job.remarks) remark.name = recipe.field_of(remark.name);
   for (JobArgument& argument : job.arguments) argument.name = recipe.field_of(argument.name);
   job.arguments.insert(job.arguments.end(), recipe.left_out.begin(), recipe.left_out.end());

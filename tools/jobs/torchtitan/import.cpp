@@ -244,10 +244,14 @@ Model model_of(TomlTable& t, const JobOptions& options, std::int64_t seq_length)
   return *model;
 }
 
-// Steps are launched one by one in a forecast, as pipelines are there.
-void set_graphs(TomlTable& t, std::vector<Remark>& remarks) {
+// A file of 0.2, whose key this is not, has none; a pipeline and experts have none either
+// (torchtitan/trainer.py, Trainer.Config.__post_init__ @b5bcd76c66d0).
+void set_graphs(TomlTable& t, Plan& plan) {
   const std::string key = "training.disable_cuda_graphs";
-  if (!t.flag_or(key, true)) remarks.push_back({key, "steps as CUDA graphs are not modelled"});
+  if (t.flag_or(key, true)) return;
+  if (plan.pp > 1 || plan.ep > 1)
+    t.fail(key, "expected true: CUDA graphs know no pipeline and no expert parallelism there");
+  plan.cuda_graphs = CudaGraphs::of_step();
 }
 
 // What is compiled is another stack than what is not.
@@ -359,7 +363,7 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   set_torchtitan_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3);
   set_recompute(t, plan, job.model, job.remarks);
   set_torchtitan_training(t, plan, job.remarks);
-  set_graphs(t, job.remarks);
+  set_graphs(t, plan);
   fill_and_say(t, given, file, job);
   plan.seed = static_cast<std::uint64_t>(
       t.integer_or("training.seed", t.integer_or("debug.seed", 1, 0, std::int64_t{1} << 53), 0,

@@ -23,6 +23,7 @@ std::string word_of(const TrainerFacts& facts, std::string_view key) {
   if (key == "zero_shards") return fmt::to_string(plan.zero_shards);
   if (key == "zero_secondary") return fmt::to_string(plan.zero_secondary);
   if (key == "offload_optimizer") return fmt::to_string(plan.offload_optimizer);
+  if (key == "cuda_graphs") return to_string(plan.cuda_graphs);
   if (key == "optimizer") return std::string(to_string(plan.optimizer.kind));
   if (key == "vpp") return fmt::format("v = {}", plan.vpp);
   if (key == "lora") return fmt::format("rank {}", plan.lora.rank);

@@ -58,6 +58,9 @@ constexpr TrainerRow kForkOrders[] = {
        return f.plan.pp > 1 && f.placement == ChunkPlacement::v_shaped && !f.equal_stages;
      },
      "stages of a V hold as many blocks each there", "as above"},
+    {"graphs", RowKind::lacks, "cuda_graphs",
+     [](const Facts& f) { return !f.plan.cuda_graphs.none(); },
+     "the fork's schedules launch kernel by kernel", "as above"},
     {"interleaved-rounds", RowKind::other_order, "microbatches",
      [](const Facts& f) { return f.placement != ChunkPlacement::v_shaped && broken_rounds(f); },
      kOrders[1].says, kOrders[1].source}};
@@ -108,6 +111,22 @@ constexpr TrainerRow kBoth[] = {
      },
      "Megatron-LM rebuilds blocks that predict further tokens one at a time alone",
      "core/transformer/multi_token_prediction.py, _checkpointed_forward"},
+    {"graphs-recompute", RowKind::lacks, "cuda_graphs",
+     [](const Facts& f) {
+       const RecomputeMode mode = f.plan.recompute.mode;
+       const bool whole = mode == RecomputeMode::full || mode == RecomputeMode::stage;
+       return whole && !f.plan.cuda_graphs.none() && !f.plan.cuda_graphs.whole_step();
+     },
+     "Megatron-LM rebuilds whole blocks in graphs of whole steps alone",
+     "core/transformer/transformer_config.py, __post_init__"},
+    {"graphs-of-experts", RowKind::untried, "cuda_graphs",
+     [](const Facts& f) { return f.experts && f.plan.cuda_graphs.has(GraphPart::moe); },
+     "Megatron-LM records experts in graphs where their tokens are padded to a capacity alone",
+     "core/transformer/transformer_config.py, __post_init__"},
+    {"graphs-unchecked", RowKind::needs, "cuda_graphs",
+     [](const Facts& f) { return f.plan.cuda_graphs.whole_step(); },
+     "the host's check of losses and gradients cannot be in a graph", kArguments,
+     "no-check-for-nan-in-loss-and-grad"},
     {"interleaved-few", RowKind::lacks, "microbatches",
      [](const Facts& f) {
        return interleaved(f) && f.placement != ChunkPlacement::v_shaped &&

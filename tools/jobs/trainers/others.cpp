@@ -11,6 +11,7 @@ using Facts = TrainerFacts;
 bool half(const Facts& f) { return f.plan.dtype == Dtype::bf16 || f.plan.dtype == Dtype::fp16; }
 bool predicts_further(const Facts& f) { return f.plan.prediction_layers > 0; }
 bool second_shards(const Facts& f) { return f.plan.zero_secondary > 0; }
+bool graphs(const Facts& f) { return !f.plan.cuda_graphs.none(); }
 bool offloads(const Facts& f) { return f.plan.offload_optimizer > 0; }
 bool orthogonalises(const Facts& f) { return f.plan.optimizer.kind == OptimizerKind::muon; }
 bool other_parallelism(const Facts& f) { return f.plan.tp > 1 || f.plan.pp > 1; }
@@ -53,9 +54,15 @@ constexpr TrainerRow kTorchtitan[] = {
     {"prediction", RowKind::lacks, "prediction_layers", predicts_further,
      "torchtitan's models are written without blocks that predict further tokens",
      "torchtitan/models/llama3/model.py"},
-    {"cuda-graphs", RowKind::needs, "pp",
-     [](const Facts& f) { return f.plan.pp > 1 || f.plan.ep > 1; },
-     "CUDA graphs, on where nothing is said, know no pipeline and no expert parallelism",
+    {"graphs-of-parts", RowKind::lacks, "cuda_graphs",
+     [](const Facts& f) { return graphs(f) && !f.plan.cuda_graphs.whole_step(); },
+     "torchtitan records whole steps", "torchtitan/distributed/cudagraph.py"},
+    {"graphs-alone", RowKind::lacks, "cuda_graphs",
+     [](const Facts& f) { return graphs(f) && (f.plan.pp > 1 || f.plan.ep > 1); },
+     "torchtitan's CUDA graphs know no pipeline and no expert parallelism",
+     "torchtitan/trainer.py, Trainer.Config.__post_init__"},
+    {"cuda-graphs", RowKind::needs, "cuda_graphs", [](const Facts& f) { return !graphs(f); },
+     "CUDA graphs are on where nothing is said",
      "torchtitan/trainer.py, Trainer.Config.__post_init__", "disable_cuda_graphs",
      [](const Facts&) { return std::string("True"); }}};
 
@@ -79,6 +86,8 @@ constexpr TrainerRow kTorchtitan02[] = {
      "torchtitan/config/job_config.py"},
     {"muon", RowKind::lacks, "optimizer", orthogonalises, "torchtitan 0.2 has Adam and AdamW",
      "torchtitan/components/optimizer.py"},
+    {"graphs", RowKind::lacks, "cuda_graphs", graphs, "torchtitan 0.2 launches kernel by kernel",
+     "torchtitan/train.py, Trainer"},
     {"prediction", RowKind::lacks, "prediction_layers", predicts_further,
      "torchtitan 0.2 has no blocks that predict further tokens",
      "torchtitan/models/llama3/model/model.py"},
@@ -108,6 +117,8 @@ constexpr TrainerRow kTorch[] = {
      "tools/jobs/torch/export"},
     {"muon", RowKind::lacks, "optimizer", orthogonalises,
      "the script that is written has torch.optim's older rules", "tools/jobs/torch/export"},
+    {"graphs", RowKind::lacks, "cuda_graphs", graphs,
+     "the script that is written launches kernel by kernel", "tools/jobs/torch/export"},
     {"prediction", RowKind::lacks, "prediction_layers", predicts_further,
      "the script that is written has one loss", "tools/jobs/torch/export"},
     {"one-copy", RowKind::lacks, "schedule", [](const Facts& f) { return f.copies; },
@@ -139,6 +150,8 @@ constexpr TrainerRow kDeepSpeed[] = {
     {"muon", RowKind::lacks, "optimizer", orthogonalises,
      "DeepSpeed's Muon wants a mark on each of the model's tensors, which no file says",
      "deepspeed/runtime/engine.py, _configure_basic_optimizer"},
+    {"graphs", RowKind::lacks, "cuda_graphs", graphs, "DeepSpeed's training has no CUDA graphs",
+     "deepspeed/runtime/engine.py"},
     {"prediction", RowKind::lacks, "prediction_layers", predicts_further,
      "DeepSpeed's configuration says nothing of a model's losses", "deepspeed/runtime/config.py"},
     {"one-stage-a-rank", RowKind::lacks, "vpp", [](const Facts& f) { return f.plan.vpp > 1; },

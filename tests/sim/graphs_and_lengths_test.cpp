@@ -1,0 +1,126 @@
+// What explanations offer of CUDA graphs and a search tries of them, and what forecasts say of rows
+// of several sequences.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "costmodel/table/builtin.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "sim/explain/changes.hpp"
+#include "sim/explain/what_if.hpp"
+#include "sim/forecast.hpp"
+#include "sim/search/space/space.hpp"
+
+namespace weir::graphs_and_lengths_sim_test {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::int64_t kRow = 1024;
+
+Model small(std::int64_t experts) {
+  TransformerShape block{.hidden = 256,
+                         .heads = 4,
+                         .kv_heads = 4,
+                         .head_dim = 64,
+                         .ffn = 1024,
+                         .attention = AttentionKind::fused};
+  block.experts = experts;
+  block.experts_per_token = experts > 1 ? 2 : 1;
+  Model model;
+  model.layers = {{"embedding", EmbeddingShape{.vocabulary = 1024, .hidden = 256}, ""},
+                  {"block.0", block, ""},
+                  {"block.1", block, ""},
+                  {"norm", NormShape{.hidden = 256}, ""},
+                  {"head", HeadShape{.vocabulary = 1024, .hidden = 256}, ""}};
+  return model;
+}
+Plan plan_of(int dp) {
+  Plan plan;
+  plan.seq_length = kRow;
+  plan.dtype = Dtype::bf16;
+  plan.attention = AttentionKind::fused;
+  plan.microbatches = 4;
+  plan.dp = dp;
+  return plan;
+}
+ResolvedPlan resolved(const Plan& plan, std::int64_t experts = 1) {
+  return derive(plan, small(experts),
+                std::get<Schedule>(make_schedule(
+                    plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices})));
+}
+Cluster h100() { return load_cluster(WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json"); }
+Costs builtin(const ResolvedPlan& loaded) {
+  return builtin_costs(loaded.model, kRow, Dtype::bf16, h100(), {loaded.plan.split()});
+}
+
+// Small blocks are launch-bound: each graph makes the step shorter, a whole step's the most. Of
+// experts what is before them can be in a graph.
+TEST(GraphsExplained, AreOfferedWhereTheyCanBe) {
+  const auto offered = [](std::int64_t experts, const Plan& plan) {
+    const ResolvedPlan loaded = resolved(plan, experts);
+    std::vector<std::string> to;
+    for (const Change& change : changes(loaded, builtin(loaded), h100())) {
+      if (change.choice == "CUDA graphs") to.push_back(change.to);
+    }
+    return to;
+  };
+  EXPECT_THAT(offered(1, plan_of(1)), ElementsAre("blocks", "step"));
+  EXPECT_THAT(offered(8, plan_of(1)), ElementsAre("attn+moe_router+moe_preprocess"));
+  Plan with = plan_of(1);
+  with.cuda_graphs = CudaGraphs::of_step();
+  EXPECT_THAT(offered(1, with), ElementsAre("none", "blocks"));
+  const ResolvedPlan loaded = resolved(plan_of(1));
+  const Costs costs = builtin(loaded);
+  const Forecast base = forecast(loaded, costs, h100(), {}).forecast;
+  std::map<std::string, double> gain;
+  for (const WhatIf& row : what_if(loaded, changes(loaded, costs, h100()), costs, h100(), base)) {
+    if (row.change.choice == "CUDA graphs") gain[row.change.to] = row.gain;
+  }
+  EXPECT_GT(gain["blocks"], 0.1);
+  EXPECT_GE(gain["step"], gain["blocks"]);
+}
+
+TEST(GraphsSearched, EachIsAPlanOfItsOwn) {
+  SweepRequest request;
+  request.base = plan_of(1);
+  request.cuda_graphs = {CudaGraphs(), CudaGraphs::of_blocks()};
+  std::vector<std::string> tried;
+  for (const Plan& plan : with_degrees(request, small(1)))
+    tried.push_back(to_string(plan.cuda_graphs));
+  EXPECT_THAT(tried, ElementsAre("none", "blocks"));
+}
+
+// Packed rows of half as long sequences: attention's share goes, so the step is shorter and tokens
+// are as many; of one sequence a row half the tokens are. Replicas with unlike rows wait.
+TEST(LengthsForecast, SaysWhatRowsComputeAndWaitFor) {
+  const auto of = [](int dp, const SequenceLengths& lengths) {
+    Plan plan = plan_of(dp);
+    plan.micro_batch_size = 8;
+    plan.lengths = lengths;
+    const ResolvedPlan loaded = resolved(plan);
+    return forecast(loaded, builtin(loaded), h100(), {}).forecast;
+  };
+  const Forecast whole = of(1, {}), packed = of(1, {{512}, RowsOf::packed}),
+                 longest = of(1, {{512}, RowsOf::longest});
+  EXPECT_LT(packed.step_time, whole.step_time);
+  EXPECT_LT(longest.step_time, packed.step_time);
+  EXPECT_NEAR(*packed.tokens_per_s * packed.step_time.count(), 4 * 8 * 1024, 1e-3);
+  EXPECT_NEAR(*longest.tokens_per_s * longest.step_time.count(), 4 * 8 * 512, 1);
+  EXPECT_LT(*packed.model_tflops_per_device * packed.step_time.count(),
+            *whole.model_tflops_per_device * whole.step_time.count());
+  EXPECT_THAT(packed.warnings,
+              Contains("lengths: a row computes 100.0 % of its tokens, of which 0.0 % are padding, "
+                       "and 50.0 % of a whole row's attention"));
+  const Forecast unlike = of(4, {{16, 1024}, RowsOf::longest});
+  EXPECT_THAT(unlike.warnings, Contains(HasSubstr("lengths: replicas wait ")));
+  EXPECT_THAT(of(4, {{512}, RowsOf::longest}).warnings,
+              testing::Not(Contains(HasSubstr("replicas wait"))));
+}
+
+}  // namespace
+}  // namespace weir::graphs_and_lengths_sim_test
