@@ -300,6 +300,8 @@ def outputs(folder):
     for plan, run in (("plan", "first"), ("gpipe", "second")):
         yield printed("run", f"{plan}.json", "--steps", 5, "--checkpoint-every", 5, "-o", run)
         yield json.loads((folder / run / "measured.json").read_text())
+        checkpoint = folder / run / "checkpoints/step-000005/checkpoint.json"
+        yield json.loads(checkpoint.read_text())
     # A run that is watched while it trains, and then stopped.
     with subprocess.Popen([WEIR, "-q", "run", "plan.json", "--steps", "100000", "-o", "watched"],
                           cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
@@ -309,8 +311,6 @@ def outputs(folder):
         progress = (folder / "watched/progress.json").read_text()
         run.send_signal(signal.SIGINT)
     yield json.loads(progress)
-        checkpoint = folder / run / "checkpoints/step-000005/checkpoint.json"
-        yield json.loads(checkpoint.read_text())
     yield printed("run", "plan.json", "--backend", "synthetic")
     yield printed(
         "calibrate",

@@ -275,6 +275,16 @@ class Serve(unittest.TestCase):
         self.assertEqual(last[0], "result", last)
         self.assertTrue(any("stopped" in note for note in last[1]["notes"]), last[1]["notes"])
         self.assertLess(time.monotonic() - begun, 60)
+        # A page that is closed ends its search: another may begin.
+        events = self.served.events("POST", "/api/sweep", body)
+        self.assertEqual(next(events)[0], "progress")
+        events.close()
+        begun = time.monotonic()
+        while next(events := self.served.events("POST", "/api/sweep", body))[0] == "error":
+            self.assertLess(time.monotonic() - begun, 30)
+            time.sleep(0.2)
+        self.served.ask("stop", {})
+        self.assertNotEqual(list(events)[-1][0], "progress")  # it ends, with a plan or without
 
     def test_more_files_than_are_looked_at_is_said(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -64,13 +64,16 @@ class Served:
         assert answer.status == 200, answer.read()
         assert answer.getheader("Content-Type") == "text/event-stream"
         name = None
-        for line in answer:
-            line = line.decode().rstrip("\n")
-            if line.startswith("event: "):
-                name = line[7:]
-            elif line.startswith("data: "):
-                yield name, json.loads(line[6:])
-        connection.close()
+        try:
+            for line in answer:
+                line = line.decode().rstrip("\n")
+                if line.startswith("event: "):
+                    name = line[7:]
+                elif line.startswith("data: "):
+                    yield name, json.loads(line[6:])
+        finally:  # who needs no more closes the stream
+            answer.close()
+            connection.close()
 
     def end(self, what=signal.SIGINT, within=30):
         self.process.send_signal(what)

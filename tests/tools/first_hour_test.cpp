@@ -50,7 +50,7 @@ TEST_F(FirstHour, AMistypedWordIsCorrected) {
   // Two names of one option.
   const CommandResult twice = weir("-q schedule 1f1b --svg a.svg --pdf b.pdf");
   EXPECT_EQ(twice.code, 2);
-  EXPECT_THAT(twice.out, HasSubstr("weir: --svg or --pdf: expected once, given 2 times"));
+  EXPECT_THAT(twice.out, HasSubstr("weir: --svg or --pdf or --tikz: expected once, given 2 times"));
   // Nothing is near it, so nothing is guessed.
   EXPECT_THAT(weir("plan config.json --dtype quaternion").out, Not(HasSubstr("did you mean")));
   EXPECT_THAT(weir("--json plan config.json --dtype bf61").out,

@@ -213,8 +213,7 @@ Answer answer(Workplace& workplace, std::string_view name, const std::string& bo
   }
 }
 
-void search(Workplace& workplace, const std::string& body,
-            const std::function<bool(std::string event)>& send) {
+void search(Workplace& workplace, const std::string& body, const Listener& listener) {
   const std::unique_lock searching(workplace.searching, std::try_to_lock);
   try {
     if (!searching.owns_lock()) throw Busy("another search runs: stop it, or wait for its end");
@@ -223,9 +222,9 @@ void search(Workplace& workplace, const std::string& body,
     app::SweepRequest& request = asked.request;
     request.plans = new_job_folder(workplace);
     // Whoever has gone needs no result.
-    std::atomic<bool> heard = true;
     request.stopping = [&] {
-      return workplace.stop_search || workplace.ended || !heard ? SIGINT : 0;
+      const bool stops = workplace.stop_search || workplace.ended || !listener.listens();
+      return stops ? SIGINT : 0;
     };
     using Clock = std::chrono::steady_clock;
     constexpr std::chrono::milliseconds kBetween(200);
@@ -233,14 +232,14 @@ void search(Workplace& workplace, const std::string& body,
     request.watching = [&](const SearchProgress& progress) {
       if (Clock::now() - told < kBetween) return;
       told = Clock::now();
-      heard = send(event_text("progress", progress_json(progress)));
+      listener.send(event_text("progress", progress_json(progress)));
     };
     const app::SweepReply reply = asked.run();
     Json json = asked.envelope(reply, to_json(reply));
     json["plans"] = request.plans->string();
-    send(event_text("result", json));
+    listener.send(event_text("result", json));
   } catch (...) {
-    send(fmt::format("event: error\ndata: {}\n\n", answer_of_error().body));
+    listener.send(fmt::format("event: error\ndata: {}\n\n", answer_of_error().body));
   }
 }
 

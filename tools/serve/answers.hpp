@@ -23,9 +23,12 @@ namespace weir {
 // One event of a stream: "event: NAME", and its data on one line.
 [[nodiscard]] std::string event_text(std::string_view name, const Json& data);
 
-// A search: `send` is given its events (progress, then result or error) and says whether anybody
-// still listens.
-void search(Workplace& workplace, const std::string& body,
-            const std::function<bool(std::string event)>& send);
+// A search: `send` is given its events (progress, then result or error); it ends where nobody
+// listens any more. Several threads ask that.
+struct Listener {
+  std::function<void(std::string event)> send;
+  std::function<bool()> listens;
+};
+void search(Workplace& workplace, const std::string& body, const Listener& listener);
 
 }  // namespace weir

@@ -107,15 +107,13 @@ class Door {
 // Events from the thread that works to the one that sends.
 class Events {
  public:
-  // False: nobody listens any more.
-  bool send(std::string event) {
+  void send(std::string event) {
     const std::scoped_lock lock(mutex_);
     // A reader that does not read holds no memory: it misses what it did not take.
     constexpr std::size_t kMost = 64;
     if (waiting_.size() >= kMost) waiting_.pop_front();
     waiting_.push_back(std::move(event));
     come_.notify_one();
-    return !left_;
   }
   void close() {
     const std::scoped_lock lock(mutex_);
@@ -252,7 +250,8 @@ void set_paths(httplib::Server& server, Workplace& workplace, Streams& streams) 
                 if (!body) return;
                 streams.tell(response, [&workplace, text = *body](Events& events) {
                   search(workplace, text,
-                         [&events](std::string event) { return events.send(std::move(event)); });
+                         {[&events](std::string event) { events.send(std::move(event)); },
+                          [&events] { return !events.left(); }});
                 });
               });
   server.Post(R"(/api/([a-z]{1,20}))", [&](const Request& request, Response& response,
