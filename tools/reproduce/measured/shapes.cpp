@@ -30,7 +30,9 @@ Model decoder_of(const DecoderSizes& s, std::int64_t sequence, AttentionKind att
              .qkv_bias = bias,
              .output_bias = bias,
              .mlp_bias = bias,
-             .rotary = s.llama};
+             .rotary = s.llama,
+             // Megatron's default, of runs that are older than fused attention.
+             .attention_dropout = attention == AttentionKind::unfused ? 0.1 : 0};
   d.blocks = s.layers;
   d.norm = {.hidden = s.hidden, .kind = norm};
   d.head = {.vocabulary = s.vocabulary, .hidden = s.hidden, .tied = s.tied};
