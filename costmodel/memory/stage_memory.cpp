@@ -174,19 +174,22 @@ BytesByKind StageMemory::parameters() const {
       // Running statistics are every replica's.
       const int zero = own_tensors_ && tensor.running ? 0 : plan_.zero;
       const StateShare share = zero_share(tensor.elements(), bytes, zero, copies);
-      const std::int64_t padding = own_tensors_ ? tensor.padding : 0;
+      // A slice is never multiplied: only what is whole is filled up.
+      const auto padding = [&](int divided_from) {
+        return own_tensors_ && (zero < divided_from || copies == 1) ? tensor.padding : 0;
+      };
       const ParameterId use{first_ + static_cast<int>(l), static_cast<int>(t)};
       const bool again = held_already(layer.weights[t], use);
       // Our executor has a gradient for each use, autograd adds them up in one for each weight.
       if (!tensor.frozen && (!again || own_tensors_))
-        kinds[MemoryKind::gradients] += round(share.gradients.count() + padding * 4);
+        kinds[MemoryKind::gradients] += round(share.gradients.count() + padding(2) * 4);
       if (again) continue;
       // Where the stack keeps copies of what it multiplies they are all there is of it.
       const bool copies_alone =
           plan_.fp8_parameters && software_.fp8_weights > 0 && multiplies(layer, tensor);
       if (!copies_alone) {
         kinds[MemoryKind::weights] +=
-            round(share.weights.count() + padding * bytes_per_element(plan_.dtype));
+            round(share.weights.count() + padding(3) * bytes_per_element(plan_.dtype));
       }
       // Tensors of their own in fp32: the master weights, each moment.
       const bool learned = !tensor.running && !tensor.frozen;

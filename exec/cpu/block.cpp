@@ -1,8 +1,6 @@
-// Sizes, products and norms of a transformer block.
+// Products and norms of a transformer block.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/block.hpp"
-
-#include <algorithm>
 
 namespace weir::cpu {
 
@@ -10,24 +8,16 @@ using block_places::Carried;
 using block_places::Saved;
 using block_places::WeightPlaces;
 
-BlockSize::BlockSize(const TransformerShape& shape, std::int64_t batch_size,
-                     std::int64_t seq_length, const Workbench& on)
-    : rows(batch_size * seq_length),
-      batch(batch_size),
-      s(seq_length),
-      h(shape.hidden),
-      f(shape.ffn),
-      heads(shape.heads),
-      kv_heads(shape.kv_heads),
-      d(shape.head_dim),
-      mask(shape.causal ? KeyMask::causal : KeyMask::none),
-      place(on.group == nullptr ? 0 : on.group->place()),
-      places(on.group == nullptr ? 1 : on.group->count()),
-      own(on.own_rows(rows)),
-      room(on.divides_rows ? rows * h : 0) {}
-
-AttentionSize BlockSize::attention() const {
-  return {batch, s, heads, d, kv_heads, h, place * heads, places * heads, mask};
+AttentionSize attention_size(const TransformerShape& shape, const BlockSize& z) {
+  return {.batch = z.batch,
+          .s = z.s,
+          .heads = z.heads,
+          .d = z.d,
+          .kv_heads = z.kv_heads,
+          .lent = z.h,
+          .first_head = z.first_head(),
+          .all_heads = z.all_heads(),
+          .mask = shape.causal ? KeyMask::causal : KeyMask::none};
 }
 
 std::int64_t up_width(const TransformerShape& shape) { return (shape.gated ? 2 : 1) * shape.ffn; }
@@ -87,9 +77,8 @@ void BlockCall::product(Matmul& matmul, const float* x, std::int64_t in, std::in
 }
 
 float* BlockCall::attention_scratch(const BlockSize& size) const {
-  float* workspace = call.workspace.floats() + size.room;
-  if (shape.attention == AttentionKind::fused) return workspace;
-  return workspace + size.rows * (size.h + std::max(size.h, size.q()));
+  const bool fused = shape.attention == AttentionKind::fused;
+  return call.workspace.floats() + (fused ? size.first() : size.third());
 }
 
 void BlockCall::activate_up(std::int64_t rows) const {

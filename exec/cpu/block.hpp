@@ -1,7 +1,6 @@
-// What the orders of norms of a transformer block share on the CPU: its sizes, its products, its
-// norms, and the lists of a call by name. T = batch * tokens rows; a weight is [out, in], so x W'
-// is a gemm with the weight's strides exchanged, dx = dy W is plain, and dW = dy' x has dy's
-// exchanged.
+// What the orders of norms of a transformer block share on the CPU: its products, its norms, and
+// the lists of a call by name. T = batch * tokens rows; a weight is [out, in], so x W' is a gemm
+// with the weight's strides exchanged, dx = dy W is plain, and dW = dy' x has dy's exchanged.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,24 +12,13 @@
 #include "exec/cpu/workbench.hpp"
 #include "exec/device/backend.hpp"
 #include "exec/rank/block_places.hpp"
+#include "exec/rank/block_size.hpp"
 #include "plan/model/layer_shape.hpp"
 
 namespace weir::cpu {
 
-struct BlockSize {
-  std::int64_t rows, batch, s, h, f, heads, kv_heads, d;
-  KeyMask mask;
-  std::int64_t place, places;  // among the devices that divide the block
-  RowRun own;                  // of the residual stream, the rows that the device has
-  std::int64_t room;  // numbers at the workspace's begin where all rows are gathered: none where
-                      // the device has them
-  BlockSize(const TransformerShape& shape, std::int64_t batch_size, std::int64_t seq_length,
-            const Workbench& on);
-  [[nodiscard]] std::int64_t q() const { return heads * d; }
-  [[nodiscard]] std::int64_t qkv() const { return (heads + 2 * kv_heads) * d; }
-  // Two tiles of rows of scores fit into a sample of the residual stream.
-  [[nodiscard]] AttentionSize attention() const;
-};
+// Two tiles of rows of scores fit into a sample of the residual stream.
+[[nodiscard]] AttentionSize attention_size(const TransformerShape& shape, const BlockSize& size);
 
 // Of a gated MLP both halves.
 [[nodiscard]] std::int64_t up_width(const TransformerShape& shape);

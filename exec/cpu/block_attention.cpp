@@ -16,7 +16,7 @@ using block_places::Carried;
 using block_places::Saved;
 
 FusedAttention fused_attention(const BlockCall& block, const BlockSize& z, float* tiles) {
-  return {z.attention(),
+  return {attention_size(block.shape, z),
           mask_of(block.call, block.shape.attention_dropout, DropoutSite::attention),
           block.saved(Saved::qkv),
           block.saved(Saved::context),
@@ -26,7 +26,7 @@ FusedAttention fused_attention(const BlockCall& block, const BlockSize& z, float
 
 // Scratch: two s x s matrices.
 UnfusedAttention unfused_attention(const BlockCall& block, const BlockSize& z, float* scratch) {
-  return {z.attention(),
+  return {attention_size(block.shape, z),
           mask_of(block.call, block.shape.attention_dropout, DropoutSite::attention),
           block.saved(Saved::qkv),
           block.saved(Saved::context),
@@ -87,8 +87,9 @@ void place_heads_gradient(const BlockCall& block, const BlockSize& z, const Work
 
 void prepare_attention(const TransformerShape& shape, const BlockSize& size, Workbench& on) {
   if (shape.rotary) on.rotary.prepare(shape.angles, size.d, size.s);
-  if (shape.attention == AttentionKind::fused) return prepare_fused(size.attention(), on.matmul);
-  prepare_unfused(size.attention(), on.matmul);
+  if (shape.attention == AttentionKind::fused)
+    return prepare_fused(attention_size(shape, size), on.matmul);
+  prepare_unfused(attention_size(shape, size), on.matmul);
 }
 
 void attend(const BlockCall& block, const BlockSize& size, Workbench& on) {

@@ -46,9 +46,9 @@ void shared_product(const BlockCall& block, const BlockSize& z, const SharedProd
   on.sum_parts(part, z.rows * z.h, y);
 }
 
-// Masks of the residual stream are drawn by the place of a number among all rows'.
+// As masks of the residual stream take it.
 std::uint64_t first_number(const BlockSize& z) {
-  return static_cast<std::uint64_t>(z.own.first * z.h);
+  return static_cast<std::uint64_t>(z.first_number());
 }
 
 void pre_norm_forward(const BlockCall& block, const BlockSize& z, Workbench& on) {
@@ -142,7 +142,7 @@ struct WeightOperands {
 
 void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
              Workbench& on) {
-  const BlockSize z(shape, batch, seq_length, on);
+  const BlockSize z(shape, batch, seq_length, on.at());
   const struct {
     std::int64_t in, out;
     bool bias;
@@ -163,13 +163,13 @@ void prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq
 }
 
 void forward(const TransformerShape& shape, const LayerCall& call, Workbench& on) {
-  const BlockSize z(shape, call.batch, call.seq_length, on);
+  const BlockSize z(shape, call.batch, call.seq_length, on.at());
   if (shape.pre_norm) return pre_norm_forward({shape, call}, z, on);
   post_norm_forward({shape, call}, z, on);
 }
 
 void backward_input(const TransformerShape& shape, const LayerCall& call, Workbench& on) {
-  const BlockSize z(shape, call.batch, call.seq_length, on);
+  const BlockSize z(shape, call.batch, call.seq_length, on.at());
   const BlockCall block{shape, call};
   if (call.core_dropped) attend_again(block, z, block.attention_scratch(z), on);
   if (shape.pre_norm) return pre_norm_backward_input({shape, call}, z, on);
@@ -177,7 +177,7 @@ void backward_input(const TransformerShape& shape, const LayerCall& call, Workbe
 }
 
 void backward_weight(const TransformerShape& shape, const LayerCall& call, Workbench& on) {
-  const BlockSize z(shape, call.batch, call.seq_length, on);
+  const BlockSize z(shape, call.batch, call.seq_length, on.at());
   const BlockCall block{shape, call};
   const WeightPlaces& at = block.at;
   const WeightOperands of(block, z);

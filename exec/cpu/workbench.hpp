@@ -16,28 +16,19 @@
 
 namespace weir::cpu {
 
-// A run of a micro-batch's rows.
-struct RowRun {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-};
-
 struct Workbench {
   Matmul matmul;
   Convolutions convolutions;
   RotaryTables rotary;
   TensorGroup* group = nullptr;  // the devices that divide the layers with this one; null: none do
 
-  // They divide the rows of what tensor parallelism leaves whole too (Korthikanti et al. 2022,
-  // section 4.2): place 0 has the first run of them.
-  bool divides_rows = false;
+  bool divides_rows = false;  // sequence parallelism, as DevicePlace has it
 
-  // Of a micro-batch's rows, those that this device has of such a tensor.
-  [[nodiscard]] RowRun own_rows(std::int64_t rows) const {
-    if (!divides_rows) return {0, rows};
-    const std::int64_t each = rows / group->count();
-    return {group->place() * each, each};
+  [[nodiscard]] DevicePlace at() const {
+    if (group == nullptr) return {};
+    return {group->place(), group->count(), divides_rows};
   }
+  [[nodiscard]] RowRun own_rows(std::int64_t rows) const { return at().own_rows(rows); }
   // Each device of the group has made a part of these numbers of all rows; alone, they are whole.
   // Their sum stands in `own`: of the device's rows, or where these are not divided in the place of
   // `values`, which `own` is then.

@@ -1,60 +1,22 @@
-// What the passes of a transformer block share on CUDA: its sizes, its products, and the lists of a
+// What the passes of a transformer block share on CUDA: its products, and the lists of a
 // call by name. T = batch * tokens rows; a weight is [out, in], so x W' is a gemm with the weight's
 // strides exchanged, dx = dy W is plain, and dW = dy' x has dy's exchanged.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "exec/cuda/blas/linear.hpp"
 #include "exec/cuda/kernels/norms.hpp"
 #include "exec/cuda/layers.hpp"
 #include "exec/rank/block_places.hpp"
+#include "exec/rank/block_size.hpp"
 #include "plan/model/model.hpp"
 
 namespace weir::cuda {
 
-struct BlockSize {
-  std::int64_t rows, batch, s, h, f, heads, kv_heads, d;
-  std::int64_t window;  // keys that a query sees; 0: all up to itself
-  int place, places;    // among the devices that divide the block
-  RowRun own;           // of the residual stream, the rows that the device has
-  std::int64_t room;    // numbers at the workspace's begin where all rows are gathered: none where
-                        // the device has them
-  BlockSize(const TransformerShape& shape, std::int64_t batch_size, std::int64_t seq_length,
-            const Group& group)
-      : rows(batch_size * seq_length),
-        batch(batch_size),
-        s(seq_length),
-        h(shape.hidden),
-        f(shape.ffn),
-        heads(shape.heads),
-        kv_heads(shape.kv_heads),
-        d(shape.head_dim),
-        window(shape.window < seq_length ? shape.window : 0),
-        place(group.place),
-        places(group.places),
-        own(group.own_rows(rows)),
-        room(group.divides_rows ? rows * h : 0) {}
-  [[nodiscard]] std::int64_t q() const { return heads * d; }
-  [[nodiscard]] std::int64_t qkv() const { return (heads + 2 * kv_heads) * d; }
-  [[nodiscard]] std::int64_t group() const { return heads / kv_heads; }  // queries to a key
-  [[nodiscard]] std::int64_t matrices() const { return heads * s * s; }  // elements of one sample's
-  [[nodiscard]] std::int64_t elements() const { return rows * h; }  // of all rows' residual stream
-  // The device's of the residual stream, and where these begin among all rows' numbers.
-  [[nodiscard]] Rows residual() const { return {own.count, h}; }
-  [[nodiscard]] std::int64_t first_number() const { return own.first * h; }
-  // Where a sample's matrices begin among those of all devices.
-  [[nodiscard]] std::int64_t first_matrix(std::int64_t sample) const {
-    return (sample * places + place) * matrices();
-  }
-  // Of I's workspace, behind the room: first the context's gradient, for which there is room beside
-  // the residual stream's; behind both, fused, the row sums of the attention's backward.
-  [[nodiscard]] std::int64_t first() const { return room; }
-  [[nodiscard]] std::int64_t second() const { return room + rows * std::max(h, q()); }
-  [[nodiscard]] std::int64_t third() const { return second() + elements(); }
-};
+// Of the residual stream, those that the device has.
+[[nodiscard]] inline Rows residual_rows(const BlockSize& size) { return {size.own.count, size.h}; }
 
 // What a call's lists hold, by name; null where the block has no such weight. E: the type of
 // activations and working weights.
@@ -64,7 +26,7 @@ struct BlockCall {
   const LayerCall& call;
   const Workbench& on;
   block_places::WeightPlaces at{shape};
-  BlockSize size{shape, call.batch, call.seq_length, on.group};
+  BlockSize size{shape, call.batch, call.seq_length, on.group.at()};
   BlockProducts products = block_products(shape, size.rows);
 
   [[nodiscard]] E* weight(int place) const {

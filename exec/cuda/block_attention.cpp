@@ -116,25 +116,33 @@ void place_heads_gradient(const BlockCall<E>& block) {
   }
 }
 
+// A sample's, and masked where that is asked for.
+template <class E>
+void make_probabilities(const BlockCall<E>& block, const HeadsGemms& gemms, std::int64_t sample,
+                        E* masked) {
+  const BlockSize& z = block.size;
+  const Workbench& on = block.on;
+  const E* q = block.saved(Saved::qkv) + sample * z.s * z.qkv();
+  for (std::int64_t r = 0; r < z.group(); ++r)
+    on.multiply(gemms.scores, {q + r * z.d, q + z.q(), on.scores + r * z.s * z.s});
+  causal_softmax<E>(score_scale(z), on.scores, matrices_of(z, sample), attention_mask(block),
+                    block.saved(Saved::probabilities) + sample * z.matrices(), masked, on.stream);
+}
+
 template <class E>
 void attend_unfused(const BlockCall<E>& block) {
   const BlockSize& z = block.size;
   const Workbench& on = block.on;
   const HeadsGemms gemms(z);
-  const StepMask mask = attention_mask(block);
   const std::int64_t ss = z.s * z.s, group = z.group();
-  E* masked = mask.mask.active() ? static_cast<E*>(on.masked) : nullptr;
+  E* masked = attention_mask(block).mask.active() ? static_cast<E*>(on.masked) : nullptr;
   // A sample at a time: the scratch has room for the scores of one.
   for (std::int64_t b = 0; b < z.batch; ++b) {
-    const E* q = block.saved(Saved::qkv) + b * z.s * z.qkv();
-    const E* k = q + z.q();
-    const E* v = k + z.kv_heads * z.d;
-    E* p = block.saved(Saved::probabilities) + b * z.matrices();
+    make_probabilities<E>(block, gemms, b, masked);
+    const E* v = block.saved(Saved::qkv) + b * z.s * z.qkv() + z.q() + z.kv_heads * z.d;
     E* c = block.saved(Saved::context) + b * z.s * z.q();
-    for (std::int64_t r = 0; r < group; ++r)
-      on.multiply(gemms.scores, {q + r * z.d, k, on.scores + r * ss});
-    causal_softmax<E>(score_scale(z), on.scores, matrices_of(z, b), mask, p, masked, on.stream);
-    const E* mixed = masked != nullptr ? masked : p;
+    const E* mixed =
+        masked != nullptr ? masked : block.saved(Saved::probabilities) + b * z.matrices();
     for (std::int64_t r = 0; r < group; ++r)
       on.multiply(gemms.mix, {mixed + r * ss, v, c + r * z.d});
   }
@@ -181,7 +189,7 @@ void unfused_gradient(const BlockCall<E>& block, const E* d_context) {
 
 AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch,
                                std::int64_t seq_length, const Workbench& on) {
-  const BlockSize z(shape, batch, seq_length, on.group);
+  const BlockSize z(shape, batch, seq_length, on.group.at());
   const Dtype dtype = on.matmul->element() == Element::bf16 ? Dtype::bf16 : Dtype::fp32;
   return {.batch = z.batch,
           .s = z.s,
@@ -191,8 +199,8 @@ AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch
           .dropout = shape.attention_dropout > 0,
           .kv_heads = z.kv_heads,
           .window = z.window,
-          .first_head = z.place * z.heads,
-          .all_heads = z.places * z.heads};
+          .first_head = z.first_head(),
+          .all_heads = z.all_heads()};
 }
 
 ScratchNeeds prepare_attention(const TransformerShape& shape, const BlockSize& size,
@@ -211,21 +219,41 @@ ScratchNeeds prepare_attention(const TransformerShape& shape, const BlockSize& s
           .masked_bytes = size.matrices() * bytes_of(matmul.element())};
 }
 
+namespace {
+
 template <class E>
-void attend(const BlockCall<E>& block) {
-  place_heads<E>(block);
-  if (block.shape.attention == AttentionKind::unfused) return attend_unfused<E>(block);
+void attend_fused(const BlockCall<E>& block) {
   block.on.fused->forward(
       fused_shape(block),
       {block.saved(Saved::qkv), fused_mask(attention_mask(block)), block.saved(Saved::context),
        block.call.saved[Saved::probabilities].floats()},
       block.on.fused_scratch, block.on.stream);
 }
+
+// What F dropped of the attention's core, made by the same kernels: fused it is one, which makes
+// the context again too; apart the context's product is not.
+template <class E>
+void attend_again(const BlockCall<E>& block) {
+  if (block.shape.attention == AttentionKind::fused) return attend_fused<E>(block);
+  const HeadsGemms gemms(block.size);
+  for (std::int64_t b = 0; b < block.size.batch; ++b)
+    make_probabilities<E>(block, gemms, b, nullptr);
+}
+
+}  // namespace
+
+template <class E>
+void attend(const BlockCall<E>& block) {
+  place_heads<E>(block);
+  if (block.shape.attention == AttentionKind::unfused) return attend_unfused<E>(block);
+  attend_fused<E>(block);
+}
 template void attend(const BlockCall<float>&);
 template void attend(const BlockCall<Bf16>&);
 
 template <class E>
 void attend_gradient(const BlockCall<E>& block, const E* d_context) {
+  if (block.call.core_dropped) attend_again<E>(block);
   if (block.shape.attention == AttentionKind::unfused) {
     unfused_gradient<E>(block, d_context);
   } else {

@@ -91,7 +91,16 @@ std::unique_ptr<Stream> CudaStream::make_side_stream() {
   return lane;
 }
 
+void CudaStream::zero(const Tensor& to) {
+  CUDA_CHECK(cudaMemsetAsync(to.data, 0, static_cast<std::size_t>(to.bytes), handle()));
+}
+
 void CudaStream::copy(const Tensor& from, const Tensor& to, const Stream& other) {
+  if (other.device() == device_) {
+    CUDA_CHECK(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(from.bytes),
+                               cudaMemcpyDeviceToDevice, handle()));
+    return;
+  }
   CUDA_CHECK(cudaMemcpyPeerAsync(to.data, other.device(), from.data, device_,
                                  static_cast<std::size_t>(from.bytes), handle()));
 }

@@ -39,6 +39,7 @@ class CudaStream : public Stream {
   void end_action() override;
   void discard(const Tensor& dead) noexcept override;
   [[nodiscard]] std::unique_ptr<Stream> make_side_stream() override;
+  void zero(const Tensor& to) override;
   void copy(const Tensor& from, const Tensor& to, const Stream& other) override;
   [[nodiscard]] std::unique_ptr<GraphCapture> make_capture() override;
 

@@ -15,26 +15,16 @@
 
 namespace weir::cuda {
 
-// A run of a micro-batch's rows.
-struct RowRun {
-  std::int64_t first = 0, count = 0;
-};
-
 struct Group {
   int place = 0, places = 1;
-  // They divide the rows of what tensor parallelism leaves whole too (Korthikanti et al. 2022,
-  // section 4.2): place 0 has the first run of them.
-  bool divides_rows = false;
+  bool divides_rows = false;     // sequence parallelism, as DevicePlace has it
   TensorLinks* links = nullptr;  // there before the first pass
   void* room = nullptr;          // room_bytes of the longest sum
   cudaStream_t stream = nullptr;
 
   [[nodiscard]] bool divided() const { return places > 1; }
-  // Of a micro-batch's rows, those that this device has of such a tensor.
-  [[nodiscard]] RowRun own_rows(std::int64_t rows) const {
-    if (!divides_rows) return {0, rows};
-    return {place * (rows / places), rows / places};
-  }
+  [[nodiscard]] DevicePlace at() const { return {place, places, divides_rows}; }
+  [[nodiscard]] RowRun own_rows(std::int64_t rows) const { return at().own_rows(rows); }
   // For the other devices' parts of this one's slice of a sum of `count` numbers.
   [[nodiscard]] std::int64_t room_bytes(std::int64_t count, std::int64_t element_bytes) const;
 

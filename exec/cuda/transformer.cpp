@@ -109,11 +109,11 @@ void add_attention(const BlockCall<E>& block, const Norm<E>& norm) {
   // Without dropout x + c Wo is one product, which adds to x as it stores.
   if (adds_in_gemms(shape, products, *on.matmul)) {
     on.multiply(products.out.forward_onto(), {c, w, sum, bias, nullptr, x});
-    return norm_rows<E>(shape.norm, sum, norm, z.residual(), on.stream);
+    return norm_rows<E>(shape.norm, sum, norm, residual_rows(z), on.stream);
   }
   shared_product<E>(block, products.out, c, w, bias, sum);
   residual_norm_rows<E>(shape.norm, x, block.residual_mask(DropoutSite::attention_output), sum,
-                        norm, z.residual(), on.stream);
+                        norm, residual_rows(z), on.stream);
 }
 
 // From g and y1 to y.
@@ -139,7 +139,7 @@ void run_forward(const BlockCall<E>& block) {
   const Norm<E> norm2{block.weight(at.norm2_gain), block.weight(at.norm2_shift), epsilon,
                       block.saved(Saved::normed2), call.saved[Saved::statistics2].floats()};
 
-  norm_rows<E>(shape.norm, elements<E>(call.input), norm1, z.residual(), on.stream);
+  norm_rows<E>(shape.norm, elements<E>(call.input), norm1, residual_rows(z), on.stream);
   on.multiply(products.qkv.forward(), {block.all_rows(norm1.y), block.weight(at.qkv_w),
                                        block.saved(Saved::qkv), block.weight(at.qkv_b)});
   attend<E>(block);
@@ -191,7 +191,7 @@ void run_backward_input(const BlockCall<E>& block) {
   E* d_sum = masked ? dx : d_out;
   second.dx = d_sum;
   second.dropped = masked ? d_out : nullptr;
-  norm_rows_gradient<E>(shape.norm, second, z.residual(), on.stream);
+  norm_rows_gradient<E>(shape.norm, second, residual_rows(z), on.stream);
   // Phase 3: back through attention's output, attention and qkv. The workspace's a and b are used
   // in turn.
   on.multiply(products.out.input(Epilogue::none),
@@ -205,7 +205,7 @@ void run_backward_input(const BlockCall<E>& block) {
       norm_gradient<E>(block, call.input, Saved::statistics1, at.norm1_gain, summed, norm1);
   first.residual = d_sum;
   first.dx = dx;
-  norm_rows_gradient<E>(shape.norm, first, z.residual(), on.stream);
+  norm_rows_gradient<E>(shape.norm, first, residual_rows(z), on.stream);
 }
 
 // The vectors that a block's W adds to gradients, all in one launch at its end.
@@ -293,7 +293,7 @@ void run_backward_weight(const BlockCall<E>& block) {
 ScratchNeeds prepare(const TransformerShape& shape, std::int64_t batch, std::int64_t seq_length,
                      const Workbench& on) {
   Matmul& matmul = *on.matmul;
-  const BlockSize z(shape, batch, seq_length, on.group);
+  const BlockSize z(shape, batch, seq_length, on.group.at());
   const BlockProducts products = block_products(shape, z.rows);
   const BlockEpilogues epilogues = block_epilogues(shape, matmul.element());
   std::int64_t widest = 2 * z.h, sums = 0;

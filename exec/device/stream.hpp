@@ -64,7 +64,9 @@ class Stream {
 
   // Another stream of this device, for copies beside its kernels.
   [[nodiscard]] virtual std::unique_ptr<Stream> make_side_stream() = 0;
-  // From memory of this device to memory of `other`'s; the sizes are equal.
+  // All of it becomes zeros.
+  virtual void zero(const Tensor& to) = 0;
+  // From memory of this device to memory of `other`'s, which may be the same; the sizes are equal.
   virtual void copy(const Tensor& from, const Tensor& to, const Stream& other) = 0;
 
   [[nodiscard]] virtual std::unique_ptr<GraphCapture> make_capture() = 0;

@@ -3,11 +3,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "exec/device/arena.hpp"
 
 namespace weir {
+
+// A run of a micro-batch's rows.
+struct RowRun {
+  std::int64_t first = 0, count = 0;
+};
+
+// Which of them a device is.
+struct DevicePlace {
+  int place = 0, places = 1;
+  // They divide the rows of what tensor parallelism leaves whole too (Korthikanti et al. 2022,
+  // section 4.2): place 0 has the first run of them.
+  bool divides_rows = false;
+  // Of a micro-batch's rows, those that the device has of such a tensor.
+  [[nodiscard]] RowRun own_rows(std::int64_t rows) const {
+    if (!divides_rows) return {0, rows};
+    return {place * (rows / places), rows / places};
+  }
+};
 
 class TensorGroup {
  public:

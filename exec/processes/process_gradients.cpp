@@ -94,12 +94,14 @@ Parameter& ProcessGradients::parameter(const GradientKey& key) const {
 
 std::span<float> ProcessGradients::on_host(const GradientKey& key) {
   const Parameter& p = parameter(key);
-  const auto elements = static_cast<std::size_t>(p.description.elements());
+  const auto elements =
+      static_cast<std::size_t>(keeps_slice(key) ? p.updated.count : p.description.elements());
   if (setup_.backend->in_host_memory()) return {p.gradient.floats(), elements};
   const auto [copy, fresh] = host_.try_emplace(key);
   if (fresh) {
     copy->second.resize(elements);
-    setup_.backend->to_host(copy->second.data(), p.gradient, p.description.elements() * 4);
+    setup_.backend->to_host(copy->second.data(), p.gradient,
+                            static_cast<std::int64_t>(elements * sizeof(float)));
   }
   return copy->second;
 }
@@ -109,10 +111,10 @@ bool ProcessGradients::keeps_slice(const GradientKey& key) const {
 }
 
 std::span<float> ProcessGradients::updated_on_host(const GradientKey& key) {
+  if (keeps_slice(key)) return on_host(key);
   const Slice own = updated(key);
-  const auto count = static_cast<std::size_t>(own.count);
-  if (keeps_slice(key)) return {parameter(key).gradient.floats(), count};
-  return on_host(key).subspan(static_cast<std::size_t>(own.first), count);
+  return on_host(key).subspan(static_cast<std::size_t>(own.first),
+                              static_cast<std::size_t>(own.count));
 }
 
 void ProcessGradients::ended(OperationId id, std::uint32_t) {

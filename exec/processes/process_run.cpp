@@ -27,6 +27,7 @@
 #include "exec/rank/tensor_shards.hpp"
 #include "exec/rank/trainer.hpp"
 #include "exec/run/run_parts.hpp"
+#include "exec/streams/stream_replica_group.hpp"
 #include "exec/training/gradient_copies.hpp"
 #include "exec/training/trainable.hpp"
 #include "plan/words/error.hpp"
@@ -64,7 +65,7 @@ class ProcessRun {
 
   RunResult execute(const Backends& backends, const ProcessLinks& links) {
     find_own_rank();
-    open_device(backends);
+    open_device(backends, links);
     connect(links);
     ProcessRecord record(program_, rank_, shape_);
     blocks_ = blocks_taken();
@@ -82,7 +83,8 @@ class ProcessRun {
     const std::vector<ClockSample> after = sample_clocks(processes_, now_ns);
     const Bytes peak = device_ ? device_->arena().peak() : Bytes(0);
     const auto use = device_ ? device_->backend().device_use() : std::nullopt;
-    record.finish(peak, Bytes(device_ ? device_->backend().scratch_bytes() : 0), use);
+    const Bytes scratch(device_ ? device_->backend().scratch_bytes() : 0);
+    record.finish(peak, scratch + exchange_room_, use);
     std::optional<std::string> not_kept = std::move(kept_.failed);
     const std::string hash = training_ ? end_training(not_kept) : "";
     const std::optional<Evaluation> evaluation = evaluate_at_end();
@@ -121,8 +123,6 @@ class ProcessRun {
     replica_ = grid_.replica(processes_.index());
     tensor_ = grid_.place(processes_.index());
     if (places > 1) group_ = std::make_unique<ProcessTensorGroup>(tensor_members(), processes_);
-    if (loaded_.plan.zero >= 2 && replicas > 1)
-      replicas_ = std::make_unique<ProcessReplicaGroup>(replica_members(), processes_);
   }
 
   // The processes that divide this one's layers, by place.
@@ -141,7 +141,7 @@ class ProcessRun {
     return members;
   }
 
-  void open_device(const Backends& backends) {
+  void open_device(const Backends& backends, const ProcessLinks& links) {
     if (options_.backend == BackendKind::synthetic) {
       require_durations(program_, options_);
       return;
@@ -182,8 +182,17 @@ class ProcessRun {
     training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
     training_->first_microbatch = replica_ * program_.shape().microbatches;
     device_->prepare(loaded_, rank_, training_->state, training_->stages,
-                     {replica_, replicas_.get()});
+                     {replica_, make_replica_group(links)});
     parameters_.emplace(loaded_, *training_, device_->backend(), processes_, kWeightTag);
+  }
+
+  // Where replicas divide gradients: they, by messages or, once connected, on streams.
+  [[nodiscard]] ReplicaGroup* make_replica_group(const ProcessLinks& links) {
+    if (loaded_.plan.zero < 2 || grid_.replicas == 1) return nullptr;
+    Backend& backend = device_->backend();
+    if (std::holds_alternative<StreamTransportFactory>(links))
+      return &launched_replicas_.emplace(grid_.replicas, replica_, backend);
+    return &replicas_.emplace(replica_members(), processes_, backend);
   }
 
   // Before anything is allocated: what this rank's steps take is there, whatever others take.
@@ -231,6 +240,7 @@ class ProcessRun {
     }
     Backend& backend = device_->backend();
     Arena& arena = device_->arena();
+    const Bytes before = arena.live();
     const GradientCopies copies = gradient_copies(loaded_);
     const GradientNorm norm(loaded_);
     // With optimizer state divided, squares are partial in each replica, and all of them exchange.
@@ -239,6 +249,7 @@ class ProcessRun {
                                      loaded_.plan.tp, sharing_ranks(program_, copies), &backend,
                                      &arena, norm.clips() ? norm_parts : 0});
     if (group_ != nullptr) backend.connect(*transport->tensor_links());
+    if (launched_replicas_) launched_replicas_->connect(*transport, arena, most_summed());
     own_rank_ = std::make_unique<StreamRank>(
         routes_, std::move(transport),
         StreamGradients::Setup{program_, training_->stages, copies, rank_, loaded_.plan,
@@ -246,6 +257,15 @@ class ProcessRun {
         norm, message_bytes_,
         [this](GradientExchange& gradients) { return make_handler(gradients); },
         [this](const std::function<bool()>& reached) { processes_.wait_until(reached); }, now_ns);
+    exchange_room_ = arena.live() - before;
+  }
+
+  // Of this rank's stages.
+  [[nodiscard]] std::int64_t most_summed() const {
+    std::int64_t most = 0;
+    for (const auto& stage : training_->stages)
+      most = std::max(most, stage ? stage->most_summed() : 0);
+    return most;
   }
 
   [[nodiscard]] std::unique_ptr<ActionHandler> make_handler(GradientExchange& gradients) {
@@ -444,9 +464,12 @@ class ProcessRun {
   int tensor_ = 0;                         // its place among the devices that divide its layers
   std::optional<ResolvedPlan> undivided_;  // where they are divided
   std::unique_ptr<ProcessTensorGroup> group_;
-  std::unique_ptr<ProcessReplicaGroup> replicas_;  // where they divide gradients
-  std::unique_ptr<ProcessTensorLinks> links_;      // where their tensors are not the host's
-  std::int64_t blocks_ = 0;                        // taken before this step
+  // Where replicas divide gradients, one of them.
+  std::optional<ProcessReplicaGroup> replicas_;
+  std::optional<StreamReplicaGroup> launched_replicas_;
+  Bytes exchange_room_{0};  // that exchanges on streams have of the arena for the whole run
+  std::unique_ptr<ProcessTensorLinks> links_;  // where their tensors are not the host's
+  std::int64_t blocks_ = 0;                    // taken before this step
   StepClock clock_;
   std::unique_ptr<RankDevice> device_;  // null for timed waits, as the next two
   std::unique_ptr<Batches> batches_, evaluated_;

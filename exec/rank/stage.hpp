@@ -118,6 +118,8 @@ class StageWorker {
                                    parameters_[static_cast<std::size_t>(parameter)].updated.count);
   }
   [[nodiscard]] std::vector<Parameter>& parameters() { return parameters_; }
+  // Where replicas divide gradients: StageShards::most_summed.
+  [[nodiscard]] std::int64_t most_summed() const { return shards_.most_summed(); }
 
  private:
   struct LayerState {  // of one micro-batch

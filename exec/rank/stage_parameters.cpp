@@ -49,7 +49,8 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
     const ParameterTensor& its = made.description;
     weights.push_back(keeps_weight_slice(plan_, its) ? Tensor{} : made.weight);
     gradients.push_back(keeps_gradient_slice(plan_, its) ? Tensor{} : made.gradient);
-    kept.push_back({made.weight, made.gradient, its.elements(), keeps_gradient_slice(plan_, its)});
+    kept.push_back({made.weight, made.gradient, its.elements(), its.padding,
+                    keeps_gradient_slice(plan_, its)});
     parameters_.push_back(std::move(made));
   }
   weights_.push_back(std::move(weights));

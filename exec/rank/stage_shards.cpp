@@ -6,6 +6,8 @@
 #include <cassert>
 #include <utility>
 
+#include "exec/training/replica_share.hpp"
+
 namespace weir {
 namespace {
 
@@ -14,7 +16,8 @@ std::vector<Tensor> beside_each_other(std::span<const StageShards::Kept> paramet
                                       std::int64_t element_bytes, std::byte* at) {
   std::vector<Tensor> tensors;
   for (const StageShards::Kept& parameter : parameters) {
-    const std::int64_t bytes = aligned_bytes(parameter.elements * element_bytes);
+    const std::int64_t bytes =
+        aligned_bytes((parameter.elements + parameter.padding) * element_bytes);
     tensors.push_back({at, bytes});
     at += bytes;
   }
@@ -25,6 +28,7 @@ std::vector<Tensor> beside_each_other(std::span<const StageShards::Kept> paramet
 
 StageShards::StageShards(const Plan& plan, ReplicaGroup* group)
     : group_(group),
+      replicas_(plan.dp),
       gradients_(plan.zero >= 2 && plan.dp > 1),
       weights_(plan.zero >= 3 && plan.dp > 1),
       element_bytes_(bytes_per_element(plan.dtype)) {}
@@ -63,7 +67,11 @@ void StageShards::gather(std::size_t layer, Window& into) {
   std::vector<DividedTensor> divided;
   for (std::size_t p = 0; p < kept.size(); ++p) {
     if (kept[p].divided) {
-      divided.push_back({kept[p].weight.floats(), into.tensors[p].floats(), kept[p].elements});
+      divided.push_back({.own = kept[p].weight,
+                         .whole = into.tensors[p],
+                         .elements = kept[p].elements,
+                         .element_bytes = element_bytes_,
+                         .padding = kept[p].padding});
     } else {
       into.tensors[p] = kept[p].weight;
     }
@@ -101,28 +109,40 @@ std::span<const Tensor> StageShards::begin_gradients(std::size_t layer, Tensor r
   return whole_gradients_;
 }
 
+std::int64_t StageShards::most_summed() const {
+  std::int64_t most = 0;
+  for (const Layer& layer : layers_) {
+    std::int64_t numbers = 0;
+    for (const Kept& each : layer.parameters)
+      numbers += each.divided ? replica_slice(each.elements, 0, replicas_).count : 0;
+    most = std::max(most, numbers);
+  }
+  return most;
+}
+
 void StageShards::sum(ReplicaGroup::Into kept) {
-  kept_ = kept;
   if (group_ == nullptr) return;
   std::vector<DividedTensor> divided;
   const std::vector<Kept>& parameters = layers_[gradient_layer_].parameters;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const Kept& each = parameters[p];
-    float* made = whole_gradients_[p].floats();
     if (each.divided) {
-      divided.push_back({each.gradient.floats(), made, each.elements});
+      divided.push_back(
+          {.own = each.gradient, .whole = whole_gradients_[p], .elements = each.elements});
       continue;
     }
-    // Every replica's own: they are summed once a step.
+    // Every replica's own, of running statistics, which layers on a CPU alone have: they are summed
+    // once a step.
+    const float* made = whole_gradients_[p].floats();
     float* sum = each.gradient.floats();
     for (std::int64_t i = 0; i < each.elements; ++i)
       sum[i] = kept == ReplicaGroup::Into::added ? sum[i] + made[i] : made[i];
   }
-  group_->start_sum(divided);
+  group_->start_sum(divided, kept);
 }
 
 Tensor StageShards::finish() {
-  if (gradient_room_ && group_ != nullptr) group_->finish_sum(kept_);
+  if (gradient_room_ && group_ != nullptr) group_->finish_sum();
   return std::exchange(gradient_room_, {});
 }
 

@@ -28,7 +28,8 @@ class StageShards {
   struct Kept {
     Tensor weight, gradient;
     std::int64_t elements = 0;
-    bool divided = true;  // else both are whole, and every replica's
+    std::int64_t padding = 0;  // of what is whole
+    bool divided = true;       // else both are whole, and every replica's
   };
   void add_layer(const LayerTensors& tensors, std::vector<Kept> parameters);
 
@@ -48,6 +49,8 @@ class StageShards {
   [[nodiscard]] std::int64_t gradient_bytes(std::size_t layer) const {
     return layers_[layer].gradient_bytes;
   }
+  // Of a layer's gradients, the numbers that one replica sums: the most of any layer.
+  [[nodiscard]] std::int64_t most_summed() const;
   [[nodiscard]] std::span<const Tensor> begin_gradients(std::size_t layer, Tensor room);
   void sum(ReplicaGroup::Into kept);
   [[nodiscard]] Tensor finish();
@@ -65,6 +68,7 @@ class StageShards {
   void gather(std::size_t layer, Window& into);
 
   ReplicaGroup* group_;
+  int replicas_;
   bool gradients_, weights_;
   std::int64_t element_bytes_;
   std::vector<Layer> layers_;
@@ -78,7 +82,6 @@ class StageShards {
   Tensor gradient_room_;
   std::size_t gradient_layer_ = 0;
   std::vector<Tensor> whole_gradients_;
-  ReplicaGroup::Into kept_ = ReplicaGroup::Into::overwritten;
 };
 
 }  // namespace weir

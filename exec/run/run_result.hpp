@@ -106,7 +106,7 @@ struct RunResult {
   Seconds step_time{0};            // median of the measured steps
   std::string parameters_sha256;   // empty for synthetic
   std::vector<Bytes> peak_memory;  // per rank: the arena's high-water mark; empty for synthetic
-  std::vector<Bytes> scratch;      // per rank: library scratch memory in that peak
+  std::vector<Bytes> scratch;      // per rank, in that peak: room of libraries and of sums
   std::vector<DeviceUse> devices;  // per rank, at the end of the run; empty where ranks are cores
   bool oversubscribed = false;     // more ranks than cores: never compared
   // Median time the host took to launch a step, over its compute actions; none where launching is

@@ -24,7 +24,8 @@ StreamGradients::StreamGradients(Setup setup, StreamTransport& transport)
     std::int64_t numbers = 0;
     const std::vector<Parameter>& held = setup_.stages[stage.position()]->parameters();
     for (std::size_t p = 0; p < held.size(); ++p) {
-      numbers += SliceSums::longest_slice(held[p].description.elements(), setup_.plan.dp);
+      if (!keeps_gradient_slice(setup_.plan, held[p].description))
+        numbers += SliceSums::longest_slice(held[p].description.elements(), setup_.plan.dp);
       if (!partial_here(held[p])) continue;
       partial_.emplace_back(stage.value, static_cast<int>(p));
       partial += SliceSums::longest_slice(held[p].updated.count, setup_.plan.tp);
@@ -58,8 +59,14 @@ bool StreamGradients::divided(const GradientKey& key) const {
   return dividing_replicas(setup_.plan, parameter(key).description, ParameterPart::gradient) > 1;
 }
 
+bool StreamGradients::keeps_slice(const GradientKey& key) const {
+  return keeps_gradient_slice(setup_.plan, parameter(key).description);
+}
+
 Tensor StreamGradients::gradient(const GradientKey& key) const {
-  return slice_of(parameter(key).gradient, parameter(key).updated);
+  const Parameter& held = parameter(key);
+  const std::int64_t first = keeps_slice(key) ? 0 : held.updated.first;
+  return slice_of(held.gradient, {first, held.updated.count});
 }
 
 void StreamGradients::launch_sum(Stage stage) {
@@ -71,7 +78,7 @@ void StreamGradients::launch_sum(Stage stage, int first_parameter, int count) {
   std::vector<SliceSums::Divided> gradients, sums;
   for (int p = first_parameter; p < first_parameter + count; ++p) {
     const GradientKey key{stage.value, p};
-    if (!summed_.insert(key).second) continue;
+    if (keeps_slice(key) || !summed_.insert(key).second) continue;
     const Parameter& held = parameter(key);
     gradients.push_back({held.gradient, held.description.elements()});
     if (!divided(key)) sums.push_back(gradients.back());
@@ -97,7 +104,10 @@ void StreamGradients::launch_partials() {
 }
 
 void StreamGradients::whole(Stage stage, int first_parameter, int count) {
-  if (count == 0) return;
+  bool sums = false;
+  for (int p = first_parameter; p < first_parameter + count; ++p)
+    sums = sums || !keeps_slice({stage.value, p});
+  if (!sums) return;
   Stream& stream = *setup_.backend->stream();
   const auto [event, fresh] = made_.try_emplace({stage.value, first_parameter});
   if (fresh) event->second = stream.make_event();
@@ -139,6 +149,7 @@ void StreamGradients::updated(Stage stage) {
     // A second use of a weight is updated with the first.
     if (uses[p].empty() || !divided(key)) continue;
     const Parameter& held = parameter(key);
+    if (keeps_weight_slice(setup_.plan, held.description)) continue;
     weights.push_back(
         {held.weight, held.description.elements(), bytes_per_element(setup_.plan.dtype)});
   }

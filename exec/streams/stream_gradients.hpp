@@ -4,8 +4,10 @@
 // program has a REDUCE_GRAD.
 //
 // Replicas sum each gradient slice by slice (exec/streams/slice_sums); under ZeRO-1 the sums stay
-// where they are made, and the weights that are updated by them go round instead. Devices that
-// divide layers sum those gradients of which each has found a part.
+// where they are made, and the weights that are updated by them go round instead. From ZeRO-2 on
+// slices have been summed micro-batch by micro-batch (exec/streams/stream_replica_group), and under
+// ZeRO-3 nobody sends weights round. Devices that divide layers sum those gradients of which each
+// has found a part.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -74,7 +76,9 @@ class StreamGradients : public GradientExchange {
   [[nodiscard]] bool partial_here(const Parameter& held) const;
   [[nodiscard]] Parameter& parameter(const GradientKey& key) const;
   [[nodiscard]] bool divided(const GradientKey& key) const;
-  // What this replica updates by: its slice under ZeRO-1, else all.
+  // There is no more of its gradient here than the replica's slice.
+  [[nodiscard]] bool keeps_slice(const GradientKey& key) const;
+  // What this replica updates by: its slice under ZeRO, else all.
   [[nodiscard]] Tensor gradient(const GradientKey& key) const;
 
   Setup setup_;

@@ -15,7 +15,7 @@ std::int64_t ParameterTensor::elements() const {
 std::int64_t whole_bytes(const LayerTensors& tensors, std::int64_t element_bytes) {
   std::int64_t bytes = 0;
   for (const ParameterTensor& parameter : tensors.parameters)
-    bytes += aligned_bytes(parameter.elements() * element_bytes);
+    bytes += aligned_bytes((parameter.elements() + parameter.padding) * element_bytes);
   return bytes;
 }
 

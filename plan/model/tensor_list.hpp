@@ -89,8 +89,8 @@ struct LayerTensors {
   std::int64_t workspace_w_bytes_per_sample = 0;
 };
 
-// All of a layer's parameters beside each other, each aligned: what replicas that divide weights or
-// gradients (ZeRO) hold of a layer while it is whole.
+// All of a layer's parameters beside each other, each with its padding and aligned: what replicas
+// that divide weights or gradients (ZeRO) hold of a layer while it is whole.
 [[nodiscard]] std::int64_t whole_bytes(const LayerTensors& tensors, std::int64_t element_bytes);
 
 // A norm's gain, of ones, and with a layer norm its shift, of zeros.

@@ -66,11 +66,11 @@ TEST(Trainable, AllThatCudaLacksIsNamedAtOnce) {
   const TinyModel tiny;
   ResolvedPlan plan = loaded(tiny, tiny_bert(0).text);
   plan.plan.optimizer.nesterov = true;
-  plan.plan.zero = 2;
+  plan.plan.cp = 2;
   EXPECT_THAT(
       [&] { require_trainable(plan, Replicas::one, BackendKind::cuda); },
       ThrowsMessage<MissingComponent>(testing::AllOf(
-          HasSubstr("the plan has zero = 2 on a GPU; that can be forecast, not run; and "),
+          HasSubstr("the plan has cp = 2; that can be forecast, not run; and "),
           HasSubstr("embedding: the cuda backend has no kernels for token types, a normalised "
                     "embedding, this order of norms (block.0), this attention (block.0) and a "
                     "dense layer before the head (head); it can be forecast, not trained or "
@@ -79,19 +79,17 @@ TEST(Trainable, AllThatCudaLacksIsNamedAtOnce) {
 }
 
 // What no backend runs of a plan stands in one line; ZeRO's stages, re-materialisation of cores and
-// of several blocks at a time are the CPU's, and there is nothing else to name.
+// of several blocks at a time run on both.
 TEST(Trainable, WhatCanOnlyBeForecastIsNamedTogether) {
   const TinyModel tiny;
   ResolvedPlan plan = tiny.load(tiny.plan({2}, 2));
   plan.plan.recompute = parse_recompute_word("selective").value();
   plan.plan.zero = 3;
-  require_trainable(plan, Replicas::one, BackendKind::cpu);
-  plan.plan.recompute = parse_recompute_word("full:2").value();
-  require_trainable(plan, Replicas::one, BackendKind::cpu);
-  EXPECT_THAT([&] { require_trainable(plan, Replicas::one, BackendKind::cuda); },
-              ThrowsMessage<MissingComponent>(testing::StrEq(
-                  "the plan has zero = 3 on a GPU and recompute = full:2 on a GPU; that can be "
-                  "forecast, not run")));
+  for (const BackendKind backend : {BackendKind::cpu, BackendKind::cuda}) {
+    require_trainable(plan, Replicas::one, backend);
+    plan.plan.recompute = parse_recompute_word("full:2").value();
+    require_trainable(plan, Replicas::one, backend);
+  }
   plan.plan.cp = plan.plan.ep = 2;
   plan.plan.recompute = parse_recompute_word("selective:layernorm").value();
   EXPECT_THAT([&] { require_trainable(plan, Replicas::one, BackendKind::cpu); },

@@ -7,6 +7,7 @@
 #include "exec/cuda/cuda_backend.hpp"
 #include "exec/nccl/nccl_facts.hpp"
 #include "exec/nccl/nccl_transport.hpp"
+#include "plan/job/summary.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/streams/launch_cases.hpp"
 #include "tests/exec/thread_processes.hpp"
@@ -138,6 +139,34 @@ TEST(CudaSeveralGpus, ReplicasHaveTheSameBitsForEveryK) {
           expected = found.leaders.parameters_sha256;
         EXPECT_EQ(found.leaders.parameters_sha256, expected)
             << "clip " << clip << " zero " << zero << " K " << plan.pp;
+      }
+    }
+  }
+}
+
+// Slices of gradients, and of weights, of two replicas: one set of bits for both stages of ZeRO and
+// every K, re-materialised or not, and the losses of one GPU to five digits.
+TEST(CudaSeveralGpus, DividedGradientsAndWeightsHaveOneSetOfBits) {
+  WEIR_NEEDS_DEVICES(4);
+  const TinyModel model;
+  Plan whole = model.plan({}, 6, "1f1b");
+  const RunResult one = in_one_process(model.load(whole), 3);
+  std::string expected;
+  for (const int zero : {2, 3}) {
+    for (const char* recompute : {"none", "full:2", "selective"}) {
+      for (const std::vector<int>& boundaries : {std::vector<int>{}, std::vector<int>{3}}) {
+        Plan plan = model.plan(boundaries, 3, "zb-h1");
+        plan.slots = 0;
+        plan.dp = 2;
+        plan.zero = zero;
+        plan.recompute = parse_recompute_word(recompute).value();
+        SCOPED_TRACE(summary(plan));
+        const ThreadsResult found = over_nccl(model.load(plan), 3);
+        EXPECT_EQ(found.endings, Endings{});
+        if (expected.empty()) expected = found.leaders.parameters_sha256;
+        EXPECT_EQ(found.leaders.parameters_sha256, expected);
+        for (std::size_t s = 0; s < 3; ++s)
+          EXPECT_NEAR(found.leaders.steps[s].loss, one.steps[s].loss, 1e-5);
       }
     }
   }

@@ -32,8 +32,8 @@ case $command in
   doctor) echo 'weir 0.2.0 on stand-ins'; echo '  yes cuda backend       a stand-in' ;;
   plan) echo '{}' > "$out" ;;
   run) mkdir -p "$out"
-    echo '{"step_time_s": 0.5, "host_s_per_action": 1.5e-06, "sharing": "one GPU"}' \
-      > "$out/run.json"
+    echo '{"step_time_s": 0.5, "host_s_per_action": 1.5e-06, "sharing": "one GPU",' \
+      '"parameters_sha256": "ab"}' > "$out/run.json"
     [[ ! $kernels ]] || cat "${0%/*}/kernels.txt" ;;
   evaluate) mkdir -p "$out"
     printf '%s\n' '{"median_abs_error": 0.03, "p95_abs_error": 0.06,' \
@@ -84,6 +84,9 @@ ROWS = [
     *(f"GPT-2 124M, K = {k}, M = 8, tokens a second" for k in (1, 2, 4, 8)),
     *(f"Llama 125M, K = {k}" for k in (1, 2)),
     "Llama 1.5B, 2 x 4096 tokens, K = 1, tokens a second",
+    "clipped gradients, GPT-2 mini",
+    "re-materialised cores, two blocks at a time, GPT-2 124M",
+    "replicas, ZeRO-1 to 3, one norm, rebuilt cores",
     *(f"forecasts, K = {k}" for k in (2, 4, 8)),
     "forecasts, Llama 125M, K = 2",
     "weir tune gpt2-mini, K = 2",

@@ -1,8 +1,10 @@
-// What norms of rows share: what becomes of a row before its norm is taken.
+// What norms of rows share: what becomes of a row before its norm is taken, and how their kernels
+// are chosen.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "exec/cuda/kernels/device.cuh"
+#include "exec/cuda/kernels/norms.hpp"
 
 namespace weir::cuda {
 
@@ -37,6 +39,34 @@ __device__ void store_dropped(const StepMask& given, std::int64_t i, float (&dx)
   factors<L>(at_this_step(given), static_cast<std::uint64_t>(i), factor);
   for (int k = 0; k < L; ++k) dx[k] = rounded<E>(dx[k]) * factor[k];
   store<L>(dropped + i, dx);
+}
+
+// launch(lanes, before), both constants, for the kernel of which a block norms a row.
+template <class E, class Launch>
+void norm_each_row(bool vectors, const E* residual, const StepMask& mask, Launch launch) {
+  with_lanes<E>(vectors, [&](auto lanes) {
+    if (residual == nullptr) {
+      launch(lanes, std::integral_constant<Before, Before::nothing>{});
+    } else if (mask.mask.active()) {
+      launch(lanes, std::integral_constant<Before, Before::masked_residual>{});
+    } else {
+      launch(lanes, std::integral_constant<Before, Before::residual>{});
+    }
+  });
+}
+
+// launch(drops), a constant, for the kernels of a gradient; then all blocks' partial sums, in
+// order, become the gradients of the weights.
+template <class E, class Launch>
+void norm_gradient(const NormGradient<E>& g, Rows size, const Vectors& to, cudaStream_t stream,
+                   Launch launch) {
+  if (g.dropped != nullptr) {
+    launch(std::true_type{});
+  } else {
+    launch(std::false_type{});
+  }
+  check_launch("a norm's gradient");
+  sum_partials(g.partials, {partials_of(size.rows), size.width}, Beta::zero, to, stream);
 }
 
 }  // namespace weir::cuda

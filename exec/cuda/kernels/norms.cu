@@ -228,16 +228,18 @@ void with_elements_held(std::int64_t width, Launch launch) {
   }
 }
 
-template <class E, Before kBefore>
+// Null residual: x is only read.
+template <class E>
 void run_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm, Rows size,
                     cudaStream_t stream) {
-  with_lanes<E>(
-      takes_vectors<E>(size.width, residual, x, norm.weight, norm.bias, norm.y), [&](auto lanes) {
-        constexpr int L = lanes;
-        layer_norm_kernel<E, L, kBefore>
-            <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
-                residual, mask, x, norm, size.width);
-      });
+  const bool vectors = takes_vectors<E>(size.width, residual, x, norm.weight, norm.bias, norm.y);
+  norm_each_row<E>(vectors, residual, mask, [&](auto lanes, auto before) {
+    constexpr int L = lanes;
+    constexpr Before kBefore = before;
+    layer_norm_kernel<E, L, kBefore>
+        <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
+            residual, mask, x, norm, size.width);
+  });
   check_launch("layer_norm");
 }
 
@@ -271,8 +273,7 @@ void run_layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t s
 
 template <class E>
 void layer_norm(const E* x, const Norm<E>& norm, Rows size, cudaStream_t stream) {
-  // Without a residual x is only read.
-  run_layer_norm<E, Before::nothing>(nullptr, {}, const_cast<E*>(x), norm, size, stream);
+  run_layer_norm<E>(nullptr, {}, const_cast<E*>(x), norm, size, stream);
 }
 template void layer_norm(const float*, const Norm<float>&, Rows, cudaStream_t);
 template void layer_norm(const Bf16*, const Norm<Bf16>&, Rows, cudaStream_t);
@@ -280,11 +281,7 @@ template void layer_norm(const Bf16*, const Norm<Bf16>&, Rows, cudaStream_t);
 template <class E>
 void residual_layer_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm,
                          Rows size, cudaStream_t stream) {
-  if (mask.mask.active()) {
-    run_layer_norm<E, Before::masked_residual>(residual, mask, x, norm, size, stream);
-  } else {
-    run_layer_norm<E, Before::residual>(residual, mask, x, norm, size, stream);
-  }
+  run_layer_norm<E>(residual, mask, x, norm, size, stream);
 }
 template void residual_layer_norm(const float*, const StepMask&, float*, const Norm<float>&, Rows,
                                   cudaStream_t);
@@ -293,14 +290,10 @@ template void residual_layer_norm(const Bf16*, const StepMask&, Bf16*, const Nor
 
 template <class E>
 void layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t stream) {
-  if (g.dropped != nullptr) {
-    run_layer_norm_gradient<E, true>(g, size, stream);
-  } else {
-    run_layer_norm_gradient<E, false>(g, size, stream);
-  }
-  check_launch("layer_norm_gradient");
-  sum_partials(g.partials, {partials_of(size.rows), size.width}, Beta::zero,
-               {{g.weight_gradient, g.bias_gradient}, 2}, stream);
+  norm_gradient<E>(g, size, {{g.weight_gradient, g.bias_gradient}, 2}, stream, [&](auto drops) {
+    constexpr bool kDrops = drops;
+    run_layer_norm_gradient<E, kDrops>(g, size, stream);
+  });
 }
 template void layer_norm_gradient(const NormGradient<float>&, Rows, cudaStream_t);
 template void layer_norm_gradient(const NormGradient<Bf16>&, Rows, cudaStream_t);

@@ -183,11 +183,14 @@ __global__ void wide_rms_norm_gradient_kernel(NormGradient<E> g, Rows size) {
   }
 }
 
-template <class E, Before kBefore>
+// Null residual: x is only read.
+template <class E>
 void run_rms_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm, Rows size,
                   cudaStream_t stream) {
-  with_lanes<E>(takes_vectors<E>(size.width, residual, x, norm.weight, norm.y), [&](auto lanes) {
+  const bool vectors = takes_vectors<E>(size.width, residual, x, norm.weight, norm.y);
+  norm_each_row<E>(vectors, residual, mask, [&](auto lanes, auto before) {
     constexpr int L = lanes;
+    constexpr Before kBefore = before;
     rms_norm_kernel<E, L, kBefore>
         <<<static_cast<unsigned>(size.rows), threads_for_row(size.width, L), 0, stream>>>(
             residual, mask, x, norm, size.width);
@@ -221,8 +224,7 @@ void run_rms_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t str
 
 template <class E>
 void rms_norm(const E* x, const Norm<E>& norm, Rows size, cudaStream_t stream) {
-  // Without a residual x is only read.
-  run_rms_norm<E, Before::nothing>(nullptr, {}, const_cast<E*>(x), norm, size, stream);
+  run_rms_norm<E>(nullptr, {}, const_cast<E*>(x), norm, size, stream);
 }
 template void rms_norm(const float*, const Norm<float>&, Rows, cudaStream_t);
 template void rms_norm(const Bf16*, const Norm<Bf16>&, Rows, cudaStream_t);
@@ -230,11 +232,7 @@ template void rms_norm(const Bf16*, const Norm<Bf16>&, Rows, cudaStream_t);
 template <class E>
 void residual_rms_norm(const E* residual, const StepMask& mask, E* x, const Norm<E>& norm,
                        Rows size, cudaStream_t stream) {
-  if (mask.mask.active()) {
-    run_rms_norm<E, Before::masked_residual>(residual, mask, x, norm, size, stream);
-  } else {
-    run_rms_norm<E, Before::residual>(residual, mask, x, norm, size, stream);
-  }
+  run_rms_norm<E>(residual, mask, x, norm, size, stream);
 }
 template void residual_rms_norm(const float*, const StepMask&, float*, const Norm<float>&, Rows,
                                 cudaStream_t);
@@ -243,14 +241,10 @@ template void residual_rms_norm(const Bf16*, const StepMask&, Bf16*, const Norm<
 
 template <class E>
 void rms_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t stream) {
-  if (g.dropped != nullptr) {
-    run_rms_norm_gradient<E, true>(g, size, stream);
-  } else {
-    run_rms_norm_gradient<E, false>(g, size, stream);
-  }
-  check_launch("rms_norm_gradient");
-  sum_partials(g.partials, {partials_of(size.rows), size.width}, Beta::zero,
-               {{g.weight_gradient}, 1}, stream);
+  norm_gradient<E>(g, size, {{g.weight_gradient}, 1}, stream, [&](auto drops) {
+    constexpr bool kDrops = drops;
+    run_rms_norm_gradient<E, kDrops>(g, size, stream);
+  });
 }
 template void rms_norm_gradient(const NormGradient<float>&, Rows, cudaStream_t);
 template void rms_norm_gradient(const NormGradient<Bf16>&, Rows, cudaStream_t);

@@ -119,10 +119,12 @@ class AsyncStream : public Stream {
   [[nodiscard]] std::unique_ptr<Stream> make_side_stream() override {
     return std::make_unique<AsyncStream>(world_, device_);
   }
+  void zero(const Tensor& to) override {
+    launch_work([to] { std::memset(to.data, 0, static_cast<std::size_t>(to.bytes)); });
+  }
   void copy(const Tensor& from, const Tensor& to, const Stream& other) override {
-    require(other.device() != device_, "a copy within one device");
     require(from.bytes == to.bytes, "a copy between blocks of two sizes");
-    ++world_->copies;
+    if (other.device() != device_) ++world_->copies;
     launch_work(
         [from, to] { std::memcpy(to.data, from.data, static_cast<std::size_t>(to.bytes)); });
   }

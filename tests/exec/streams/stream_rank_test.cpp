@@ -106,7 +106,7 @@ TEST(StreamRank, ReplicasSumClipAndShareAsThoseThatWait) {
   const TinyModel model;
   unsigned seed = 0;
   for (const int replicas : {2, 3}) {
-    for (const int zero : {0, 1}) {
+    for (const int zero : {0, 1, 2, 3}) {
       for (const double clip : {0.0, 0.05}) {
         for (const std::vector<int>& boundaries : {std::vector<int>{}, std::vector<int>{3}}) {
           Plan plan = model.plan(boundaries, 2);
@@ -132,6 +132,38 @@ TEST(StreamRank, ReplicasSumClipAndShareAsThoseThatWait) {
           for (std::size_t step = 0; step < 2; ++step)
             EXPECT_EQ(found.leaders.steps[step].gradient_norm, expected.steps[step].gradient_norm);
         }
+      }
+    }
+  }
+}
+
+// Under ZeRO-3 windows, and under ZeRO-2 on gradients, come and go while steps are launched: with
+// every way to re-materialise, which reads weights once more, and split backwards, of which W reads
+// none.
+TEST(StreamRank, ReplicasThatDivideWeightsRebuildAsThoseThatWait) {
+  const TinyModel model(true, 0.1, 32, 4);
+  unsigned seed = 7;
+  for (const int zero : {2, 3}) {
+    for (const char* schedule : {"1f1b", "zb-h1"}) {
+      for (const char* recompute : {"full", "full:2", "stage", "selective"}) {
+        Plan plan = model.plan({3}, 2, schedule);
+        plan.slots = 0;
+        plan.dp = 2;
+        plan.zero = zero;
+        plan.recompute = parse_recompute_word(recompute).value();
+        const ResolvedPlan loaded = model.load(plan);
+        SCOPED_TRACE(std::string(schedule) + " " + recompute + " zero " + std::to_string(zero));
+        RunOptions options;
+        options.steps = 2;
+        options.warmup_steps = 0;
+        options.trace = false;
+        const RunResult expected =
+            run_as_threads(
+                loaded, options, [](int) { return cpu_only(); }, copied_links())
+                .leaders;
+        const ProcessesResult found = train_as_processes(loaded, 2, seed += 10);
+        EXPECT_EQ(found.endings, Endings{});
+        EXPECT_EQ(found.leaders.parameters_sha256, expected.parameters_sha256);
       }
     }
   }
@@ -205,6 +237,33 @@ TEST(StreamRank, EveryWaitCounts) {
   // Sums wait for the gradients, updates for the norm, the exchange of weights for updates, and the
   // step's end for it.
   expect_every_wait_to_count(model.load(shared), 3);
+}
+
+// Under ZeRO-3 each of five layers is gathered for F and for B, and its gradients are summed: 15
+// results that the kernels wait for, or that memory is given back behind. Without any of these
+// waits other parameters come out, or none. (A wait for a step's reductions is left over where
+// every micro-batch's were awaited.)
+TEST(StreamRank, KernelsWaitForWindowsAndSums) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the races that it makes are what it looks for";
+#endif
+  const TinyModel model;
+  Plan plan = model.plan({}, 1);
+  plan.dp = 2;
+  plan.zero = 3;
+  const ResolvedPlan loaded = model.load(plan);
+  const auto layers = static_cast<int>(loaded.model.layers.size());
+  ASSERT_EQ(layers, 5);
+  const std::string expected = train_as_processes(loaded, 2, 1).leaders.parameters_sha256;
+  const ProcessesResult whole = train_as_processes(loaded, 1, 1);
+  for (int process = 0; process < 2; ++process) {
+    int counted = 0;
+    for (int wait = 0; wait < whole.devices[static_cast<std::size_t>(process)]->waits; ++wait) {
+      const ProcessesResult found = train_as_processes(loaded, 2, 1, plain, process, wait);
+      counted += static_cast<int>(found.leaders.parameters_sha256 != expected);
+    }
+    EXPECT_GE(counted, 3 * layers) << process;
+  }
 }
 
 // One process fails while it launches: the other waits for a message that never comes, and both

@@ -2,6 +2,7 @@
 // machine: the processes are threads. No violation, and the parameters of one process; and what is
 // planted is found or ends all.
 // SPDX-License-Identifier: Apache-2.0
+#include "costmodel/memory/memory.hpp"
 #include "exec/cuda/driver/stream_handle.hpp"
 #include "exec/nccl/nccl_check.hpp"
 #include "exec/nccl/nccl_facts.hpp"
@@ -10,6 +11,7 @@
 #include "plan/job/summary.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/copied_transport.hpp"
+#include "tests/exec/spans.hpp"
 #include "tests/exec/thread_processes.hpp"
 #include "tests/exec_cuda/device.hpp"
 #include "tests/exec_cuda/recorded/communicators.hpp"
@@ -220,6 +222,79 @@ TEST_F(RecordedProcesses, ReplicasDivideTheOptimizersState) {
   }
 }
 
+// Slices of gradients summed in each backward, and weights gathered for the passes that read them:
+// over NCCL the bits of messages through the host, equal for both stages of ZeRO and every K; and a
+// rank alone holds what the forecast says, room of sums included.
+TEST_F(RecordedProcesses, ReplicasDivideGradientsAndWeights) {
+  const TinyModel model(true, 0.1, 37, 2, 4);
+  const auto plan_of = [&](int zero, int replicas, std::vector<int> boundaries) {
+    Plan plan = model.plan(std::move(boundaries), 2, "1f1b");
+    plan.dp = replicas;
+    plan.zero = zero;
+    plan.slots = 0;
+    plan.optimizer.clip_norm = 0.05;
+    return plan;
+  };
+  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+    for (const int replicas : {2, 3}) {
+      std::string bits;
+      for (const int zero : {2, 3}) {
+        Plan alone = plan_of(zero, replicas, {});
+        alone.dtype = dtype;
+        SCOPED_TRACE(summary(alone));
+        const ResolvedPlan loaded = model.load(alone);
+        machine().reset(1);
+        const ThreadsResult host = through_host(loaded, 2);
+        EXPECT_EQ(host.endings, Endings{});
+        if (bits.empty()) bits = host.leaders.parameters_sha256;
+        EXPECT_EQ(host.leaders.parameters_sha256, bits);
+        machine().reset(replicas);
+        const ThreadsResult one = over_nccl(loaded, 2);
+        EXPECT_EQ(one.endings, Endings{});
+        EXPECT_EQ(one.leaders.parameters_sha256, bits);
+        EXPECT_EQ(one.leaders.steps[1].gradient_norm, host.leaders.steps[1].gradient_norm);
+        const std::vector<Span> spans = spans_in_order(loaded.program);
+        const auto peaks =
+            memory_peaks(loaded, loaded.program, std::span<const Span>(spans), one.leaders.scratch);
+        EXPECT_EQ(peaks.front().peak.count(), one.leaders.peak_memory.front().count());
+        Plan piped = plan_of(zero, replicas, {2});
+        piped.dtype = dtype;
+        piped.schedule = "zb-h1";
+        piped.recompute = parse_recompute_word("full:2").value();
+        machine().reset(2 * replicas);
+        const ThreadsResult two = over_nccl(model.load(piped), 2);
+        EXPECT_EQ(two.endings, Endings{});
+        EXPECT_EQ(two.leaders.parameters_sha256, bits);
+        EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+      }
+    }
+  }
+}
+
+// A layer's sum and its gather are one exchange each at either of two replicas. Of an embedding, two
+// blocks and a head, M micro-batches take 4 M sums; under ZeRO-2 the weights follow in one exchange
+// behind the stage's update, under ZeRO-3 in 4 for each F and 4 for each B.
+TEST_F(RecordedProcesses, DividedReplicasExchangeOnceALayer) {
+  constexpr int kMicrobatches = 2;
+  const TinyModel model(false, 0.0, 32, 2, 4);
+  const auto messages = [&](int zero) {
+    Plan plan = model.plan({}, kMicrobatches, "1f1b");
+    plan.dp = 2;
+    plan.zero = zero;
+    const ResolvedPlan loaded = model.load(plan);
+    std::int64_t of_steps[2] = {};
+    for (const int steps : {1, 2}) {
+      machine().reset(2);
+      EXPECT_EQ(over_nccl(loaded, steps).endings, Endings{});
+      of_steps[steps - 1] = machine().ran["a message"];
+    }
+    return of_steps[1] - of_steps[0];
+  };
+  const int layers = 4;
+  EXPECT_EQ(messages(2), 2 * (layers * kMicrobatches + 1));
+  EXPECT_EQ(messages(3), 2 * (layers * kMicrobatches * 3));
+}
+
 // Without replicas the norm of processes is that of one.
 TEST_F(RecordedProcesses, StagesClipByOneNorm) {
   const TinyModel model(true, 0.1, 32, 1, 4);
@@ -277,7 +352,7 @@ TEST_F(RecordedProcesses, DevicesDivideLayers) {
 // with replicas it follows theirs.
 TEST_F(RecordedProcesses, DividedLayersGoWithReplicas) {
   const TinyModel model(tiny_llama("qwen3", "", 1, 37));
-  for (const int zero : {0, 1}) {
+  for (const int zero : {0, 1, 2, 3}) {
     for (const double clip : {0.0, 0.05}) {
       for (const int replicas : {1, 2}) {
         if (replicas == 1 && zero > 0) continue;
