@@ -138,9 +138,9 @@ Things lacking(const Layer& layer, bool images, BackendKind backend) {
 // Why a plan cannot be trained, a line each, in the order in which they are looked for.
 using Reasons = std::vector<std::string>;
 
-// The words of a plan that no backend runs; selective re-materialisation is that of attention
-// cores.
-std::vector<std::string> forecast_alone(const Plan& plan) {
+// The words of a plan that the backend does not run; selective re-materialisation is that of
+// attention cores.
+std::vector<std::string> forecast_alone(const Plan& plan, BackendKind backend) {
   std::vector<std::string> words;
   if (plan.cp > 1) words.push_back(fmt::format("cp = {}", plan.cp));
   if (plan.ep > 1) words.push_back(fmt::format("ep = {}", plan.ep));
@@ -161,8 +161,8 @@ std::vector<std::string> forecast_alone(const Plan& plan) {
   return words;
 }
 
-void list_what_runs(const Plan& plan, Replicas replicas, Reasons& why) {
-  const std::vector<std::string> words = forecast_alone(plan);
+void list_what_runs(const Plan& plan, Replicas replicas, BackendKind backend, Reasons& why) {
+  const std::vector<std::string> words = forecast_alone(plan, backend);
   if (!words.empty()) {
     std::string list = words.front();
     for (std::size_t i = 1; i < words.size(); ++i)
@@ -271,7 +271,7 @@ void require_whole_images(const ResolvedPlan& loaded) {
 
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend) {
   Reasons why;
-  list_what_runs(loaded.plan, replicas, why);
+  list_what_runs(loaded.plan, replicas, backend, why);
   // Whether stages may be empty is asked only of plans that could be run otherwise.
   if (why.empty()) require_stages(loaded, Stack{});
   list_kernels(of_a_device(loaded), backend, why);
