@@ -360,7 +360,8 @@ bool is_job_log(const std::string& text) {
 
 JobLogSummary summary(const JobLog& log) {
   JobLogSummary s{.tool = log.tool, .arguments = log.arguments};
-  if (log.reserved) {
+  // Less than tensors had: of an earlier moment, as DeepSpeed says it of its start.
+  if (log.reserved && (!log.allocated || *log.reserved >= *log.allocated)) {
     s.memory = LoggedMemory{*log.reserved, MemoryCount::reserved};
   } else if (log.allocated) {
     s.memory = LoggedMemory{*log.allocated, MemoryCount::allocated};

@@ -54,6 +54,8 @@ PLANS = [
     (2, 2, "hanayo", "none"),
     (2, 1, "dualpipe", "none"),  # copies of the weights: refused
 ]
+# Two steps take seconds, but each rank imports PyTorch first, on a machine that may be busy.
+LIMIT_S = 1800
 TOLERANCE = 1e-4  # of fp32 sums over micro-batches in another order
 
 
@@ -91,7 +93,7 @@ def figures(gate, out, ranks):
 
     with open(f"{out}/gradients.py", "w") as file:
         file.write(GRADIENTS)
-    said = run_ranks(f"{out}/gradients.py", ranks=ranks)
+    said = run_ranks(f"{out}/gradients.py", ranks=ranks, limit_s=LIMIT_S)
     lines = re.findall(r"^((?:loss|grad) \S+) (\S+)$", said, re.M)
     return {key: float(value) for key, value in lines}
 

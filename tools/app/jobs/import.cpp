@@ -331,9 +331,8 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
   note_arguments(job.arguments, file, session);
   note_defaults(job.defaults, job_format(r.from).tool, file, session);
   note_remarks(job.remarks, file, session);
-  return {output,       model,
-          job.remarks,  job.arguments,
-          job.defaults, job.stack.empty() ? stack_of(plan.job) : job.stack};
+  return {output,        model,        job.remarks,
+          job.arguments, job.defaults, job.stack.empty() ? stack_of(plan.job) : job.stack};
 }
 
 }  // namespace weir::app
