@@ -214,6 +214,21 @@ TEST(ScriptEdit, WhatHasNoPlaceIsNamed) {
   EXPECT_THAT(names(patch.not_edited), ElementsAre("recompute-activations"));
 }
 
+// Parts that are launched as graphs, or rebuilt, are words apart: between quotes they would be one
+// that Megatron does not know.
+TEST(ScriptEdit, NamesOfModulesAreWordsApart) {
+  const Patch patch = patched([](Plan& plan) {
+    plan.cuda_graphs = parse_cuda_graphs("attn+mlp").value();
+    plan.recompute = parse_recompute_word("selective:core_attn+mlp").value();
+  });
+  EXPECT_THAT(patch.text, AllOf(HasSubstr("--cuda-graph-modules attn mlp"),
+                                HasSubstr("--cuda-graph-impl transformer_engine"),
+                                HasSubstr("--recompute-modules core_attn mlp")));
+  const Plan plan = job_of(patch.text).plan;
+  EXPECT_EQ(to_string(plan.cuda_graphs), "attn+mlp");
+  EXPECT_EQ(recompute_word(plan.recompute), "selective:core_attn+mlp");
+}
+
 // The last line of a command that goes takes the backslash before it along.
 TEST(ScriptEdit, ALineThatGoesLeavesACommand) {
   const EditedArgument gone{.name = "bf16", .before = ""};

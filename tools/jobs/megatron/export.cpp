@@ -126,8 +126,6 @@ void add_full_recompute(MegatronArguments& s, std::string_view method, int layer
   s.add("recompute-num-layers", layers);
 }
 
-constexpr std::string_view kRecomputeModules = "recompute-modules";
-
 // The core alone is what the short word means.
 void add_modules(MegatronArguments& s, ModuleSet modules) {
   if (modules == BlockModule::core_attn) return s.add("recompute-activations");
@@ -188,9 +186,6 @@ void add_adam(MegatronArguments& s, const Optimizer& o) {
   s.add("adam-beta2", python_number(o.beta2));
   s.add("adam-eps", python_number(o.epsilon));
 }
-
-// Words after one another, each an argument's value of its own.
-constexpr std::string_view kGraphModules = "cuda-graph-modules";
 
 void add_graphs(MegatronArguments& s, const CudaGraphs& graphs) {
   if (graphs.none()) return;
@@ -312,9 +307,7 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   std::string lines;
   for (const auto& [name, value] : arguments.all()) {
     lines += fmt::format(" \\\n  --{}", name);
-    // Names of modules are words apart.
-    const bool list = name == kRecomputeModules || name == kGraphModules;
-    if (!value.empty()) lines += " " + (list ? value : shell_quoted(value));
+    if (!value.empty()) lines += " " + (takes_words(name) ? value : shell_quoted(value));
   }
   job.not_carried.push_back(
       {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});

@@ -14,6 +14,13 @@
 
 namespace weir {
 
+// Whose value is words apart, names of modules: between quotes they would be one.
+inline constexpr std::string_view kRecomputeModules = "recompute-modules",
+                                  kGraphModules = "cuda-graph-modules";
+[[nodiscard]] constexpr bool takes_words(std::string_view argument) {
+  return argument == kRecomputeModules || argument == kGraphModules;
+}
+
 // Names without dashes, and values before any shell's quotes; "" of a flag.
 class MegatronArguments {
  public:

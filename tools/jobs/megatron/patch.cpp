@@ -157,9 +157,9 @@ std::vector<std::string> changed_lines(std::vector<std::string> lines,
   for (const ArgumentChange& change : changes) {
     std::erase_if(lines, [&](const std::string& line) { return name_of(line) == change.name; });
     if (!change.after) continue;
-    const bool flag = change.after->empty();
-    lines.push_back(fmt::format("--{}{}", change.name,
-                                flag ? std::string() : " " + shell_quoted(*change.after)));
+    std::string value = *change.after;
+    if (!value.empty()) value = " " + (takes_words(change.name) ? value : shell_quoted(value));
+    lines.push_back(fmt::format("--{}{}", change.name, value));
   }
   std::ranges::sort(lines);
   return lines;

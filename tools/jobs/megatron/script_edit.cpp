@@ -16,6 +16,7 @@
 #include "plan/text/quote.hpp"
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/arguments.hpp"
+#include "tools/jobs/megatron/export.hpp"
 #include "tools/jobs/megatron/recipe.hpp"
 #include "tools/jobs/shell/edit.hpp"
 #include "tools/jobs/shell/places.hpp"
@@ -118,7 +119,7 @@ class ScriptEditor {
     return {names.begin(), names.end()};
   }
   EditedArgument argument(const std::string& name) const {
-    EditedArgument argument{.name = name};
+    EditedArgument argument{.name = name, .words = takes_words(name)};
     if (const auto found = now_.find(name); found != now_.end()) argument.before = found->second;
     if (const auto found = wanted_.find(name); found != wanted_.end())
       argument.after = found->second;

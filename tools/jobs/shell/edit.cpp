@@ -95,9 +95,9 @@ class Edits {
     for (const ArgumentPlace& place : found_places) change_source(place.value, kDeepestVariable);
     for (const ArgumentPlace& place : found_places) {
       if (place.value.empty()) continue;
-      const bool within = places_.in_double_quotes(place.name.begin);
+      const bool bare = argument_.words || places_.in_double_quotes(place.name.begin);
       edits_.push_back(
-          {replaced(text_, place.value, value_at(text_, place.value, within, *argument_.after))});
+          {replaced(text_, place.value, value_at(text_, place.value, bare, *argument_.after))});
     }
   }
   // At the literal that a variable's value comes from, then at its assignment.
@@ -173,7 +173,8 @@ class Edits {
   std::string written(bool within) const {
     const std::string& value = *argument_.after;
     if (value.empty()) return "--" + argument_.name;
-    return fmt::format("--{} {}", argument_.name, within ? value : shell_quoted(value));
+    const bool bare = within || argument_.words;
+    return fmt::format("--{} {}", argument_.name, bare ? value : shell_quoted(value));
   }
   // On a line of its own where the one beside it has one and the command or the array goes on, else
   // on the same.

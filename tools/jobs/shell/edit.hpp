@@ -20,6 +20,7 @@ struct EditedArgument {
   std::optional<std::string> before;  // what the script starts with; "" a flag; nullopt: it is not
                                       // there
   std::optional<std::string> after;   // nullopt: it goes
+  bool words = false;                 // the value is words apart, not one with blanks
   // Arguments beside which it may stand where it is new, with their values.
   std::vector<std::pair<std::string, std::string>> beside = {};
 };
