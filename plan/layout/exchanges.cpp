@@ -12,6 +12,8 @@
 namespace weir::layout {
 namespace {
 
+using Do = Instruction::Do;
+
 constexpr Names<Collective, 4> kCollectives{{{Collective::all_reduce, "all-reduce"},
                                              {Collective::all_gather, "all-gather"},
                                              {Collective::reduce_scatter, "reduce-scatter"},
@@ -58,6 +60,9 @@ class Derivation {
   Derivation(const Network& network, const NetworkLayout& layout, const NetworkLayer& layer)
       : network_(network), layout_(layout), layer_(layer), states_(layer_.tensors.size()) {}
 
+  // What is derived is written into `script` too.
+  void record(std::vector<Instruction>& script) { script_ = &script; }
+
   LayerShare derive() {
     for (std::size_t o = 0; o < layer_.operations.size(); ++o)
       states_[at(layer_.operations[o].output)].made_by = static_cast<int>(o);
@@ -66,13 +71,22 @@ class Derivation {
       if (tensor.role == Role::weight) share_.weights += block(tensor.dimensions);
     }
     find_gradients();
-    for (const Operation& operation : layer_.operations) forward(operation);
+    for (const Operation& operation : layer_.operations) {
+      operation_ = static_cast<int>(&operation - layer_.operations.data());
+      forward(operation);
+      if (!moves(operation.act))
+        note({Do::forward, operation_, operation.output, state(operation.output).pending});
+    }
     // The next layer knows nothing of partial sums.
     make_whole(layer_.operations.back().output, Pass::F);
     find_passes();
-    for (std::size_t o = layer_.operations.size(); o-- > 0;) backward(layer_.operations[o]);
+    for (std::size_t o = layer_.operations.size(); o-- > 0;) {
+      operation_ = static_cast<int>(o);
+      backward(layer_.operations[o]);
+    }
     // All that reads a state has been: its gradient goes to the step before.
     for (const Operation& operation : layer_.operations) {
+      operation_ = static_cast<int>(&operation - layer_.operations.data());
       if (operation.act == Act::carry) backward_carry(operation);
     }
     for (const Given& given : layer_.given) {
@@ -93,12 +107,25 @@ class Derivation {
   };
 
   // ---- words ----
+  void note(const Instruction& instruction) {
+    if (script_ != nullptr) script_->push_back(instruction);
+  }
+  [[nodiscard]] static bool moves(Act act) {
+    return act == Act::move || act == Act::route || act == Act::back || act == Act::carry;
+  }
   [[nodiscard]] const std::vector<int>& dims(int tensor) const {
     return layer_.tensors[at(tensor)].dimensions;
   }
   [[nodiscard]] State& state(int tensor) { return states_[at(tensor)]; }
   [[nodiscard]] bool is_weight(int tensor) const {
     return layout::is_weight(layer_.tensors[at(tensor)]);
+  }
+  // A weight, or one as it was moved to where it is read.
+  [[nodiscard]] bool of_weight(int tensor) {
+    const int by = state(tensor).made_by;
+    if (by < 0) return is_weight(tensor);
+    const Operation& o = layer_.operations[at(by)];
+    return o.act == Act::move && is_weight(o.inputs[0]);
   }
   [[nodiscard]] double block(const std::vector<int>& dimensions) const {
     return block_elements(network_, layout_, dimensions);
@@ -119,7 +146,9 @@ class Derivation {
     if (over == 0) return;
     const std::int64_t times = carries_ ? steps() - 1 : pass == Pass::step ? 1 : times_of(tensor);
     if (times == 0) return;
-    share_.exchanges.push_back({collective, pass, over, elements, fp32, tensor, gradient, times});
+    const bool of_weight = gradient && is_weight(tensor);
+    share_.exchanges.push_back(
+        {collective, pass, over, elements, fp32 || of_weight, tensor, gradient, times});
   }
   [[nodiscard]] std::int64_t steps() const { return network_.dimensions[at(layer_.time)].size; }
   [[nodiscard]] std::int64_t times_of(int tensor) const {
@@ -132,11 +161,13 @@ class Derivation {
   void make_whole(int tensor, Pass pass, Axes of = ~Axes{0}) {
     Axes& pending = state(tensor).pending;
     exchange(Collective::all_reduce, pass, pending & of, block(dims(tensor)), tensor, false);
+    if ((pending & of) != 0) note({Do::make_whole, operation_, tensor, pending & of});
     pending &= ~of;
   }
   void make_gradient_whole(int tensor, Pass pass) {
     State& s = state(tensor);
     exchange(Collective::all_reduce, pass, s.gradient, block(dims(tensor)), tensor, true);
+    if (s.gradient != 0) note({Do::whole_gradient, operation_, tensor, s.gradient});
     s.gradient = 0;
   }
   [[nodiscard]] static Pass first_pass(const State& s) { return s.in_i ? Pass::I : Pass::W; }
@@ -233,6 +264,7 @@ class Derivation {
       case Act::back:
         out.pending =
             relocate(ends(o, false), state(o.inputs[0]).pending, Pass::F, o.output, false);
+        note({Do::move, operation_, o.output, state(o.inputs[0]).pending, out.pending});
         return;
       default:
         break;
@@ -247,6 +279,7 @@ class Derivation {
     const Axes left =
         relocate(ends(o, false), state(o.inputs[0]).pending, Pass::F, o.output, false);
     exchange(Collective::all_reduce, Pass::F, left, block(dims(o.output)), o.output, false);
+    note({Do::move, operation_, o.output, state(o.inputs[0]).pending, left});
     carries_ = false;
   }
   void forward_product(const Operation& o) {
@@ -310,8 +343,8 @@ class Derivation {
         continue;
       }
       for (const int input : o.inputs) {
-        out.in_i |= state(input).has_gradient;
-        out.in_w |= is_weight(input) && o.act != Act::norm && o.act != Act::rms_norm;
+        out.in_i |= state(input).has_gradient && !of_weight(input);
+        out.in_w |= of_weight(input) && o.act != Act::norm && o.act != Act::rms_norm;
       }
       // A norm's gains get their gradients beside its input's.
       if (!out.in_i && !out.in_w) out.in_i = out.has_gradient;
@@ -351,6 +384,7 @@ class Derivation {
         break;
       case Act::softmax:
         keep(o.output, false);
+        if (!state(o.inputs[0]).has_gradient) break;
         exchange(Collective::all_reduce, Pass::I, layout_.over[at(o.over)], rows(o, o.inputs[0]),
                  o.inputs[0], true, true);
         break;
@@ -366,6 +400,8 @@ class Derivation {
       default:
         break;
     }
+    // None of these gives a partial sum to its first input.
+    if (state(o.inputs[0]).has_gradient) hand_in(o.inputs[0], 0);
   }
   void backward_product(const Operation& o) {
     const std::vector<int>& all = o.all;
@@ -382,9 +418,9 @@ class Derivation {
         // The gradient of one factor reads all the others.
         if (other == input) continue;
         partial |= state(other).pending;
-        if (!is_weight(other)) keep(other, is_weight(input));
+        keep(other, of_weight(input));
       }
-      if (o.act == Act::product) share_.multiply_adds[is_weight(input) ? 2 : 1] += work(o);
+      if (o.act == Act::product) share_.multiply_adds[of_weight(input) ? 2 : 1] += work(o);
       hand_in(input, partial);
     }
   }
@@ -402,14 +438,18 @@ class Derivation {
   void backward_move(const Operation& o) {
     const int input = o.inputs[0];
     State& in = state(input);
-    if (!in.has_gradient) return;
+    if (!is_weight(input) && !in.has_gradient) return;
     const Axes given = state(o.output).gradient;
     const Ends home = ends(o, true);
     const Pass first = o.act == Act::move ? first_pass(in) : Pass::I;
-    hand_in(input, relocate(home, given, first, input, true));
+    const Axes left = relocate(home, given, first, input, true);
+    note({Do::move_gradient, operation_, input, given, left});
+    if (is_weight(input)) return reduce_weight(input, left);
+    in.gradient |= left;
     // W, a pass of its own, moves it again; what came home from experts is kept for it.
-    if (o.act == Act::move && in.in_i && in.in_w)
-      static_cast<void>(relocate(home, given, Pass::W, input, true));
+    if (o.act != Act::move || !in.in_i || !in.in_w) return;
+    static_cast<void>(relocate(home, given, Pass::W, input, true));
+    note({Do::move_gradient, operation_, input, given, left, true});
   }
   // What is not scattered on the way home is made whole there, so that a step begins without
   // partial sums in this direction too.
@@ -419,14 +459,19 @@ class Derivation {
     carries_ = true;
     const Axes left = relocate(ends(o, true), state(o.output).gradient, Pass::I, input, true);
     exchange(Collective::all_reduce, Pass::I, left, block(dims(input)), input, true);
+    note({Do::move_gradient, operation_, input, state(o.output).gradient, left});
     carries_ = false;
   }
   void backward_norm(const Operation& o) {
     const int input = o.inputs[0];
     keep(input, false);
     keep_statistics(input, rows(o, input) * statistics(o.act));
-    exchange(Collective::all_reduce, Pass::I, layout_.over[at(o.over)],
-             rows(o, input) * statistics(o.act), input, true, true);
+    // Gains alone need no more than the statistics that F has kept.
+    if (state(input).has_gradient) {
+      exchange(Collective::all_reduce, Pass::I, layout_.over[at(o.over)],
+               rows(o, input) * statistics(o.act), input, true, true);
+      if (o.inputs.size() > 1) keep(o.inputs[1], false);
+    }
     for (std::size_t i = 1; i < o.inputs.size(); ++i)
       hand_in(o.inputs[i], summed(dims(o.output), dims(o.inputs[i])));
   }
@@ -446,10 +491,14 @@ class Derivation {
   }
 
   void hand_in(int tensor, Axes partial) {
+    note({Do::gradient, operation_, tensor, partial});
     if (!is_weight(tensor)) {
       state(tensor).gradient |= partial;
       return;
     }
+    reduce_weight(tensor, partial);
+  }
+  void reduce_weight(int tensor, Axes partial) {
     // A tied weight's gradients are added to its owner's, and reduced with those.
     if (layer_.tensors[at(tensor)].role == Role::tied) return;
     // Once a step and in fp32, when the micro-batches have added theirs up.
@@ -458,6 +507,7 @@ class Derivation {
 
   // What the backward reads of F. A move's result comes again from its input.
   void keep(int tensor, bool for_w) {
+    if (is_weight(tensor)) return;  // it is there anyway
     State& s = state(tensor);
     const Operation* by = s.made_by < 0 ? nullptr : &layer_.operations[at(s.made_by)];
     // What is chosen is made again from what it was chosen from, and a step is one of all.
@@ -468,6 +518,7 @@ class Derivation {
       bool& again = for_w ? s.again_w : s.again_i;
       if (!again) {
         static_cast<void>(relocate(ends(*by, false), 0, for_w ? Pass::W : Pass::I, tensor, false));
+        note({Do::move, s.made_by, tensor, 0, 0, true});
       }
       again = true;
       return keep(by->inputs[0], for_w);
@@ -497,6 +548,8 @@ class Derivation {
   const NetworkLayout& layout_;
   const NetworkLayer& layer_;
   std::vector<State> states_;
+  std::vector<Instruction>* script_ = nullptr;
+  int operation_ = 0;     // the one that is derived
   bool carries_ = false;  // what is exchanged goes to the next step: one time less
   LayerShare share_;
 };
@@ -508,6 +561,15 @@ std::string_view to_string(Pass pass) { return name_of(kPassNames, pass); }
 
 LayerShare layer_share(const Network& network, const NetworkLayout& layout, std::size_t index) {
   return Derivation(network, layout, network.layers[index]).derive();
+}
+
+std::vector<Instruction> layer_script(const Network& network, const NetworkLayout& layout,
+                                      std::size_t index) {
+  std::vector<Instruction> script;
+  Derivation derivation(network, layout, network.layers[index]);
+  derivation.record(script);
+  static_cast<void>(derivation.derive());
+  return script;
 }
 
 bool keeps_given(const Network& network, const NetworkLayer& layer, int tensor) {

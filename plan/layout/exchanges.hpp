@@ -12,11 +12,13 @@
 //   A softmax over a split dimension all-reduces its maximum and its sum, a norm its statistics,
 //   the loss its maximum, its sum and the target's logit.
 //   Steps exchange the same each time; to the next step a partial sum does not go. A state's
-//   gradient goes home to the step before as by a move, and W does not ask for it again. A value
-//   that several layers read is kept once; each makes its part of the gradient whole. F keeps what
-//   the backward reads: factors of products, inputs of functions and norms, outputs of softmax.
-//   What a move or a choice made is not kept but made again from what is (Korthikanti et al. 2022,
-//   section 4.2.2: the shard is kept and gathered again), in each pass that reads it.
+//   gradient goes home to the step before as by a move, and W does not ask for it again.
+//   A value that several layers read is kept once; each makes its part of the gradient whole.
+//   F keeps what the backward reads: factors of products, inputs of functions and norms, outputs of
+//   softmax. What a move or a choice made is not kept but made again from what is (Korthikanti et
+//   al. 2022, section 4.2.2: the shard is kept and gathered again), in each pass that reads it.
+//   Weights that are kept under another dimension than they are read under (ZeRO's shards) are
+//   moved in F and again in I; W takes their gradients home, in fp32.
 //
 // I is the gradient for values, W that for weights, each a pass of its own (docs/design.md 3).
 // SPDX-License-Identifier: Apache-2.0
@@ -70,6 +72,27 @@ struct LayerShare {
 // Of one repetition of layer `index`. Precondition: well formed and legal.
 [[nodiscard]] LayerShare layer_share(const Network& network, const NetworkLayout& layout,
                                      std::size_t index);
+
+// What a processor does in one step of training, in order: what layer_share prices, to be carried
+// out (exec/cpu/layout/network_run). Of a layer with steps over time, instructions on a step's
+// tensors are repeated for each.
+struct Instruction {
+  enum class Do : std::uint8_t {
+    forward,         // of the operation; `axes`: the output is a partial sum over these
+    make_whole,      // the tensor, over `axes`
+    move,            // the operation's input to its output; of the input, `axes` are partial sums
+    gradient,        // of the operation's `tensor`, an input: partial over `axes`
+    whole_gradient,  // of the tensor, over `axes`
+    move_gradient    // home from the output, whose gradient is partial over `axes`
+  } what = Do::forward;
+  int operation = 0;
+  int tensor = 0;
+  Axes axes = 0;
+  Axes left = 0;       // of a move: what is a partial sum behind it still; a state is made whole
+  bool again = false;  // a move whose result there is already, or was
+};
+[[nodiscard]] std::vector<Instruction> layer_script(const Network& network,
+                                                    const NetworkLayout& layout, std::size_t index);
 
 // Whether F keeps a value that is given to a layer, whatever the layout.
 [[nodiscard]] bool keeps_given(const Network& network, const NetworkLayer& layer, int tensor);

@@ -50,9 +50,19 @@ class Writer {
                   const std::string& b) {
     return make(name, dimensions, fmt::format("add({} {})", a, b));
   }
-  std::string weight(const std::string& name, const std::string& dimensions) {
-    tensor(fmt::format("weight {}[{}]", name, dimensions));
-    return name;
+  std::string weight(const std::string& name, const std::string& dimensions,
+                     const char* role = "weight") {
+    const std::size_t hidden = dimensions.find("hidden");
+    const bool shards = std::ranges::find(network_.dimensions, "shard", &Dimension::name) !=
+                        network_.dimensions.end();
+    if (!shards || hidden == std::string::npos) {
+      tensor(fmt::format("{} {}[{}]", role, name, dimensions));
+      return name;
+    }
+    std::string kept = dimensions;
+    kept.replace(hidden, std::string_view("hidden").size(), "shard");
+    tensor(fmt::format("{} {}_shard[{}]", role, name, kept));
+    return move(name, dimensions, name + "_shard");
   }
   // A norm with its gains, and a layer norm's shifts.
   std::string norm(const std::string& name, const std::string& of, const std::string& dimensions,
@@ -128,7 +138,7 @@ void write_head(Network& network, const Layer& layer, const HeadShape& head) {
     has_no_words(layer.name, "a head that is not a projection of every token");
   Writer w(network, layer.name, 1);
   w.tensor(fmt::format("x[{}]", kRows));
-  w.tensor(fmt::format("{} projection[vocab, hidden]", head.tied ? "tied" : "weight"));
+  w.weight("projection", "vocab, hidden", head.tied ? "tied" : "weight");
   // All tokens again, because the vocabulary may be divided.
   w.make("gathered", kTokens, "move(x)");
   std::string logits = w.make("logits", "batch, tokens, vocab", "gathered projection");
@@ -372,11 +382,24 @@ void set_block_sizes(Sizes& sizes, const Layer& layer, const TransformerShape& b
   if (b.shared_gate) set("one", "one", 1);
 }
 
+// As wide as the model.
+void set_shards(Sizes& sizes, const Model& model) {
+  for (const Layer& layer : model.layers) {
+    if (const auto* e = std::get_if<EmbeddingShape>(&layer.shape))
+      sizes.set("shard", "z", e->hidden, layer.name);
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    if (block != nullptr && block->experts > 1)
+      has_no_words(layer.name, "a shard of an expert's weights");
+    if (block != nullptr) sizes.set("shard", "z", block->hidden, layer.name);
+  }
+}
+
 void set_sizes(Network& network, const Model& model, const NetworkOf& of) {
   Sizes sizes(network);
   sizes.set("batch", "b", of.batch, "");
   sizes.set("rows", "r", of.seq_length, "");
   sizes.set("tokens", "s", of.seq_length, "");
+  if (of.shards) set_shards(sizes, model);
   for (const Layer& layer : model.layers) {
     if (const auto* e = std::get_if<EmbeddingShape>(&layer.shape)) {
       sizes.set("hidden", "h", e->hidden, layer.name);
@@ -432,6 +455,60 @@ Network model_network(const Model& model, const NetworkOf& of) {
   return network;
 }
 
+namespace {
+
+// Where Megatron's cut has a dimension, of replicas that have other experts (d) and the same (e),
+// and of processors that divide layers (m).
+struct MegatronAxes {
+  Axes d = 0, e = 0, m = 0, rows = 0, shards = 0;
+  [[nodiscard]] Axes of(std::string_view dimension) const {
+    const std::pair<std::string_view, Axes> rules[] = {
+        {"batch", d | e},  {"rows", rows},   {"heads", m},   {"ffn", m},
+        {"shared_ffn", m}, {"vocab", m},     {"experts", e}, {"slots", d | (e != 0 ? rows : 0)},
+        {"places", d},     {"shard", shards}};
+    const auto* rule = std::ranges::find(rules, dimension, [](const auto& r) { return r.first; });
+    return rule == std::end(rules) ? Axes{0} : rule->second;
+  }
+};
+
+}  // namespace
+
+MegatronCut megatron_cut(const Network& network, const NetworkLayout& layout) {
+  const auto over = [&](std::string_view name) {
+    const auto found = std::ranges::find(network.dimensions, name, &Dimension::name);
+    return found == network.dimensions.end() ? Axes{0}
+                                             : layout.over[at(found - network.dimensions.begin())];
+  };
+  MegatronAxes axes{.e = over("experts"), .m = over("heads"), .rows = over("rows")};
+  axes.d = over("batch") & ~axes.e;
+  axes.shards = over("shard") == 0 ? 0 : axes.d | axes.e;
+  for (std::size_t d = 0; d < network.dimensions.size(); ++d) {
+    const std::string& name = network.dimensions[d].name;
+    const Axes expected = name == "rows" ? layout.over[d] & axes.m : axes.of(name);
+    if (layout.over[d] == expected && (name != "rows" || expected == 0 || expected == axes.m))
+      continue;
+    const auto text = [&](Axes a) { return a == 0 ? "nothing" : axes_text(layout, a); };
+    throw std::invalid_argument(
+        fmt::format("{} is split over {}, where Megatron's cut has it over {}", name,
+                    text(layout.over[d]), text(name == "rows" ? axes.m : axes.of(name))));
+  }
+  // Devices that divide layers are neighbours, then those that have other experts.
+  const Axes order[] = {axes.m, axes.e, axes.d};
+  std::size_t place = 0;
+  for (std::size_t a = layout.mesh.size(); a-- > 0;) {
+    const Axes axis = Axes{1} << a;
+    while (place < std::size(order) && (order[place] & axis) == 0) ++place;
+    if (place == std::size(order))
+      throw std::invalid_argument(
+          fmt::format("mesh dimension {} is not where Megatron's cut has it: tensor parallelism "
+                      "last, experts before it, replicas first",
+                      layout.mesh[a].name));
+  }
+  const auto count = [&](Axes a) { return static_cast<int>(members(layout, a)); };
+  return {count(axes.m), count(axes.d | axes.e), count(axes.e), axes.rows != 0,
+          axes.shards != 0 ? 3 : 0};
+}
+
 NetworkLayout megatron_layout(const Network& network, const MegatronCut& cut) {
   NetworkLayout layout;
   layout.name = "megatron";
@@ -442,16 +519,10 @@ NetworkLayout megatron_layout(const Network& network, const MegatronCut& cut) {
   };
   // The replicas are d x e: each e of them share one set of experts.
   const Axes d = axis("d", cut.dp / cut.ep), e = axis("e", cut.ep), m = axis("m", cut.tp);
-  const Axes rows = cut.sequence_parallel ? m : Axes{0};
-  const std::pair<const char*, Axes> rules[] = {
-      {"batch", d | e},  {"rows", rows}, {"heads", m},   {"ffn", m},
-      {"shared_ffn", m}, {"vocab", m},   {"experts", e}, {"slots", d | (cut.ep > 1 ? rows : 0)},
-      {"places", d}};
-  for (const Dimension& dimension : network.dimensions) {
-    const auto* rule =
-        std::ranges::find(rules, dimension.name, [](const auto& r) { return r.first; });
-    layout.over.push_back(rule == std::end(rules) ? Axes{0} : rule->second);
-  }
+  const MegatronAxes axes{d, e, m, cut.sequence_parallel ? m : Axes{0},
+                          cut.zero == 3 ? d | e : Axes{0}};
+  for (const Dimension& dimension : network.dimensions)
+    layout.over.push_back(axes.of(dimension.name));
   return layout;
 }
 

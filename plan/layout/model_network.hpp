@@ -5,6 +5,7 @@
 //
 //   batch    sequences           rows     tokens outside of products   tokens   within them
 //   keys     tokens attended to  hidden   the residual stream          heads    of keys and values
+//   shard    hidden, of weights as they are kept
 //   group    queries a key head  ffn      feed-forward width           vocab    padded
 //   experts, slots, places       visits to experts: slots beside the tokens' part, places where a
 //                                tensor-parallel group has gathered them
@@ -25,6 +26,10 @@ struct NetworkOf {
   // Tokens go to their experts from where their rows are, as under expert parallelism; else from
   // where a tensor-parallel group has gathered them for all products.
   bool experts_apart = false;
+  // ZeRO's third stage (Rajbhandari et al., SC 2020): weights lie under the dimension `shard` where
+  // they are kept, and are moved to `hidden` where they are read. Those without a hidden dimension
+  // are kept whole.
+  bool shards = false;
 };
 
 // Equal blocks in a row are one layer, repeated. Throws std::invalid_argument, naming the layer and
@@ -35,7 +40,11 @@ struct NetworkOf {
 struct MegatronCut {
   int tp = 1, dp = 1, ep = 1;  // ep: of the dp processors
   bool sequence_parallel = false;
+  int zero = 0;  // or 3, where the network's weights have shards
 };
+// What of a layout is Megatron's cut. Throws std::invalid_argument, by the dimension that is placed
+// otherwise.
+[[nodiscard]] MegatronCut megatron_cut(const Network& network, const NetworkLayout& layout);
 // On the mesh d (replicas of experts), e (experts), m (tensor): dimensions of size 1 are left out.
 [[nodiscard]] NetworkLayout megatron_layout(const Network& network, const MegatronCut& cut);
 

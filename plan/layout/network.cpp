@@ -104,8 +104,7 @@ struct Shape {
   [[nodiscard]] const char* norm() const {
     if (!same(in(0), out())) return "the output has other dimensions than what is normalised";
     for (std::size_t i = 1; i < operation.inputs.size(); ++i) {
-      if (!within(in(i), out()) || !is_weight(layer.tensors[at(operation.inputs[i])]))
-        return "gains are weights, of dimensions that the output has";
+      if (!within(in(i), out())) return "gains are of dimensions that the output has";
     }
     return nullptr;
   }
@@ -153,7 +152,6 @@ struct Shape {
     return same(left, out()) ? nullptr : "the output has other dimensions";
   }
   [[nodiscard]] const char* gather() const {
-    if (!is_weight(layer.tensors[at(operation.inputs[0])])) return "a table is a weight";
     return within(without(in(0), operation.over), out()) && !holds(out(), operation.over)
                ? nullptr
                : "the output has the table's dimensions but the one that is picked from";

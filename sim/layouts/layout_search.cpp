@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -239,6 +240,39 @@ std::vector<std::vector<std::int64_t>> meshes(int devices, int most_axes) {
   // Of equal layouts the one on the simplest mesh is found first, and stays.
   std::ranges::stable_sort(all, {}, [](const auto& mesh) { return mesh.size(); });
   return all;
+}
+
+std::optional<std::vector<FoundLayout>> fastest_layouts(const Network& network,
+                                                        const NetworkJob& job,
+                                                        const Cluster& cluster,
+                                                        const LayoutSpace& space,
+                                                        std::size_t count) {
+  const Structure structure = structure_of(network);
+  std::vector<int> dimensions = structure.shared;
+  for (const std::vector<int>& own : structure.of_layer)
+    dimensions.insert(dimensions.end(), own.begin(), own.end());
+  const auto all = meshes(space.devices, space.most_axes);
+  const bool too_many = std::ranges::any_of(all, [&](const auto& sizes) {
+    return std::pow(2.0, static_cast<double>(sizes.size() * dimensions.size())) > kMostCompared;
+  });
+  if (too_many) return std::nullopt;
+  std::vector<FoundLayout> fastest;
+  for (const auto& sizes : all) {
+    NetworkLayout layout = empty_layout(sizes, network.dimensions.size());
+    each_placing(network, structure, dimensions, 0, layout, [&] {
+      const FoundLayout one{layout, network_cost(network, layout, job, cluster)};
+      // After those that are as fast: of equal layouts the one on the simplest mesh comes first.
+      const auto place = std::ranges::upper_bound(
+          fastest, one.cost.time(), {}, [](const FoundLayout& f) { return f.cost.time(); });
+      const auto same = [&](const FoundLayout& f) {
+        return f.cost.time() == one.cost.time() && f.cost.memory() == one.cost.memory();
+      };
+      if (std::any_of(fastest.begin(), place, same)) return;
+      fastest.insert(place, one);
+      if (fastest.size() > count) fastest.pop_back();
+    });
+  }
+  return fastest;
 }
 
 FoundLayouts search_layouts(const Network& network, const NetworkJob& job, const Cluster& cluster,

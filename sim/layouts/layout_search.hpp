@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "costmodel/layers/network_math.hpp"
@@ -44,6 +45,13 @@ struct FoundLayouts {
 // Ordered factorisations of `devices` into 1 to `most_axes` factors of 2 or more, fewest factors
 // first; of 1 device one mesh of no dimension.
 [[nodiscard]] std::vector<std::vector<std::int64_t>> meshes(int devices, int most_axes);
+
+// The `count` fastest of all legal layouts, whatever their memory, one of several that cost the
+// same; found one by one, so nothing where there are too many of them (kMostCompared).
+inline constexpr double kMostCompared = 1 << 20;
+[[nodiscard]] std::optional<std::vector<FoundLayout>> fastest_layouts(
+    const layout::Network& network, const NetworkJob& job, const Cluster& cluster,
+    const LayoutSpace& space, std::size_t count);
 
 // Precondition: the cluster has the devices, and its device a rate for the number format.
 [[nodiscard]] FoundLayouts search_layouts(const layout::Network& network, const NetworkJob& job,

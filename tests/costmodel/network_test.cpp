@@ -15,6 +15,7 @@
 #include "costmodel/layers/network_math.hpp"
 #include "costmodel/links/collectives.hpp"
 #include "costmodel/links/parallel.hpp"
+#include "costmodel/memory/training_state.hpp"
 #include "plan/layout/model_network.hpp"
 #include "plan/layout/network_text.hpp"
 #include "plan/model/hugging_face/hugging_face.hpp"
@@ -279,6 +280,50 @@ TEST(MegatronsCutIsALayout, WhatThePriceLeavesOut) {
     if (of_shares(experts.network.layers[1], exchange)) shares += exchange.elements;
   }
   EXPECT_EQ(shares, 2 * 128 * 2);  // two sequences of 128 tokens that visit two experts
+}
+
+// ZeRO's third stage is a rule: weights lie under `shard`, over the replicas, and are read under
+// `hidden`. They are gathered in F and again in I, their gradients reduce-scattered in W in fp32,
+// nothing once a step, and a device holds its part of the state: as replica_traffic and zero_share
+// have it. An embedding's gradient asks for no weights, so its table is not gathered again, which
+// the price does.
+TEST(MegatronsCutIsALayout, ZerosShardsToo) {
+  for (const auto& [tp, rows] : {std::pair{1, false}, {2, false}, {2, true}}) {
+    Pair pair =
+        pair_of({.model = example("llama-3-8b"), .tp = tp, .sequence_parallel = rows, .dp = 4});
+    pair.plan.zero = 3;
+    pair.network = layout::model_network(pair.model, {.seq_length = 128,
+                                                      .batch = 8,
+                                                      .vocabulary_of = tp,
+                                                      .experts_apart = false,
+                                                      .shards = true});
+    pair.layout = layout::megatron_layout(pair.network, {tp, 4, 1, rows, 3});
+    ASSERT_EQ(illegal(pair.network, pair.layout), std::nullopt);
+    const layout::MegatronCut cut = layout::megatron_cut(pair.network, pair.layout);
+    EXPECT_EQ(cut.zero, 3);
+    EXPECT_EQ(cut.dp, 4);
+    Cluster cluster;
+    cluster.device.peak_fp32 = FlopsPerSecond(1e12);
+    cluster.devices_per_node = 8;
+    for (std::size_t l = 0; l < pair.network.layers.size(); ++l) {
+      SCOPED_TRACE(pair.network.layers[l].name);
+      const LayerShare share = layer_share(pair.network, pair.layout, l);
+      const auto numbers = static_cast<std::int64_t>(share.weights) * 4;
+      const PerKind<Seconds> priced = replica_traffic(numbers, pair.plan, kBytes);
+      double sums[4] = {};
+      for (const Exchange& e : share.exchanges) {
+        if (axes_text(pair.layout, e.axes) != "d") continue;
+        sums[static_cast<std::size_t>(e.pass)] += ns(exchange_time(e, 4, Dtype::fp32, kBytes));
+      }
+      EXPECT_NEAR(sums[0], ns(priced.f), 1e-6);
+      EXPECT_NEAR(sums[1], l == 0 ? 0 : ns(priced.i), 1e-6);
+      EXPECT_NEAR(sums[2], ns(priced.w), 1e-6);
+      EXPECT_EQ(sums[3], 0);
+      const NetworkJob job{.dtype = Dtype::fp32};
+      EXPECT_EQ(layer_cost(share, 1, pair.layout, job, cluster).state,
+                zero_share(numbers, state_bytes(job.optimizer, job.dtype), 3, 4).total());
+    }
+  }
 }
 
 TEST(MegatronsCutIsALayout, WhatHasNoWordsIsRefused) {

@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <tuple>
 
 #include "plan/layout/model_network.hpp"
 #include "plan/layout/network_json.hpp"
+#include "plan/layout/network_text.hpp"
 #include "plan/layout/read.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "tests/plan/complaint.hpp"
@@ -49,6 +51,53 @@ TEST(NetworkFiles, ExamplesReadBack) {
       EXPECT_EQ(sources_of(*again.network, again.network->layers[l]),
                 sources_of(*read.network, read.network->layers[l]));
   }
+}
+
+// Megatron's cut, and back from its layout; whatever is not it is named.
+TEST(MegatronCuts, AreFoundInTheirLayouts) {
+  for (const char* name : {"llama-3-8b", "mixtral-8x7b"}) {
+    const Model model = load_model(std::filesystem::path(WEIR_SOURCE_DIR) /
+                                   "tools/examples/models" / (std::string(name) + ".json"));
+    for (const auto& [tp, dp, ep, rows] : {std::tuple{1, 1, 1, false},
+                                           {4, 1, 1, false},
+                                           {1, 8, 1, false},
+                                           {4, 2, 1, true},
+                                           {2, 8, 4, false},
+                                           {2, 4, 4, true}}) {
+      const bool experts = has_experts(model);
+      if (ep > 1 && !experts) continue;
+      const layout::Network network = layout::model_network(
+          model, {.seq_length = 128, .batch = 8, .vocabulary_of = 16, .experts_apart = ep > 1});
+      const auto layout = layout::megatron_layout(network, {tp, dp, ep, rows});
+      const layout::MegatronCut cut = layout::megatron_cut(network, layout);
+      EXPECT_EQ(std::tuple(cut.tp, cut.dp, cut.ep, cut.sequence_parallel),
+                std::tuple(tp, dp, ep, rows));
+    }
+  }
+  const Model model =
+      load_model(std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models/llama-3-8b.json");
+  const layout::Network network =
+      layout::model_network(model, {.seq_length = 128, .batch = 8, .vocabulary_of = 16});
+  const auto refusal = [&](const std::string& rules) {
+    layout::NetworkLayout layout{"mine", {{"d", "d", 2}, {"m", "m", 2}}, {}};
+    layout.over = layout::parse_network_rules(rules, network, layout);
+    try {
+      static_cast<void>(layout::megatron_cut(network, layout));
+    } catch (const std::invalid_argument& why) {
+      return std::string(why.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal("batch:d,heads:m,ffn:m,vocab:m"), "");
+  EXPECT_EQ(refusal("batch:d,heads:m,ffn:m"),
+            "vocab is split over nothing, where Megatron's cut has it over m");
+  EXPECT_EQ(refusal("batch:d,hidden:m"),
+            "hidden is split over m, where Megatron's cut has it over nothing");
+  EXPECT_EQ(refusal("batch:m,heads:d,ffn:d,vocab:d"),
+            "mesh dimension d is not where Megatron's cut has it: tensor parallelism last, experts "
+            "before it, replicas first");
+  EXPECT_EQ(refusal("rows:d,heads:m,ffn:m,vocab:m"),
+            "rows is split over d, where Megatron's cut has it over m");
 }
 
 const std::string kDimensions =

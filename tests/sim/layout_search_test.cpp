@@ -185,6 +185,43 @@ TEST(LayoutSearch, IsBruteForcesFront) {
   }
 }
 
+// The fastest of all, one by one: the first is the front's first, and the five are brute force's
+// five least times.
+TEST(LayoutSearch, TheFastestFive) {
+  const NetworkJob job{.dtype = Dtype::fp32};
+  for (const Network& network : {recurrent(8, 16), branches(8, 32)}) {
+    const auto fastest = fastest_layouts(network, job, small_cluster(), {4, 2}, 5);
+    ASSERT_TRUE(fastest);
+    ASSERT_EQ(fastest->size(), 5U);
+    std::set<Point> all;
+    for (const auto& sizes : meshes(4, 2)) {
+      NetworkLayout layout;
+      for (std::size_t m = 0; m < sizes.size(); ++m)
+        layout.mesh.push_back({std::string(1, static_cast<char>('p' + m)), "", sizes[m]});
+      const std::int64_t sets = std::int64_t{1} << sizes.size();
+      std::int64_t count = 1;
+      for (std::size_t d = 0; d < network.dimensions.size(); ++d) count *= sets;
+      for (std::int64_t code = 0; code < count; ++code) {
+        layout.over.clear();
+        std::int64_t rest = code;
+        for (std::size_t d = 0; d < network.dimensions.size(); ++d, rest /= sets)
+          layout.over.push_back(static_cast<Axes>(rest % sets));
+        if (illegal(network, layout)) continue;
+        const NetworkCost cost = network_cost(network, layout, job, small_cluster());
+        all.emplace(cost.time().count(), cost.memory().count());
+      }
+    }
+    auto expected = all.begin();
+    for (const FoundLayout& one : *fastest) {
+      EXPECT_EQ(one.cost.time().count(), expected->first);
+      ++expected;
+    }
+    const FoundLayouts found = search_layouts(network, job, small_cluster(), {4, 2});
+    EXPECT_NEAR(found.front[0].cost.time().count(), fastest->front().cost.time().count(), 1e-12);
+  }
+  EXPECT_FALSE(fastest_layouts(three_layers(8, 16, 64), job, small_cluster(), {1 << 12, 4}, 5));
+}
+
 // What a mesh's shape is worth: each mesh's own front is brute force's on that mesh alone.
 TEST(LayoutSearch, EachMeshHasItsFront) {
   const NetworkJob job{.dtype = Dtype::fp32};

@@ -87,6 +87,87 @@ TEST_F(LayoutCommand, WhatTheMeshsShapeChanges) {
   EXPECT_LE(least, json["shapes"][0]["cost"]["step_time_s"].get<double>());
 }
 
+// A layout inside each of two stages: what the layout exchanges in a stage is what the plan's
+// degrees are; what is not Megatron's cut is refused by its rule.
+TEST_F(LayoutCommand, InsideTheStagesOfAPlan) {
+  const std::string model = kModels + "gpt2.json ";
+  const auto program = [&](const std::string& options) {
+    return weir("-q layout " + model + "-b 8 " + options + " --program cut.json").code;
+  };
+  ASSERT_EQ(program("--mesh d=2,m=4 --rules batch:d,heads:m,ffn:m,vocab:m,rows:m"), 0);
+  const CommandResult planned = shell(WEIR_COMMAND " -q plan " + model + "--layout cut.json -K 2");
+  ASSERT_EQ(planned.code, 0) << planned.out;
+  const Json plan = Json::parse(planned.out);
+  EXPECT_EQ(plan["pp"], 2);
+  EXPECT_EQ(plan["tp"], 4);
+  EXPECT_EQ(plan["dp"], 2);
+  EXPECT_EQ(plan["sequence_parallel"], true);
+  EXPECT_EQ(plan["micro_batch_size"], 4);
+  EXPECT_EQ(plan["seq_length"], 1024);
+  const CommandResult same =
+      shell(WEIR_COMMAND " -q plan " + model + "-K 2 --tp 4 --dp 2 --sequence-parallel -b 4");
+  EXPECT_EQ(same.out, planned.out);
+  const auto refused = [&](const std::string& options, int code, const char* words) {
+    const CommandResult result = weir("plan " + options);
+    EXPECT_EQ(result.code, code) << result.out;
+    EXPECT_THAT(result.out, HasSubstr(words));
+  };
+  refused(model + "--layout cut.json -K 2 --tp 2", 2, "--tp 2 contradicts --layout, whose is 4");
+  refused(kModels + "opt-125m.json --layout cut.json -K 2", 3, "not the network of");
+  ASSERT_EQ(program("--mesh d=2,m=4 --rules batch:d,heads:m"), 0);
+  refused(model + "--layout cut.json -K 2", 3,
+          "ffn is split over nothing, where Megatron's cut has it over m");
+}
+
+// Two processors: of w[hidden, units] over units each holds all rows and half of the columns, which
+// are the left and the right half of the picture of 30 points; its data say so in numbers.
+TEST_F(LayoutCommand, APictureOfBlocks) {
+  ASSERT_EQ(weir("-q layout " + kLayouts +
+                 "recurrent.json --mesh m=2 --rules units:m --svg drawn.svg > held.txt")
+                .code,
+            0);
+  const std::string csv = read("drawn.data.csv");
+  EXPECT_THAT(csv, HasSubstr("asked,lstm,wi,0,hidden 0..127 units 0..63,8192\n"));
+  EXPECT_THAT(csv, HasSubstr("asked,lstm,wi,1,hidden 0..127 units 64..127,8192\n"));
+  EXPECT_THAT(csv, HasSubstr("asked,lstm,h,1,batch 0..31 hidden 0..127,4096\n"));
+  const std::string svg = read("drawn.svg");
+  EXPECT_THAT(svg, HasSubstr("weight wi[hidden, units]"));
+  EXPECT_THAT(svg, HasSubstr("F all-gather over m 16.00 KiB x 15"));
+  EXPECT_EQ(weir("layout " + kLayouts + "two-layer.json --svg drawn.svg").code, 2);
+}
+
+// Run on two cores: counted is what is derived, and all numbers are the unsplit computation's. The
+// search's fastest layouts are run with their own rules.
+TEST_F(LayoutCommand, NetworksRun) {
+  write("small.json", R"json({"schema": "weir.layout/1", "name": "small", "dimensions": [
+    {"name": "batch", "size": 16}, {"name": "hidden", "size": 32}, {"name": "ffn", "size": 64}],
+    "layers": [{"name": "mlp", "repeat": 2, "tensors": ["x[batch, hidden]", "weight w[hidden, ffn]",
+      "u[batch, ffn]", "a[batch, ffn]", "weight v[ffn, hidden]", "z[batch, hidden]"],
+      "operations": ["u = x w", "a = gelu(u)", "z = a v"]}],
+    "layouts": [{"name": "both", "mesh": [{"name": "d", "size": 4}, {"name": "m", "size": 4}],
+      "rules": "batch:d,ffn:m"}]})json");
+  const Json run = of("small.json --run --workers 2 --rounds 1 2> notes")["run"];
+  ASSERT_EQ(run["layouts"].size(), 2U);
+  for (const Json& row : run["layouts"]) {
+    // Six products of 16 x 32 x 64 a layer.
+    EXPECT_EQ(row["multiply_adds"], 2 * 6 * 16 * 32 * 64 / 2);
+    EXPECT_EQ(row["exchanged_elements"], row["derived_elements"]);
+    EXPECT_EQ(row["difference_in_order"], 0);
+    EXPECT_LT(row["difference_reordered"], 1e-4);
+  }
+  // d=2: the weights' gradients, 2 x 2 x 32 x 64, each read once by the two together.
+  EXPECT_EQ(run["layouts"][0]["exchanged_elements"], 2 * 2 * 32 * 64);
+  const Json found = of("small.json --run --devices 2 --rounds 1 2> notes");
+  EXPECT_LE(found["run"]["layouts"].size(), 5U);
+  EXPECT_GT(found["run"]["layouts"].size(), 1U);
+  EXPECT_EQ(weir("layout small.json --run --devices 2 --workers 3").code, 2);
+  EXPECT_EQ(weir("layout small.json --run --workers 3").code, 3);
+  EXPECT_EQ(weir("layout small.json --run --cluster dgx-h100").code, 2);
+  const CommandResult refused = weir("layout " + kLayouts + "experts.json --run --workers 2");
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.out, HasSubstr("choose is priced, not run"));
+}
+
 TEST_F(LayoutCommand, WhatCannotBeIsSaid) {
   const auto refused = [this](const std::string& arguments, int code, const char* words) {
     const CommandResult result = weir("layout " + arguments);

@@ -6,11 +6,16 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <utility>
 
+#include "exec/device/cores.hpp"
+#include "plan/layout/read.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tools/report/layout_drawing.hpp"
+#include "tools/report/picture_file.hpp"
 
 namespace weir::app {
 namespace {
@@ -28,10 +33,96 @@ bool is_layout_file(const std::filesystem::path& file) {
 
 LayoutResult of_einsums(const LayoutRequest& request, LayoutsRequest layouts_request,
                         const Session& session) {
-  if (request.networks.asked() || request.networks.cluster || session.given("dtype"))
+  if (request.networks.asked() || request.networks.cluster || request.svg || session.given("dtype"))
     throw UsageError(
-        "a program of einsums has its layouts, and no costs on a cluster: give it layers");
+        "a program of einsums has its layouts, no costs on a cluster and no picture: give it "
+        "layers");
   return {layouts(layouts_request, request.seed, session), {}};
+}
+
+constexpr std::size_t kMostRun = 5;  // of those that a search has found: the best and the next four
+
+// Of a search the fastest, whatever their memory; where all are too many to compare one by one,
+// those of its front; of rules on every mesh all that are
+// legal; else each layout on every mesh of so many workers, or where its mesh was asked for on
+// that.
+std::vector<layout::NetworkLayout> layouts_to_run(const LayoutRequest& request,
+                                                  const NetworksResult& result, int workers) {
+  std::vector<layout::NetworkLayout> all;
+  if (result.found) {
+    auto fastest =
+        fastest_layouts(result.network, result.job, *result.cluster, {workers}, kMostRun);
+    std::vector<FoundLayout> found = fastest ? std::move(*fastest) : result.found->front;
+    for (std::size_t f = 0; f < std::min(found.size(), kMostRun); ++f) {
+      all.push_back(std::move(found[f].layout));
+      all.back().name = fmt::format("fastest {}", f + 1);
+    }
+    return all;
+  }
+  if (result.shapes || !request.networks.mesh.empty()) return result.layouts;
+  for (const layout::NetworkLayout& written : result.layouts) {
+    for (layout::NetworkLayout& one : on_workers(written, workers)) {
+      if (const auto why = illegal(result.network, one))
+        throw InputError(request.plan.model.string(), "layouts",
+                         fmt::format("{} on {} workers: {}", one.name, workers, *why));
+      all.push_back(std::move(one));
+    }
+  }
+  return all;
+}
+
+// How many processors the request has in mind.
+int workers_of(const LayoutRequest& request, const Session& session) {
+  const NetworksRequest& networks = request.networks;
+  std::int64_t workers = request.layouts.workers == 0 ? available_cores() : request.layouts.workers;
+  std::optional<std::int64_t> asked;
+  if (networks.devices) asked = *networks.devices;
+  if (!networks.mesh.empty()) {
+    asked = 1;
+    try {
+      for (const layout::MeshDimension& m : layout::parse_mesh(networks.mesh)) *asked *= m.size;
+    } catch (const std::invalid_argument& why) {
+      throw UsageError(fmt::format("--mesh: {}", why.what()));
+    }
+  }
+  if (asked && session.given("workers") && *asked != workers)
+    throw UsageError(fmt::format("--workers {}: the mesh has {} processors", workers, *asked));
+  workers = asked.value_or(workers);
+  if (static_cast<double>(workers) > kWorkers.second)
+    throw UsageError(fmt::format("--run has at most {:.0f} workers", kWorkers.second));
+  return static_cast<int>(workers);
+}
+
+// Priced by what this machine's cores do, and run on them.
+template <class Networks>
+NetworksResult run_on_cores(const LayoutRequest& request, const Session& session,
+                            const Networks& networks) {
+  if (request.networks.cluster)
+    throw UsageError("--run is priced by the rates of this machine's cores: drop --cluster");
+  if (session.given("dtype") && dtype_of(request.plan) != Dtype::fp32)
+    throw UsageError("--run computes in fp32");
+  LayoutRequest measured = request;
+  const int workers = workers_of(request, session);
+  measured.networks.measured = measured_cores(workers);
+  NetworksResult result = networks(measured);
+  result.layouts = layouts_to_run(request, result, workers);
+  if (result.layouts.empty()) throw UsageError("none of these layouts is legal: nothing to run");
+  result.run = run_networks(
+      result.network, result.layouts, result.job, *result.cluster,
+      {.file = request.plan.model.string(),
+       .workers = workers,
+       .rounds = request.layouts.rounds,
+       .seed = request.seed,
+       .progress = [&session](int done, int of) { session.progress("run", done, of); }});
+  if (result.run->oversubscribed)
+    session.note(fmt::format("{} workers on {} cores: oversubscribed", workers, available_cores()));
+  return result;
+}
+
+void draw(const LayoutRequest& request, const NetworksResult& result, const Session& session) {
+  if (!request.svg) return;
+  save_drawing(draw_layouts(result.network, result.layouts, result.job.dtype),
+               layouts_csv(result.network, result.layouts), session.output(*request.svg));
 }
 
 }  // namespace
@@ -54,6 +145,10 @@ Fields fields(LayoutRequest& request) {
                  {.range = {{1, 1 << 20}}}});
   append(all, fields(request.networks));
   append(all, run_fields(request.layouts));
+  all.push_back({"--svg,--pdf",
+                 &request.svg,
+                 "Draw what each device holds of each tensor and sends (first 16 devices)",
+                 {.writes = Writes::file}});
   all.push_back(seed_field(request.seed));
   return all;
 }
@@ -63,10 +158,12 @@ LayoutResult layout_use(const LayoutRequest& request, const Session& session) {
   if (!run.run && (session.given("workers") || session.given("rounds")))
     throw UsageError("--workers and --rounds are of --run");
   if (!is_layout_file(request.plan.model)) {
-    if (run.run) throw UsageError("--run runs the einsums of a layout file");
-    return {{},
-            networks(request.networks, request.plan, load_model(request.plan),
-                     request.micro_batch_size, request.seed, session)};
+    const auto of_model = [&](const LayoutRequest& r) {
+      return networks(r.networks, r.plan, load_model(r.plan), r.micro_batch_size, r.seed, session);
+    };
+    LayoutResult result{{}, run.run ? run_on_cores(request, session, of_model) : of_model(request)};
+    draw(request, *result.networks, session);
+    return result;
   }
   for (const char* name : kOfAModel) {
     if (session.given(name))
@@ -76,12 +173,15 @@ LayoutResult layout_use(const LayoutRequest& request, const Session& session) {
   LayoutsRequest of_file = run;
   of_file.file = request.plan.model;
   if (!file.network) return of_einsums(request, std::move(of_file), session);
-  if (run.run)
-    throw InputError(request.plan.model.string(), "layers",
-                     "a network is priced, not run: drop --run");
   std::optional<Dtype> dtype;
   if (session.given("dtype")) dtype = dtype_of(request.plan);
-  return {{}, networks(request.networks, *file.network, file.network_layouts, dtype, session)};
+  const auto of_network = [&](const LayoutRequest& r) {
+    return networks(r.networks, *file.network, file.network_layouts, dtype, session);
+  };
+  LayoutResult result{{},
+                      run.run ? run_on_cores(request, session, of_network) : of_network(request)};
+  draw(request, *result.networks, session);
+  return result;
 }
 
 nlohmann::ordered_json to_json(const LayoutResult& result) {

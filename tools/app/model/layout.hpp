@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
@@ -18,6 +19,7 @@ struct LayoutRequest {
   PlanOptions plan;  // its `model` is the program: weir.layout/1, or what `weir model` takes
   LayoutsRequest layouts;
   NetworksRequest networks;
+  std::optional<std::filesystem::path> svg;
   int micro_batch_size = 1;  // of a model, on all devices
   std::uint64_t seed = 1;
 };

@@ -28,7 +28,8 @@ Fields fields(LayoutsRequest& r) {
 Fields run_fields(LayoutsRequest& r) {
   return {
       {"--run", &r.run,
-       "Of a layout file: run the layouts on this machine's cores, beside the prediction"},
+       "Run the layouts on this machine's cores, beside the prediction; with --devices the five "
+       "that a search finds fastest"},
       {"--workers",
        &r.workers,
        "With --run: processors of the mesh to run on (default: all cores)",
@@ -42,7 +43,7 @@ LayoutsResult layouts(const LayoutsRequest& r, std::uint64_t seed, const Session
   if (!r.run) return result;
   // Only a program of einsums has local products to run.
   if (result.file.network)
-    throw InputError(r.file->string(), "layers", "a network is priced, not run: drop --run");
+    throw InputError(r.file->string(), "layers", "a network is run by weir layout: drop --run");
   LayoutRunRequest& request = result.request;
   request.progress = [&session](int done, int of) { session.progress("run", done, of); };
   result.run = run_layouts(result.file, request);

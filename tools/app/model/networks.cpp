@@ -25,6 +25,7 @@ constexpr std::int64_t kMostDevices = 1 << 16;
 constexpr std::int64_t kRowsOf16Bits = 8;  // a row of logits is padded to 16 bytes
 
 std::optional<Cluster> cluster_of(const NetworksRequest& r) {
+  if (r.measured) return r.measured;
   if (!r.cluster) return std::nullopt;
   Cluster cluster = load_cluster_or_name(*r.cluster);
   if (!cluster.pools.empty())
@@ -170,8 +171,11 @@ NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Mod
   const bool apart = !r.devices        ? processors_of(r, layout, "experts") > 1
                      : r.rules.empty() ? has_experts(model)
                                        : r.rules.find("experts:") != std::string::npos;
+  const bool shards = r.devices ? r.rules.find("shard:") != std::string::npos
+                                : processors_of(r, layout, "shard") > 1;
   try {
-    result.network = layout::model_network(attending, {plan.seq_length, batch, vocab, apart});
+    result.network =
+        layout::model_network(attending, {plan.seq_length, batch, vocab, apart, shards});
   } catch (const std::invalid_argument& why) {
     throw InputError(options.model.string(), "layers", why.what());
   }
@@ -190,7 +194,7 @@ NetworksResult networks(const NetworksRequest& r, const layout::Network& network
                         const std::vector<layout::NetworkLayout>& layouts,
                         std::optional<Dtype> dtype, const Session& session) {
   refuse_both(r);
-  NetworksResult result{network, layouts, {}, cluster_of(r), {}, {}};
+  NetworksResult result{network, layouts, {}, cluster_of(r), {}, {}, {}};
   // A layout file says no number format: the one that its device trains in.
   const bool gpu = result.cluster && is_gpu(result.cluster->device);
   result.job.dtype = dtype.value_or(gpu ? Dtype::bf16 : Dtype::fp32);

@@ -13,6 +13,7 @@
 #include "plan/layout/network.hpp"
 #include "sim/layouts/layout_search.hpp"
 #include "sim/layouts/mesh_shapes.hpp"
+#include "tools/app/model/networks_run.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 
@@ -22,6 +23,7 @@ struct NetworksRequest {
   std::string mesh, rules;
   std::optional<int> devices;  // to search on; with rules: the meshes that these are priced on
   std::optional<std::filesystem::path> cluster;
+  std::optional<Cluster> measured;           // instead of `cluster`: what was measured here
   std::optional<std::filesystem::path> out;  // the program and its layouts, weir.layout/1
   [[nodiscard]] bool asked() const { return !mesh.empty() || !rules.empty() || devices || out; }
 };
@@ -34,6 +36,7 @@ struct NetworksResult {
   std::optional<Cluster> cluster;                   // then there are times
   std::optional<FoundLayouts> found;                // then `layouts` are its front's
   std::optional<std::vector<ShapedLayout>> shapes;  // then `layouts` are the legal ones of them
+  std::optional<NetworksRunResult> run;             // of `layouts`
 };
 
 // A model's network, `batch` sequences a micro-batch on all devices together. Throws UsageError for

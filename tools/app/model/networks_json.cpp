@@ -136,6 +136,38 @@ Json shapes_json(const NetworksResult& result) {
   return shapes;
 }
 
+Json run_json(const NetworksResult& result) {
+  const NetworksRunResult& run = *result.run;
+  const Cluster& machine = *result.cluster;
+  Json json{{"workers", run.workers},
+            {"rounds", run.rounds},
+            {"seed", run.seed},
+            {"oversubscribed", run.oversubscribed},
+            {"flops_per_s_per_core", machine.device.peak_fp32.count()},
+            {"latency_s", machine.intra.latency.count()},
+            {"bytes_per_s", machine.intra.bandwidth.count()},
+            {"pairs", run.pairs},
+            {"pairs_right", run.pairs_right},
+            {"layouts", Json::array()}};
+  for (const NetworkRunRow& row : run.rows) {
+    json["layouts"].push_back({{"name", row.layout.name},
+                               {"mesh", mesh_json(row.layout.mesh)},
+                               {"rules", rules_text(result.network, row.layout)},
+                               {"predicted_s", row.predicted.time().count()},
+                               {"priced_s", row.priced().count()},
+                               {"products_s", row.products.count()},
+                               {"exchanges_s", row.exchanges.count()},
+                               {"elementwise_s", row.elementwise.count()},
+                               {"step_time_s", row.step.count()},
+                               {"multiply_adds", row.multiply_adds},
+                               {"exchanged_elements", row.exchanged_elements},
+                               {"derived_elements", row.derived_elements},
+                               {"difference_in_order", row.in_order},
+                               {"difference_reordered", row.reordered}});
+  }
+  return json;
+}
+
 }  // namespace
 
 nlohmann::ordered_json to_json(const NetworksResult& result) {
@@ -157,6 +189,7 @@ nlohmann::ordered_json to_json(const NetworksResult& result) {
                       {"best", best == nullptr ? Json() : Json(best->layout.name)},
                       {"by_mesh", by_mesh(result)}};
   }
+  if (result.run) json["run"] = run_json(result);
   if (result.shapes) json["shapes"] = shapes_json(result);
   return json;
 }

@@ -23,6 +23,7 @@
 #include "tools/app/jobs/torch_model.hpp"
 #include "tools/app/plan/listed_plan.hpp"
 #include "tools/app/plan/plan_choices.hpp"
+#include "tools/app/plan/plan_layout.hpp"
 #include "tools/app/schedule/schedule_source.hpp"
 #include "tools/app/shared/memory_need.hpp"
 #include "tools/app/shared/parallel_fields.hpp"
@@ -152,6 +153,10 @@ PlanResult by_hand(PlanRequest r, const Session& session) {
   const auto remark = measured ? std::nullopt : complete_precision(r.common, cluster, session);
   if (remark) session.note(*remark);
   const Model model = load_model(r.common);
+  if (r.layout)
+    take_layout({*r.layout, r.layout_name}, model, session, r.common, r.parallel,
+                r.micro_batch_size);
+  if (!r.layout && !r.layout_name.empty()) throw UsageError("--layout-name is of --layout");
   Plan plan = plan_of(r, model, session);
   if (r.cluster) require_devices(plan, cluster, *r.cluster);
   const bool direct = parse_skip_transport(r.skips) == SkipTransport::direct;
@@ -372,6 +377,10 @@ Fields fields(PlanRequest& r) {
         "Cluster whose devices the stages are balanced for (default: this machine)"},
        stack_field(r.stack),
        {"--costs", &r.costs, "Costs to balance the stages by (default: built in)"},
+       {"--layout", &r.layout,
+        "Inside each stage, the layout of a file of weir layout MODEL --program, where it is "
+        "Megatron's cut: tp, sequence parallelism, dp and ep, sequences and micro-batch"},
+       {"--layout-name", &r.layout_name, "With --layout: which of the file's (default: the first)"},
        {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = Writes::file}},
        {"--from", &r.import.from,
         "Read MODEL as a job of megatron (arguments, launch script; - for standard input), "

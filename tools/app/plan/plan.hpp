@@ -32,6 +32,8 @@ struct PlanRequest {
   std::optional<std::filesystem::path> cluster;
   StackChoice stack;
   CostsSource costs;
+  std::optional<std::filesystem::path> layout;  // of each stage: a file of the model's network
+  std::string layout_name;                      // of the file's; empty: the first
   std::optional<std::filesystem::path> output;
   ImportRequest import;            // `from` may be a sweep's file too, or torch
   std::string python = "python3";  // of --from torch, as the next two

@@ -210,6 +210,54 @@ void print_shapes(Printout& out, const app::NetworksResult& result) {
   out.show(table);
 }
 
+void print_run(Printout& out, const app::NetworksResult& result) {
+  const NetworksRunResult& run = *result.run;
+  const Cluster& machine = *result.cluster;
+  out.say(
+      "Run on {} workers, forward and backward, medians of {} interleaved rounds, ms a worker; a "
+      "core's rates, all busy: products {:.2f} GFLOP/s, exchanges {:.1f} us + {:.2f} GB/s\n",
+      run.workers, run.rounds, machine.device.peak_fp32.count() / 1e9,
+      machine.intra.latency.count() * 1e6, machine.intra.bandwidth.count() / 1e9);
+  Table table{{left("layout"),
+               left("mesh"),
+               left("rules"),
+               {"predicted"},
+               {"measured"},
+               {"= products"},
+               {"+ exchanges"},
+               {"elementwise"},
+               {"step"},
+               {"exchanged"},
+               {"of derived"},
+               {"in order"},
+               {"reordered"}},
+              {},
+              {}};
+  for (const NetworkRunRow& row : run.rows) {
+    const double share =
+        row.derived_elements > 0 ? row.exchanged_elements / row.derived_elements : 1;
+    table.rows.push_back({row.layout.name, mesh_of(row.layout),
+                          rules_text(result.network, row.layout),
+                          milliseconds_of(row.predicted.time()), milliseconds_of(row.priced()),
+                          milliseconds_of(row.products), milliseconds_of(row.exchanges),
+                          milliseconds_of(row.elementwise), milliseconds_of(row.step),
+                          text_of(row.exchanged_elements), fmt::format("{:.0f} %", share * 100),
+                          row.in_order == 0 ? "equal" : fmt::format("{:.1e}", row.in_order),
+                          fmt::format("{:.1e}", row.reordered)});
+  }
+  out.show(table);
+  out.say(
+      "Every block against the unsplit computation: equal bits where its sums keep that one's "
+      "order, "
+      "else the largest difference over the tensor's largest number. Multiply-adds are the derived "
+      "ones. Measured by the workers' core clocks, the step by the wall clock.\n");
+  if (run.pairs > 0) {
+    out.say("Of {} pairs that are predicted to differ by more than 5 %, {} are so measured.\n",
+            run.pairs, run.pairs_right);
+  }
+  if (run.oversubscribed) out.say("oversubscribed: more workers than cores\n");
+}
+
 }  // namespace
 
 void print_networks(Printout& out, const app::NetworksResult& result) {
@@ -218,6 +266,7 @@ void print_networks(Printout& out, const app::NetworksResult& result) {
     sizes.push_back(fmt::format("{} {}", d.name, d.size));
   out.say("{} in {}: {}\n", result.network.name, to_string(result.job.dtype),
           fmt::join(sizes, ", "));
+  if (result.run) return print_run(out, result);
   if (result.shapes) return print_shapes(out, result);
   if (result.found) {
     print_front(out, result);

@@ -1,0 +1,156 @@
+// Loops over named dimensions.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cpu/layout/network_kernels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "plan/words/indexed.hpp"
+
+namespace weir::cpu {
+namespace {
+
+bool contains(const std::vector<int>& dimensions, int d) {
+  return std::ranges::find(dimensions, d) != dimensions.end();
+}
+
+// The numbers of a block with dimension `last` as the fastest, in `packed`.
+NamedBlock with_last(const NamedBlock& block, int last, BlockShape& shape,
+                     std::vector<float>& packed) {
+  if (block.shape->stride(last) <= 1) return block;
+  std::vector<int> order = block.shape->dimensions;
+  std::erase(order, last);
+  order.push_back(last);
+  shape.dimensions = order;
+  shape.elements = block.shape->elements;
+  for (const int d : order) shape.sizes.push_back(block.shape->size(d));
+  shape.strides.assign(order.size(), 1);
+  for (std::size_t d = order.size(); d-- > 1;)
+    shape.strides[d - 1] = shape.strides[d] * shape.sizes[d];
+  packed.resize(static_cast<std::size_t>(shape.elements));
+  walk<2>(order, {block.shape, &shape}, [&](const std::array<std::int64_t, 2>& at) {
+    packed[static_cast<std::size_t>(at[1])] = block.numbers[at[0]];
+  });
+  return {&shape, packed.data()};
+}
+
+// c[j] += a b over the fastest dimension of c.
+void add_row(std::int64_t n, const float* a, std::int64_t a_step, const float* b,
+             std::int64_t b_step, float* c) {
+  if (a_step == 0 && b_step == 1) {
+    const float factor = *a;
+    for (std::int64_t j = 0; j < n; ++j) c[j] += factor * b[j];
+  } else if (a_step == 1 && b_step == 0) {
+    const float factor = *b;
+    for (std::int64_t j = 0; j < n; ++j) c[j] += a[j] * factor;
+  } else {
+    for (std::int64_t j = 0; j < n; ++j) c[j] += a[j * a_step] * b[j * b_step];
+  }
+}
+
+template <class Function>
+void each(const NamedBlock& in, const NamedBlock& out, const Function& function) {
+  walk<2>(out.shape->dimensions, {in.shape, out.shape}, [&](const std::array<std::int64_t, 2>& at) {
+    out.numbers[at[1]] = function(in.numbers[at[0]]);
+  });
+}
+
+float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
+
+// Of gelu by tanh: its argument, and the argument's derivative.
+constexpr float kCubic = 0.044715F;
+const float kScale = std::sqrt(2 / std::numbers::pi_v<float>);
+
+float value_of(std::string_view function, float x) {
+  if (function == "relu") return std::max(x, 0.0F);
+  if (function == "tanh") return std::tanh(x);
+  if (function == "sigmoid") return sigmoid(x);
+  if (function == "silu") return x * sigmoid(x);
+  if (function == "gelu_tanh") return x / 2 * (1 + std::tanh(kScale * (x + kCubic * x * x * x)));
+  return x / 2 * (1 + std::erf(x / std::numbers::sqrt2_v<float>));  // gelu
+}
+
+float slope_of(std::string_view function, float x) {
+  if (function == "relu") return x > 0 ? 1.0F : 0.0F;
+  if (function == "tanh") return 1 - std::tanh(x) * std::tanh(x);
+  if (function == "sigmoid") return sigmoid(x) * (1 - sigmoid(x));
+  if (function == "silu") return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+  if (function == "gelu_tanh") {
+    const float t = std::tanh(kScale * (x + kCubic * x * x * x));
+    return (1 + t) / 2 + x / 2 * (1 - t * t) * kScale * (1 + 3 * kCubic * x * x);
+  }
+  const float density = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi_v<float>);
+  return (1 + std::erf(x / std::numbers::sqrt2_v<float>)) / 2 + x * density;
+}
+
+}  // namespace
+
+void add_product(const NamedBlock& a, const NamedBlock& b, const NamedBlock& c) {
+  // Outer to inner: c's dimensions, what is summed, and c's fastest dimension, along which rows are
+  // added up.
+  std::vector<int> loops = c.shape->dimensions;
+  const int fastest = loops.empty() ? -1 : loops.back();
+  if (!loops.empty()) loops.pop_back();
+  for (const NamedBlock* factor : {&a, &b}) {
+    for (const int d : factor->shape->dimensions) {
+      if (d != fastest && !contains(loops, d)) loops.push_back(d);
+    }
+  }
+  BlockShape a_shape, b_shape;
+  std::vector<float> a_packed, b_packed;
+  const NamedBlock left = with_last(a, fastest, a_shape, a_packed),
+                   right = with_last(b, fastest, b_shape, b_packed);
+  const std::int64_t n =
+      std::max({c.shape->size(fastest), left.shape->size(fastest), right.shape->size(fastest)});
+  walk<3>(loops, {left.shape, right.shape, c.shape}, [&](const std::array<std::int64_t, 3>& at) {
+    add_row(n, left.numbers + at[0], left.shape->stride(fastest), right.numbers + at[1],
+            right.shape->stride(fastest), c.numbers + at[2]);
+  });
+}
+
+void add_to(const NamedBlock& a, const NamedBlock& c) {
+  std::vector<int> loops = c.shape->dimensions;
+  for (const int d : a.shape->dimensions) {
+    if (!contains(loops, d)) loops.push_back(d);
+  }
+  walk<2>(loops, {a.shape, c.shape},
+          [&](const std::array<std::int64_t, 2>& at) { c.numbers[at[1]] += a.numbers[at[0]]; });
+}
+
+void apply(std::string_view function, const NamedBlock& in, const NamedBlock& out) {
+  each(in, out, [function](float x) { return value_of(function, x); });
+}
+
+void add_apply_gradient(std::string_view function, const NamedBlock& in,
+                        const NamedBlock& gradient_out, const NamedBlock& gradient_in) {
+  walk<3>(in.shape->dimensions, {in.shape, gradient_out.shape, gradient_in.shape},
+          [&](const std::array<std::int64_t, 3>& at) {
+            gradient_in.numbers[at[2]] +=
+                gradient_out.numbers[at[1]] * slope_of(function, in.numbers[at[0]]);
+          });
+}
+
+void glu(int over, const NamedBlock& in, const NamedBlock& out) {
+  const std::int64_t other = in.shape->stride(over);
+  const BlockShape rows = in.shape->without(over);
+  walk<2>(out.shape->dimensions, {&rows, out.shape}, [&](const std::array<std::int64_t, 2>& at) {
+    const float gate = in.numbers[at[0] + other];
+    out.numbers[at[1]] = in.numbers[at[0]] * value_of("silu", gate);
+  });
+}
+
+void add_glu_gradient(int over, const NamedBlock& in, const NamedBlock& gradient_out,
+                      const NamedBlock& gradient_in) {
+  const std::int64_t other = in.shape->stride(over);
+  const BlockShape rows = in.shape->without(over);
+  walk<2>(gradient_out.shape->dimensions, {&rows, gradient_out.shape},
+          [&](const std::array<std::int64_t, 2>& at) {
+            const float x = in.numbers[at[0]], gate = in.numbers[at[0] + other];
+            const float gradient = gradient_out.numbers[at[1]];
+            gradient_in.numbers[at[0]] += gradient * value_of("silu", gate);
+            gradient_in.numbers[at[0] + other] += gradient * x * slope_of("silu", gate);
+          });
+}
+
+}  // namespace weir::cpu

@@ -1,0 +1,184 @@
+// Instructions sorted into phases, and what is summed in another order followed through them.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cpu/layout/network_plan.hpp"
+
+#include <algorithm>
+
+#include "plan/words/indexed.hpp"
+
+namespace weir::cpu {
+namespace {
+
+using layout::Act;
+using layout::Axes;
+using layout::Given;
+using layout::Instruction;
+using layout::Network;
+using layout::NetworkLayer;
+using layout::NetworkLayout;
+using layout::Operation;
+using Do = Instruction::Do;
+
+bool of_the_forward(const Instruction& i) {
+  return i.what == Do::forward || i.what == Do::make_whole || (i.what == Do::move && !i.again);
+}
+
+// Tensors that are made of all steps, when the last is done.
+std::vector<bool> behind_the_steps(const NetworkLayer& layer) {
+  std::vector<bool> behind(layer.tensors.size(), false);
+  for (const Operation& o : layer.operations) {
+    behind[at(o.output)] = behind[at(o.output)] || o.act == Act::stack ||
+                           std::ranges::any_of(o.inputs, [&](int i) { return behind[at(i)]; });
+  }
+  return behind;
+}
+
+// The tensor whose place among the steps is the instruction's.
+int place_of(const NetworkLayer& layer, const Instruction& i) {
+  const bool of_a_tensor = i.what == Do::make_whole || i.what == Do::whole_gradient;
+  return of_a_tensor ? i.tensor : layer.operations[at(i.operation)].output;
+}
+
+LayerPlan layer_plan(const Network& network, const NetworkLayout& layout, std::size_t l) {
+  const NetworkLayer& layer = network.layers[l];
+  LayerPlan plan;
+  for (const layout::NetworkTensor& tensor : layer.tensors)
+    plan.shapes.emplace_back(network, layout, tensor.dimensions);
+  const std::vector<bool> behind = behind_the_steps(layer);
+  plan.pending.assign(layer.tensors.size(), 0);
+  for (const Instruction& i : layer_script(network, layout, l)) {
+    const int tensor = place_of(layer, i);
+    Phases& phases = of_the_forward(i) ? plan.forward : plan.backward;
+    const bool step = layer.time >= 0 && layer.stepwise[at(tensor)];
+    (step ? phases.step : behind[at(tensor)] ? phases.behind : phases.before).push_back(i);
+    if (i.what == Do::forward) plan.pending[at(i.tensor)] = i.axes;
+    if (i.what == Do::move && !i.again)
+      plan.pending[at(i.tensor)] = layer.operations[at(i.operation)].act == Act::carry ? 0 : i.left;
+    if (i.what == Do::make_whole) plan.pending[at(i.tensor)] &= ~i.axes;
+  }
+  plan.owners.assign(layer.tensors.size(), -1);
+  plan.owned.assign(layer.tensors.size(), -1);
+  for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+    if (layer.tensors[t].role != layout::Role::tied) continue;
+    for (std::size_t o = 0; o < network.layers.size(); ++o) {
+      const auto& all = network.layers[o].tensors;
+      const auto found = std::ranges::find_if(all, [&](const layout::NetworkTensor& other) {
+        return other.role == layout::Role::weight && other.name == layer.tensors[t].name &&
+               other.dimensions == layer.tensors[t].dimensions;
+      });
+      if (found == all.end() || network.layers[o].repeat > 1) continue;
+      plan.owners[t] = static_cast<int>(o);
+      plan.owned[t] = static_cast<int>(found - all.begin());
+      break;
+    }
+  }
+  return plan;
+}
+
+// Whether an operation along a dimension adds up a row's parts of several processors.
+bool splits_rows(const NetworkLayout& layout, const Operation& o) {
+  const bool rows =
+      o.act == Act::norm || o.act == Act::rms_norm || o.act == Act::softmax || o.act == Act::loss;
+  return rows && layout.over[at(o.over)] != 0;
+}
+
+// What is added up in another order, through one node.
+class Order {
+ public:
+  Order(const Network& network, const NetworkLayout& layout, NetworkNode& node)
+      : layer_(network.layers[node.layer]), layout_(layout), node_(node) {}
+  void follow(const Phases& phases) {
+    for (const auto* list : {&phases.before, &phases.step, &phases.behind}) {
+      for (const Instruction& i : *list) follow(i);
+    }
+  }
+
+ private:
+  void follow(const Instruction& i) {
+    const Operation& o = layer_.operations[at(i.operation)];
+    std::vector<bool>&value = node_.value_reordered, &gradient = node_.gradient_reordered;
+    const auto set = [](std::vector<bool>& all, int tensor, bool reordered) {
+      all[at(tensor)] = all[at(tensor)] || reordered;
+    };
+    switch (i.what) {
+      case Do::forward:
+      case Do::move:
+        for (const int input : o.inputs) set(value, o.output, value[at(input)]);
+        set(value, o.output, i.axes != 0 || splits_rows(layout_, o));
+        break;
+      case Do::make_whole:
+        set(value, i.tensor, true);
+        break;
+      case Do::gradient:
+      case Do::move_gradient:
+        for (const int input : o.inputs) set(gradient, i.tensor, value[at(input)]);
+        set(gradient, i.tensor,
+            value[at(o.output)] || gradient[at(o.output)] || i.axes != 0 ||
+                splits_rows(layout_, o));
+        break;
+      case Do::whole_gradient:
+        set(gradient, i.tensor, true);
+        break;
+    }
+  }
+  const NetworkLayer& layer_;
+  const NetworkLayout& layout_;
+  NetworkNode& node_;
+};
+
+void follow_order(const Network& network, const NetworkLayout& layout, NetworkPlan& plan) {
+  for (NetworkNode& node : plan.nodes) {
+    const NetworkLayer& layer = network.layers[node.layer];
+    node.value_reordered.assign(layer.tensors.size(), false);
+    node.gradient_reordered.assign(layer.tensors.size(), false);
+    for (std::size_t g = 0; g < layer.given.size(); ++g) {
+      if (node.sources[g] < 0) continue;
+      const NetworkNode& source = plan.nodes[at(node.sources[g])];
+      node.value_reordered[at(layer.given[g].tensor)] =
+          source.value_reordered[at(network.layers[source.layer].operations.back().output)];
+    }
+    // As often as a state may hand it on to another one.
+    for (std::size_t round = 0; round <= layer.tensors.size(); ++round)
+      Order(network, layout, node).follow(plan.layers[node.layer].forward);
+  }
+  for (std::size_t n = plan.nodes.size(); n-- > 0;) {
+    NetworkNode& node = plan.nodes[n];
+    const NetworkLayer& layer = network.layers[node.layer];
+    for (std::size_t round = 0; round <= layer.tensors.size(); ++round)
+      Order(network, layout, node).follow(plan.layers[node.layer].backward);
+    for (std::size_t g = 0; g < layer.given.size(); ++g) {
+      if (node.sources[g] < 0) continue;
+      NetworkNode& source = plan.nodes[at(node.sources[g])];
+      auto gradient =
+          source.gradient_reordered[at(network.layers[source.layer].operations.back().output)];
+      gradient = gradient || node.gradient_reordered[at(layer.given[g].tensor)];
+    }
+  }
+}
+
+}  // namespace
+
+NetworkPlan network_plan(const Network& network, const NetworkLayout& layout) {
+  NetworkPlan plan;
+  std::vector<int> last_of;  // by layer: its last node
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    const NetworkLayer& layer = network.layers[l];
+    plan.layers.push_back(layer_plan(network, layout, l));
+    for (std::int64_t r = 0; r < layer.repeat; ++r) {
+      NetworkNode node{l, {}, false, {}, {}};
+      for (const Given& given : layer.given) {
+        int source = given.source < 0 ? -1 : last_of[at(given.source)];
+        // A repetition reads the one before.
+        if (r > 0 && given.tensor == layer.input) source = static_cast<int>(plan.nodes.size()) - 1;
+        if (source >= 0) plan.nodes[at(source)].read = true;
+        node.sources.push_back(source);
+      }
+      plan.nodes.push_back(std::move(node));
+    }
+    last_of.push_back(static_cast<int>(plan.nodes.size()) - 1);
+  }
+  follow_order(network, layout, plan);
+  return plan;
+}
+
+}  // namespace weir::cpu

@@ -1,0 +1,181 @@
+// Workers as processors, and their blocks beside the unsplit computation's.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cpu/layout/network_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <cmath>
+
+#include "exec/cpu/layout/network_plan.hpp"
+#include "exec/cpu/layout/network_processor.hpp"
+#include "plan/words/indexed.hpp"
+
+namespace weir::cpu {
+namespace {
+
+using layout::Act;
+using layout::Axes;
+using layout::Network;
+using layout::NetworkLayer;
+using layout::NetworkLayout;
+using layout::Role;
+
+// Partial sums that a weight's gradients are, one for each operation that reads it.
+std::vector<Axes> partial_gradients(const LayerPlan& plan, int tensor) {
+  std::vector<Axes> all;
+  const Phases& phases = plan.backward;
+  for (const auto* list : {&phases.before, &phases.step, &phases.behind}) {
+    for (const layout::Instruction& i : *list) {
+      if (i.tensor != tensor) continue;
+      if (i.what == layout::Instruction::Do::gradient) all.push_back(i.axes);
+      if (i.what == layout::Instruction::Do::move_gradient) all.push_back(i.left);
+    }
+  }
+  return all;
+}
+
+// A tied weight's gradients go into its owner's, where those are the same kind of partial sum.
+std::optional<std::string> not_tied(const Network& network, const NetworkPlan& plan,
+                                    std::size_t l) {
+  const NetworkLayer& layer = network.layers[l];
+  for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+    if (layer.tensors[t].role != Role::tied) continue;
+    const LayerPlan& mine = plan.layers[l];
+    const std::string what =
+        fmt::format("layer {}: {}", layer.name, to_text(network, layer.tensors[t]));
+    if (mine.owners[t] < 0)
+      return what + ": no layer that is there once has a weight of that name and dimensions";
+    const auto owned = partial_gradients(plan.layers[at(mine.owners[t])], mine.owned[t]);
+    for (const Axes partial : partial_gradients(mine, static_cast<int>(t))) {
+      if (std::ranges::find(owned, partial) == owned.end())
+        return what + ": its gradient is summed over other processors than its owner's";
+    }
+  }
+  return std::nullopt;
+}
+
+// The largest difference of one tensor's blocks, over its largest number.
+struct Apart {
+  float apart = 0, largest = 0;
+  void compare(float mine, float its) {
+    largest = std::max(largest, std::abs(its));
+    const float difference = std::abs(mine - its);
+    if (!(difference <= apart)) apart = difference;  // a NaN counts
+  }
+  [[nodiscard]] double relative() const {
+    return largest > 0 ? double{apart} / double{largest} : double{apart};
+  }
+};
+
+void count(NetworkDifference& all, const Apart& one, bool reordered) {
+  double& worst = reordered ? all.reordered : all.in_order;
+  (reordered ? all.tensors_reordered : all.tensors_in_order) += 1;
+  if (!(one.relative() <= worst)) worst = one.relative();
+}
+
+}  // namespace
+
+std::optional<std::string> not_run(const Network& network, const NetworkLayout& layout) {
+  for (const NetworkLayer& layer : network.layers) {
+    for (const layout::Operation& o : layer.operations) {
+      const bool unknown = o.act == Act::turn || o.act == Act::attention || o.act == Act::route ||
+                           o.act == Act::back || o.act == Act::choose;
+      if (unknown)
+        return fmt::format("layer {}: {}: {} is priced, not run", layer.name,
+                           to_text(network, layer, o), to_string(o.act));
+    }
+  }
+  const NetworkPlan plan = network_plan(network, layout);
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    if (auto why = not_tied(network, plan, l)) return why;
+  }
+  return std::nullopt;
+}
+
+NetworkRun::NetworkRun(const Network& network, const NetworkLayout& layout, Workers& workers,
+                       std::uint64_t seed)
+    : network_(network),
+      layout_(layout),
+      workers_(workers),
+      board_(network_, layout_, workers),
+      plan_(std::make_unique<NetworkPlan>(network_plan(network_, layout_))) {
+  assert(members(layout_, ~Axes{0}) == workers.count() && "one worker a processor");
+  counts_.resize(at(workers.count()));
+  processors_.resize(at(workers.count()));
+  // Each makes its own blocks, so that they lie near its core.
+  workers.run([&](int worker) {
+    processors_[at(worker)] =
+        std::make_unique<NetworkProcessor>(network_, layout_, *plan_, board_, worker, seed);
+  });
+}
+
+NetworkRun::~NetworkRun() = default;
+
+NetworkTimes NetworkRun::step() {
+  using Clock = std::chrono::steady_clock;
+  std::vector<Clock::time_point> starts(processors_.size()), ends(processors_.size());
+  workers_.run([&](int worker) {
+    // All begin together, so that nobody's time holds another's start.
+    workers_.meet();
+    starts[at(worker)] = Clock::now();
+    processors_[at(worker)]->step();
+    ends[at(worker)] = Clock::now();
+  });
+  NetworkTimes times;
+  const auto n = static_cast<double>(processors_.size());
+  for (std::size_t p = 0; p < processors_.size(); ++p) {
+    counts_[p] = processors_[p]->counts();
+    const NetworkTimes& one = processors_[p]->times();
+    times.products += one.products / n;
+    times.elementwise += one.elementwise / n;
+    times.exchanges += one.exchanges / n;
+  }
+  times.step = *std::ranges::max_element(ends) - *std::ranges::min_element(starts);
+  return times;
+}
+
+NetworkDifference NetworkRun::difference(const NetworkRun& whole) const {
+  NetworkDifference all;
+  const std::vector<NodeBlocks>& truth = whole.processors_[0]->nodes();
+  // Each element of a tensor on each processor beside the same one of the unsplit computation.
+  const auto compare = [&](const layout::NetworkTensor& tensor, Apart& apart, const auto& of) {
+    for (const auto& processor : processors_) {
+      walk_whole(network_, layout_, processor->place(), tensor.dimensions,
+                 [&](std::int64_t i, std::int64_t from) {
+                   const auto [mine, its] = of(processor->nodes());
+                   apart.compare(mine[at(i)], its[at(from)]);
+                 });
+    }
+  };
+  for (std::size_t n = 0; n < plan_->nodes.size(); ++n) {
+    const NetworkNode& node = plan_->nodes[n];
+    const NetworkLayer& layer = network_.layers[node.layer];
+    for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+      const layout::NetworkTensor& tensor = layer.tensors[t];
+      if (plan_->layers[node.layer].pending[t] == 0) {
+        Apart apart;
+        for (std::size_t s = 0; s < truth[n].values[t].size(); ++s) {
+          compare(tensor, apart, [&](const std::vector<NodeBlocks>& nodes) {
+            return std::pair(nodes[n].values[t][s].data(), truth[n].values[t][s].data());
+          });
+        }
+        count(all, apart, node.value_reordered[t]);
+      }
+      const bool given = std::ranges::any_of(
+          layer.given, [t](const layout::Given& g) { return g.tensor == static_cast<int>(t); });
+      if ((tensor.role != Role::weight && !given) || truth[n].gradients[t][0].empty()) continue;
+      Apart apart;
+      compare(tensor, apart, [&](const std::vector<NodeBlocks>& nodes) {
+        return std::pair(nodes[n].gradients[t][0].front().numbers.data(),
+                         truth[n].gradients[t][0].front().numbers.data());
+      });
+      count(all, apart, node.gradient_reordered[t]);
+    }
+  }
+  return all;
+}
+
+}  // namespace weir::cpu

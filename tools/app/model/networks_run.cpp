@@ -1,0 +1,209 @@
+// All layouts are built before the first is timed, and their steps are interleaved in a fresh order
+// each round.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/model/networks_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+
+#include "exec/device/cores.hpp"
+#include "plan/words/error.hpp"
+#include "plan/words/indexed.hpp"
+#ifdef WEIR_HAS_CPU_BACKEND
+#include "exec/cpu/layout/network_probe.hpp"
+#include "exec/cpu/layout/network_run.hpp"
+#include "traces/stats.hpp"
+#endif
+
+namespace weir {
+namespace {
+
+using layout::MeshDimension;
+using layout::NetworkLayout;
+
+// The mesh's dimensions that are left, each with the sizes that the processors left divide into.
+void append_sizes(const NetworkLayout& layout, std::size_t dimension, std::int64_t left,
+                  std::vector<std::int64_t>& sizes, std::vector<NetworkLayout>& all) {
+  if (dimension == layout.mesh.size()) {
+    if (left > 1) return;
+    NetworkLayout made{layout.name, {}, std::vector<layout::Axes>(layout.over.size(), 0)};
+    for (std::size_t m = 0; m < sizes.size(); ++m) {
+      if (sizes[m] == 1) continue;
+      for (std::size_t d = 0; d < layout.over.size(); ++d) {
+        if ((layout.over[d] >> m & 1U) != 0) made.over[d] |= layout::Axes{1} << made.mesh.size();
+      }
+      made.mesh.push_back({layout.mesh[m].name, layout.mesh[m].symbol, sizes[m]});
+    }
+    all.push_back(std::move(made));
+    return;
+  }
+  for (std::int64_t size = left; size >= 1; --size) {
+    if (left % size != 0) continue;
+    sizes.push_back(size);
+    append_sizes(layout, dimension + 1, left / size, sizes, all);
+    sizes.pop_back();
+  }
+}
+
+#ifdef WEIR_HAS_CPU_BACKEND
+
+// Sums of fp32 in another order; a softmax or a norm behind them makes little of it, a cancellation
+// more. A wrong or a missing summand is far above it.
+constexpr double kLargestDifference = 1e-2;
+constexpr double kMuch = 1.05;  // of two predictions: that they differ
+constexpr int kProbeRounds = 31;
+
+// What the exchanges of one step make a processor read: of n numbers among p, 2 n (p-1)/p for an
+// all-reduce and half of it for the others.
+double derived_elements(const layout::Network& network, const NetworkLayout& layout) {
+  double sum = 0;
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    for (const layout::Exchange& e : layer_share(network, layout, l).exchanges) {
+      const auto p = static_cast<double>(members(layout, e.axes));
+      const double factor = e.collective == layout::Collective::all_reduce ? 2 : 1;
+      sum += factor * e.elements * (p - 1) / p *
+             static_cast<double>(e.times * network.layers[l].repeat);
+    }
+  }
+  return sum;
+}
+
+double derived_products(const layout::Network& network, const NetworkLayout& layout) {
+  double sum = 0;
+  for (std::size_t l = 0; l < network.layers.size(); ++l) {
+    for (const double pass : layer_share(network, layout, l).multiply_adds)
+      sum += pass * static_cast<double>(network.layers[l].repeat);
+  }
+  return sum;
+}
+
+void check(const layout::Network& network, const NetworkRunRow& row) {
+  const std::string where =
+      fmt::format("layout {}: {}", row.layout.name, rules_text(network, row.layout));
+  if (row.in_order != 0)
+    throw RunFailed(fmt::format("{}: sums in the same order differ from the unsplit ones by {:.1e}",
+                                where, row.in_order));
+  if (!(row.reordered <= kLargestDifference))
+    throw RunFailed(
+        fmt::format("{}: the result differs from the unsplit one by {:.1e}", where, row.reordered));
+  const double products = derived_products(network, row.layout);
+  if (row.multiply_adds != products)
+    throw RunFailed(fmt::format("{}: {} multiply-adds counted, {} derived", where,
+                                row.multiply_adds, products));
+  // On several mesh dimensions a move may be two collectives, which are read in one here, or
+  // change the mesh dimension of a place, which is priced as if blocks were numbered for it.
+  const double apart = std::abs(row.exchanged_elements - row.derived_elements);
+  if (row.layout.mesh.size() <= 1 && apart > 1e-9 * row.derived_elements)
+    throw RunFailed(fmt::format("{}: {} elements exchanged, {} derived", where,
+                                row.exchanged_elements, row.derived_elements));
+}
+
+void count_pairs(NetworksRunResult& result) {
+  const auto priced = [](const NetworkRunRow& row) {
+    return (row.predicted.products + row.predicted.exchanges + row.predicted.reductions).count();
+  };
+  for (std::size_t a = 0; a < result.rows.size(); ++a) {
+    for (std::size_t b = 0; b < result.rows.size(); ++b) {
+      if (priced(result.rows[b]) <= kMuch * priced(result.rows[a])) continue;
+      ++result.pairs;
+      if (result.rows[b].priced() > result.rows[a].priced()) ++result.pairs_right;
+    }
+  }
+}
+
+#endif
+
+}  // namespace
+
+std::vector<NetworkLayout> on_workers(const NetworkLayout& layout, int workers) {
+  std::vector<NetworkLayout> all;
+  std::vector<std::int64_t> sizes;
+  append_sizes(layout, 0, workers, sizes, all);
+  return all;
+}
+
+#ifndef WEIR_HAS_CPU_BACKEND
+Cluster measured_cores(int) {
+  throw MissingComponent("this build has no CPU backend to run layouts on");
+}
+NetworksRunResult run_networks(const layout::Network&, const std::vector<NetworkLayout>&,
+                               const NetworkJob&, const Cluster&, const NetworksRunRequest&) {
+  throw MissingComponent("this build has no CPU backend to run layouts on");
+}
+#else
+Cluster measured_cores(int workers) {
+  cpu::Workers team(workers);
+  const cpu::NetworkRates rates = cpu::network_rates(team, kProbeRounds);
+  Cluster cluster;
+  cluster.name = "this machine's cores";
+  cluster.devices_per_node = workers;
+  cluster.device.name = "a core";
+  cluster.device.peak_fp32 = rates.products;
+  cluster.device.memory = Bytes(std::int64_t{1} << 50);  // runs on cores are not judged by it
+  // An all-reduce of nothing is 2 (p - 1) messages of a ring.
+  cluster.intra = {rates.exchange_latency / std::max(1, 2 * (workers - 1)),
+                   rates.exchange_bandwidth};
+  cluster.inter = cluster.intra;
+  return cluster;
+}
+
+NetworksRunResult run_networks(const layout::Network& network,
+                               const std::vector<NetworkLayout>& layouts, const NetworkJob& job,
+                               const Cluster& machine, const NetworksRunRequest& request) {
+  cpu::Workers workers(request.workers);
+  NetworksRunResult result{request.workers, request.rounds, request.seed};
+  std::vector<std::unique_ptr<cpu::NetworkRun> > runs;
+  for (const NetworkLayout& layout : layouts) {
+    if (const auto why = cpu::not_run(network, layout))
+      throw InputError(request.file, "layers", *why);
+    runs.push_back(std::make_unique<cpu::NetworkRun>(network, layout, workers, request.seed));
+    result.rows.push_back({layout, network_cost(network, layout, job, machine)});
+  }
+  std::vector<std::vector<cpu::NetworkTimes> > times(runs.size());
+  std::vector<std::size_t> order(runs.size());
+  for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
+  std::mt19937_64 random(request.seed);
+  for (int round = -1; round < request.rounds; ++round) {  // round -1 warms up
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t r : order) {
+      const cpu::NetworkTimes step = runs[r]->step();
+      if (round >= 0) times[r].push_back(step);
+    }
+    if (request.progress) request.progress(round + 1, request.rounds);
+  }
+  cpu::Workers one(1);
+  const NetworkLayout nowhere{"", {}, std::vector<layout::Axes>(network.dimensions.size(), 0)};
+  cpu::NetworkRun whole(network, nowhere, one, request.seed);
+  static_cast<void>(whole.step());
+  const auto median_of = [](const std::vector<cpu::NetworkTimes>& all,
+                            Seconds cpu::NetworkTimes::*part) {
+    std::vector<double> values;
+    for (const cpu::NetworkTimes& one : all) values.push_back((one.*part).count());
+    return Seconds(median(values));
+  };
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    NetworkRunRow& row = result.rows[r];
+    row.products = median_of(times[r], &cpu::NetworkTimes::products);
+    row.exchanges = median_of(times[r], &cpu::NetworkTimes::exchanges);
+    row.elementwise = median_of(times[r], &cpu::NetworkTimes::elementwise);
+    row.step = median_of(times[r], &cpu::NetworkTimes::step);
+    row.multiply_adds = runs[r]->counts()[0].multiply_adds;
+    for (const cpu::NetworkCounts& counts : runs[r]->counts())
+      row.exchanged_elements += counts.exchanged_elements / request.workers;
+    row.derived_elements = derived_elements(network, row.layout);
+    const cpu::NetworkDifference difference = runs[r]->difference(whole);
+    row.in_order = difference.in_order;
+    row.reordered = difference.reordered;
+    check(network, row);
+  }
+  result.oversubscribed = request.workers > available_cores();
+  count_pairs(result);
+  return result;
+}
+#endif
+
+}  // namespace weir
