@@ -4,7 +4,6 @@
 #pragma once
 
 #include "exec/cuda/kernels/device.cuh"
-#include "exec/cuda/kernels/norms.hpp"
 
 namespace weir::cuda {
 
@@ -55,18 +54,14 @@ void norm_each_row(bool vectors, const E* residual, const StepMask& mask, Launch
   });
 }
 
-// launch(drops), a constant, for the kernels of a gradient; then all blocks' partial sums, in
-// order, become the gradients of the weights.
-template <class E, class Launch>
-void norm_gradient(const NormGradient<E>& g, Rows size, const Vectors& to, cudaStream_t stream,
-                   Launch launch) {
-  if (g.dropped != nullptr) {
+// launch(drops), a constant: whether a gradient's kernels also write what is dropped.
+template <class Launch>
+void with_drops(bool drops, Launch launch) {
+  if (drops) {
     launch(std::true_type{});
   } else {
     launch(std::false_type{});
   }
-  check_launch("a norm's gradient");
-  sum_partials(g.partials, {partials_of(size.rows), size.width}, Beta::zero, to, stream);
 }
 
 }  // namespace weir::cuda

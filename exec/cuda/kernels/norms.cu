@@ -290,10 +290,13 @@ template void residual_layer_norm(const Bf16*, const StepMask&, Bf16*, const Nor
 
 template <class E>
 void layer_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t stream) {
-  norm_gradient<E>(g, size, {{g.weight_gradient, g.bias_gradient}, 2}, stream, [&](auto drops) {
+  with_drops(g.dropped != nullptr, [&](auto drops) {
     constexpr bool kDrops = drops;
     run_layer_norm_gradient<E, kDrops>(g, size, stream);
   });
+  check_launch("layer_norm_gradient");
+  sum_partials(g.partials, {partials_of(size.rows), size.width}, Beta::zero,
+               {{g.weight_gradient, g.bias_gradient}, 2}, stream);
 }
 template void layer_norm_gradient(const NormGradient<float>&, Rows, cudaStream_t);
 template void layer_norm_gradient(const NormGradient<Bf16>&, Rows, cudaStream_t);

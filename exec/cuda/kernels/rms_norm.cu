@@ -241,10 +241,13 @@ template void residual_rms_norm(const Bf16*, const StepMask&, Bf16*, const Norm<
 
 template <class E>
 void rms_norm_gradient(const NormGradient<E>& g, Rows size, cudaStream_t stream) {
-  norm_gradient<E>(g, size, {{g.weight_gradient}, 1}, stream, [&](auto drops) {
+  with_drops(g.dropped != nullptr, [&](auto drops) {
     constexpr bool kDrops = drops;
     run_rms_norm_gradient<E, kDrops>(g, size, stream);
   });
+  check_launch("rms_norm_gradient");
+  sum_partials(g.partials, {partials_of(size.rows), size.width}, Beta::zero,
+               {{g.weight_gradient}, 1}, stream);
 }
 template void rms_norm_gradient(const NormGradient<float>&, Rows, cudaStream_t);
 template void rms_norm_gradient(const NormGradient<Bf16>&, Rows, cudaStream_t);

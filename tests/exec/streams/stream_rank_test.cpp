@@ -239,10 +239,10 @@ TEST(StreamRank, EveryWaitCounts) {
   expect_every_wait_to_count(model.load(shared), 3);
 }
 
-// Under ZeRO-3 each of five layers is gathered for F and for B, and its gradients are summed: 15
-// results that the kernels wait for, or that memory is given back behind. Without any of these
-// waits other parameters come out, or none. (A wait for a step's reductions is left over where
-// every micro-batch's were awaited.)
+// Under ZeRO-3 each layer is gathered for F and for B, and its gradients are summed: of three
+// results a layer kernels wait for two, and memory is given back behind the third. Without any of
+// these waits other parameters come out, or none. (A wait for a step's reductions is left over
+// where every micro-batch's were awaited.)
 TEST(StreamRank, KernelsWaitForWindowsAndSums) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "the races that it makes are what it looks for";
@@ -253,7 +253,6 @@ TEST(StreamRank, KernelsWaitForWindowsAndSums) {
   plan.zero = 3;
   const ResolvedPlan loaded = model.load(plan);
   const auto layers = static_cast<int>(loaded.model.layers.size());
-  ASSERT_EQ(layers, 5);
   const std::string expected = train_as_processes(loaded, 2, 1).leaders.parameters_sha256;
   const ProcessesResult whole = train_as_processes(loaded, 1, 1);
   for (int process = 0; process < 2; ++process) {

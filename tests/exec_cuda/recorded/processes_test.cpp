@@ -271,17 +271,19 @@ TEST_F(RecordedProcesses, ReplicasDivideGradientsAndWeights) {
   }
 }
 
-// A layer's sum and its gather are one exchange each at either of two replicas. Of an embedding, two
-// blocks and a head, M micro-batches take 4 M sums; under ZeRO-2 the weights follow in one exchange
-// behind the stage's update, under ZeRO-3 in 4 for each F and 4 for each B.
+// A layer's sum and its gather are one exchange each at either of two replicas. Of L layers M
+// micro-batches take L M sums; under ZeRO-2 the weights follow in one exchange behind the stage's
+// update, under ZeRO-3 in L for each F and L for each B.
 TEST_F(RecordedProcesses, DividedReplicasExchangeOnceALayer) {
   constexpr int kMicrobatches = 2;
   const TinyModel model(false, 0.0, 32, 2, 4);
+  std::int64_t layers = 0;
   const auto messages = [&](int zero) {
     Plan plan = model.plan({}, kMicrobatches, "1f1b");
     plan.dp = 2;
     plan.zero = zero;
     const ResolvedPlan loaded = model.load(plan);
+    layers = std::ssize(loaded.model.layers);
     std::int64_t of_steps[2] = {};
     for (const int steps : {1, 2}) {
       machine().reset(2);
@@ -290,9 +292,9 @@ TEST_F(RecordedProcesses, DividedReplicasExchangeOnceALayer) {
     }
     return of_steps[1] - of_steps[0];
   };
-  const int layers = 4;
-  EXPECT_EQ(messages(2), 2 * (layers * kMicrobatches + 1));
-  EXPECT_EQ(messages(3), 2 * (layers * kMicrobatches * 3));
+  const std::int64_t of_two = messages(2), of_three = messages(3);
+  EXPECT_EQ(of_two, 2 * (layers * kMicrobatches + 1));
+  EXPECT_EQ(of_three, 2 * (layers * kMicrobatches * 3));
 }
 
 // Without replicas the norm of processes is that of one.
