@@ -116,7 +116,7 @@ TEST_F(LayoutCommand, InsideTheStagesOfAPlan) {
   refused(kModels + "opt-125m.json --layout cut.json -K 2", 3, "not the network of");
   ASSERT_EQ(program("--mesh d=2,m=4 --rules batch:d,heads:m"), 0);
   refused(model + "--layout cut.json -K 2", 3,
-          "ffn is split over nothing, where Megatron's cut has it over m");
+          "vocab is split over nothing, where Megatron's cut has it over m");
 }
 
 // Two processors: of w[hidden, units] over units each holds all rows and half of the columns, which
