@@ -212,7 +212,8 @@ def outputs(folder):
     yield printed("model", "tiny.json", "--devices", 4, "--cluster", cluster, "-b", 4)
     yield printed("layout", "program.json", "--devices", 4, "--cluster", cluster,
                   "--rules", "batch:d,heads:m,rows:m")
-    yield printed("layout", "program.json", "--run", "--workers", 1, "--rounds", 1)
+    yield printed("layout", examples / "layouts/recurrent.json", "--run", "--workers", 1,
+                  "--rounds", 1)
     yield printed("schedule", "--list")
     yield printed("schedule", "1f1b", "-K", 2, "-M", 2, "--svg", "drawn.svg")
     yield printed("schedule", "1f1b", "zb-v", "-K", 2, "-M", 4, "--svg", "several.svg")
