@@ -120,6 +120,17 @@ weir::SweepResult searched(weir::SweepRequest search, const SweepRequest& r,
   return result;
 }
 
+// What is listed says how sure it is as a forecast of it alone would.
+void widen_listed(SweepReply& reply, const SweepRequest& r, const weir::SweepRequest& search) {
+  if (!is_assumed(reply.cluster.stack)) return;
+  const auto widen = [&](Ranked& one) {
+    widen_for_unnamed(one.forecast, resolve(one.plan, search.folder), reply.cluster);
+  };
+  const std::size_t listed = std::min<std::size_t>(r.top, reply.result.plans.size());
+  for (std::size_t i = 0; i < listed; ++i) widen(reply.result.plans[i]);
+  if (reply.result.baseline) widen(reply.result.baseline->ranked);
+}
+
 // A search that found something; `party`: the processes that search together, `others`, where there
 // are any.
 SweepReply found(SweepRequest r, const Session& session, std::optional<SearchParty> party,
@@ -184,15 +195,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   } else if (r.explain && leads) {
     reply.reasons = reasons_for({asked, search, reply.result}, r.costs, reply.costs, reply.cluster);
   }
-  // What is listed says how sure it is as a forecast of it alone would.
-  const auto widen = [&](Ranked& one) {
-    widen_for_unnamed(one.forecast, resolve(one.plan, search.folder), reply.cluster);
-  };
-  if (is_assumed(reply.cluster.stack) && leads) {
-    const std::size_t listed = std::min<std::size_t>(r.top, reply.result.plans.size());
-    for (std::size_t i = 0; i < listed; ++i) widen(reply.result.plans[i]);
-    if (reply.result.baseline) widen(reply.result.baseline->ranked);
-  }
+  if (leads) widen_listed(reply, r, search);
   // Without a front of the search's own, that of the listed plans.
   reply.front = reply.result.front.empty() ? pareto_front(reply.result.plans) : reply.result.front;
   return reply;
