@@ -47,10 +47,10 @@ struct Improvement {
 };
 
 // Changes that surely fit, that the software has and that keep the mini-batch; each adds a
-// hundredth at least, and what the search kept as it is (overlaps, formats of weights, offload) they
-// keep too, so that none is faster than the best plan. Behind them stands the best plan itself,
-// where it is better than all before it, and then what one of the words kept would bring to it.
-// Empty: the plan in use is as good as the best.
+// hundredth at least, and what the search kept as it is (overlaps, formats of weights, offload)
+// they keep too, so that none is faster than the best plan. Behind them stands the best plan
+// itself, where it is better than all before it, and then what one of the words kept would bring to
+// it. Empty: the plan in use is as good as the best.
 [[nodiscard]] std::vector<FirstChange> first_changes(const Improvement& improvement);
 
 }  // namespace weir
