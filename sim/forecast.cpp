@@ -24,7 +24,7 @@
 #include "plan/words/error.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/event_engine.hpp"
-#include "sim/unnamed_software.hpp"
+#include "sim/software_parts.hpp"
 
 namespace weir {
 namespace {

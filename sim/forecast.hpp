@@ -88,7 +88,7 @@ enum class ForecastDetail : std::uint8_t { full, ranking, order };
 [[nodiscard]] Contention contention_of(const Program& program, const Plan& plan, const Costs& costs,
                                        const Cluster& cluster);
 
-struct SoftwareParts;  // sim/unnamed_software
+struct SoftwareParts;  // sim/software_parts
 
 struct ForecastOptions {
   ForecastDetail detail = ForecastDetail::full;

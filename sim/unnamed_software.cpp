@@ -10,8 +10,6 @@
 #include "costmodel/memory/software_bounds.hpp"
 #include "costmodel/memory/stage_memory.hpp"
 #include "costmodel/table/builtin.hpp"
-#include "plan/job/assumed_stack.hpp"
-#include "plan/job/stack_part.hpp"
 #include "sim/step_time.hpp"
 
 namespace weir {
@@ -39,21 +37,6 @@ std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster&
     range = StepRange{std::min(range->fastest, step), std::max(range->slowest, step)};
   }
   return range;
-}
-
-SoftwareParts software_parts(const Plan& plan, const Model& model, const Costs& costs,
-                             const Stack& stack) {
-  SoftwareParts parts;
-  if (costs.basis != Basis::builtin) return parts;
-  const auto kept = [&](const Stack& by) {
-    return std::make_shared<const ModelPart>(
-        stack_part(model, plan.seq_length, plan.dtype, plan.split(), by));
-  };
-  const bool assumed = is_assumed(stack);
-  const bool fp8 = stack.fp8 || plan.fp8 != Fp8Recipe::none;
-  if (assumed || fp8) parts.lean = kept(leanest(stack, plan));
-  if (assumed) parts.ample = kept(amplest(stack, plan));
-  return parts;
 }
 
 void bound_by_state(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {

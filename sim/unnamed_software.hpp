@@ -3,7 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
 
@@ -19,16 +18,6 @@ struct StepRange {
 [[nodiscard]] std::optional<StepRange> step_range(const ResolvedPlan& resolved,
                                                   const Cluster& cluster,
                                                   std::span<const Stack> known);
-
-// What the leanest and the amplest software keep of a model's layers
-// (costmodel/memory/software_bounds), for all plans that split them alike.
-struct SoftwareParts {
-  std::shared_ptr<const ModelPart> lean, ample;  // none: the memory has no such bound
-};
-// Both where nobody named the stack and the costs are built in; the least alone of products in FP8,
-// whose recipes keep weights and gradients in several formats.
-[[nodiscard]] SoftwareParts software_parts(const Plan& plan, const Model& model, const Costs& costs,
-                                           const Stack& stack);
 
 // Gives the forecast of a plan whose job says what makes memory less (re-materialisation, offload,
 // narrower formats) as the least what every rank holds from step to step by the leanest software.

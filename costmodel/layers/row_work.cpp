@@ -91,12 +91,13 @@ double row_spread(const SequenceLengths& lengths, std::int64_t seq_length) {
 double largest_of_normal(int n) {
   if (n <= 1) return 0;
   // x n phi(x) Phi(x)^(n-1), integrated over what is not next to nothing.
-  constexpr double kEnd = 9, kStep = 1.0 / 16;
+  constexpr int kEnd = 9, kSteps = 16;  // steps of a unit
   double sum = 0;
-  for (double x = -kEnd; x <= kEnd; x += kStep) {
+  for (int i = -kEnd * kSteps; i <= kEnd * kSteps; ++i) {
+    const double x = static_cast<double>(i) / kSteps;
     const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
     const double below = std::erfc(-x / std::numbers::sqrt2) / 2;
-    sum += x * n * density * std::pow(below, n - 1) * kStep;
+    sum += x * n * density * std::pow(below, n - 1) / kSteps;
   }
   return sum;
 }

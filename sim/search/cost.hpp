@@ -11,7 +11,7 @@
 #include "plan/job/cluster.hpp"
 #include "sim/search/programs.hpp"
 #include "sim/search/space/ranking.hpp"
-#include "sim/unnamed_software.hpp"
+#include "sim/software_parts.hpp"
 
 namespace weir {
 

@@ -187,10 +187,20 @@ void Refiner::share(std::span<const std::uint32_t> nodes, std::vector<Outcome>& 
 }
 
 void Refiner::restore(std::uint32_t node, int slots, std::vector<int> boundaries) {
-  Outcome outcome;
+  Outcome& outcome = outcomes_[node];
   outcome.slots = slots;
   add(outcome, forecast_of(node, slots, std::move(boundaries), ForecastDetail::order));
-  outcomes_.insert_or_assign(node, std::move(outcome));
+}
+
+std::optional<std::pair<std::uint32_t, Cut>> Refiner::fastest_doubtful() const {
+  std::optional<std::pair<std::uint32_t, Cut>> fastest;
+  for (const auto& [node, outcome] : outcomes_) {
+    for (const Cut& cut : outcome.cuts) {
+      const bool faster = !fastest || cut.step < fastest->second.step;
+      if (cut.fits == Fits::maybe && faster) fastest = {node, cut};
+    }
+  }
+  return fastest;
 }
 
 }  // namespace weir

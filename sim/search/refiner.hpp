@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/search/examine.hpp"
@@ -66,8 +67,10 @@ class Refiner {
   // the others'.
   void refine(std::span<const std::uint32_t> nodes, std::optional<Seconds> limit,
               std::optional<Bytes> memory = {});
-  // Restores one that an earlier search refined.
+  // Restores a cut of one that an earlier search refined.
   void restore(std::uint32_t node, int slots, std::vector<int> boundaries);
+  // Of all cuts that may fit, but not surely, the one of the shortest step.
+  [[nodiscard]] std::optional<std::pair<std::uint32_t, Cut>> fastest_doubtful() const;
 
   // A candidate's cut, with all that a ranking says.
   [[nodiscard]] Ranked ranked(std::uint32_t node, const Cut& cut);

@@ -333,6 +333,11 @@ void Walk::checkpoint() const {
     const int slots = ground_.refiner.of(found.node).slots;
     state.best.push_back({found.node, slots, found.cut.boundaries});
   }
+  // What is faster and may fit is told beside the best, so it is kept behind them.
+  if (const auto fastest = ground_.refiner.fastest_doubtful()) {
+    const int slots = ground_.refiner.of(fastest->first).slots;
+    state.best.push_back({fastest->first, slots, fastest->second.boundaries});
+  }
   for (const Examined& one : waiting_) {
     if (one.node != kDone) state.waiting.push_back(one.node);
   }
@@ -353,8 +358,10 @@ void Walk::restore(const SearchState& state) {
   feasible_ = state.feasible;
   for (const RefinedNode& one : state.best) {
     if (!possible(one)) throw_another_space();
+    // Of a node that is there already this is another cut.
+    const bool known = ground_.refiner.outcomes().contains(one.node);
     ground_.refiner.restore(one.node, one.slots, one.boundaries);
-    enter(one.node);
+    if (!known) enter(one.node);
   }
   waiting_ = ground_.refiner.examine(state.waiting);
   const auto impossible = [](const Examined& one) {

@@ -252,8 +252,9 @@ Json parsed_model(const std::string& text, const std::string& file) {
   const auto refuse_job = [&] {
     const ForeignTool tool = foreign_tool(text);
     if (tool.name.empty()) return;
-    const std::string how =
-        tool.reader.empty() ? std::string() : fmt::format(": --from {} reads it", tool.reader);
+    const std::string how = tool.reader.empty()
+                                ? std::string()
+                                : fmt::format(": the importer {} reads it", tool.reader);
     throw InputError(file, "", fmt::format("is a job of {}, expected a model{}", tool.name, how));
   };
   try {

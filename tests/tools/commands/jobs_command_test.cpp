@@ -182,7 +182,7 @@ TEST_F(JobsCommand, AFileOfAnotherToolIsRefusedByItsName) {
   EXPECT_EQ(weir("plan --from megatron neox.yml -o plan.json").out,
             "weir: neox.yml: is a job of GPT-NeoX: --from neox reads it\n");
   EXPECT_EQ(weir("model ds.json").out,
-            "weir: ds.json: is a job of DeepSpeed, expected a model: --from deepspeed reads it\n");
+            "weir: ds.json: is a job of DeepSpeed, expected a model: the importer deepspeed reads it\n");
   EXPECT_EQ(weir("plan --from torchtitan config_registry.py -o plan.json").out,
             "weir: config_registry.py: config: has no function that returns a Trainer.Config\n");
   // Whatever it is given as.
