@@ -181,8 +181,9 @@ TEST_F(JobsCommand, AFileOfAnotherToolIsRefusedByItsName) {
   write("config_registry.py", "from torchtitan.trainer import Trainer\n");
   EXPECT_EQ(weir("plan --from megatron neox.yml -o plan.json").out,
             "weir: neox.yml: is a job of GPT-NeoX: --from neox reads it\n");
-  EXPECT_EQ(weir("model ds.json").out,
-            "weir: ds.json: is a job of DeepSpeed, expected a model: the importer deepspeed reads it\n");
+  EXPECT_EQ(
+      weir("model ds.json").out,
+      "weir: ds.json: is a job of DeepSpeed, expected a model: the importer deepspeed reads it\n");
   EXPECT_EQ(weir("plan --from torchtitan config_registry.py -o plan.json").out,
             "weir: config_registry.py: config: has no function that returns a Trainer.Config\n");
   // Whatever it is given as.
