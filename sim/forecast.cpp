@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <stdexcept>
 
 #include "costmodel/fit/builtin_interval.hpp"
@@ -14,9 +13,7 @@
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/layers/row_work.hpp"
-#include "costmodel/links/offload.hpp"
 #include "costmodel/memory/memory_rules.hpp"
-#include "costmodel/memory/software_bounds.hpp"
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/job/placement.hpp"
 #include "plan/program/deadlock.hpp"
@@ -24,7 +21,8 @@
 #include "plan/words/error.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/event_engine.hpp"
-#include "sim/software_parts.hpp"
+#include "sim/forecast_memory.hpp"
+#include "sim/forecast_notes.hpp"
 
 namespace weir {
 namespace {
@@ -168,70 +166,6 @@ void add_basis(Forecast& f, const Plan& plan, const Costs& costs, const Cluster&
   f.interval = around(f.step_time, h, costs.interval->nominal);
 }
 
-void warn_of_crowded_memory(const Plan& plan, const Cluster& cluster, Forecast& f) {
-  const double crowded = cluster.stack.memory.crowded;
-  if (plan.pp == 1 || crowded == 1) return;
-  // Each rank against what its own nodes have.
-  const std::vector<Bytes> most = rank_limits(plan, cluster, cluster.largest_memory());
-  bool any = false;
-  for (std::size_t r = 0; r < f.memory.size(); ++r) {
-    const double share = crowded * static_cast<double>(most[r].count());
-    any = any || static_cast<double>(f.memory[r].peak.count()) > share;
-  }
-  if (!any) return;
-  f.warnings.push_back(fmt::format(
-      "more than {:.0f} % of the memory is taken: measured pipelines of {} so full took "
-      "several times as long, their allocator freeing and asking again",
-      crowded * 100, cluster.stack.name));
-}
-
-void warn_of_empty_stages(const ResolvedPlan& loaded, Forecast& f) {
-  const auto empty = std::ranges::count_if(loaded.stages, [](const StagePart& stage) {
-    return stage.layers.first == stage.layers.last;
-  });
-  if (empty == 0) return;
-  f.warnings.push_back(
-      fmt::format("{} of {} stages hold no layer: of measured runs with such stages nearly all "
-                  "failed",
-                  empty, loaded.stages.size()));
-}
-
-// What rows of several sequences compute, and what unlike ones cost.
-void say_of_lengths(const ResolvedPlan& loaded, const CostTable& table, Forecast& f) {
-  const Plan& plan = loaded.plan;
-  if (!plan.lengths.known()) return;
-  const RowWork row = mean_row(plan.lengths, plan.seq_length, plan.micro_batch_size);
-  f.warnings.push_back(fmt::format(
-      "lengths: a row computes {:.1f} % of its tokens, of which {:.1f} % are padding, and {:.1f} % "
-      "of a whole row's attention",
-      100 * row.tokens, 100 * (1 - row.useful / row.tokens), 100 * row.squared));
-  Nanoseconds most{0};
-  for (const StageCost& stage : table.stages) most = std::max(most, stage.unlike);
-  if (most.count() == 0) return;
-  f.warnings.push_back(
-      fmt::format("lengths: replicas wait {:.3g} s a step for the one with the longest sequences",
-                  to_seconds(most).count()));
-}
-
-// What a plan that offloads asks of the fullest node's host.
-void say_of_host(const ResolvedPlan& loaded, const Cluster& cluster, Forecast& f) {
-  const Plan& plan = loaded.plan;
-  if (plan.offload_optimizer == 0) return;
-  const ScheduleShape& shape = loaded.schedule.shape;
-  std::vector<double> numbers(static_cast<std::size_t>(shape.ranks), 0);
-  for (std::int32_t s = 0; s < shape.total_stages(); ++s)
-    numbers[static_cast<std::size_t>(shape.rank_of(Stage{s}).value)] +=
-        offloaded_numbers(loaded.stage(Stage{s}), plan);
-  const Cluster& nodes = cluster.kind(0);
-  const Bytes held = host_bytes(*std::ranges::max_element(numbers), plan, nodes);
-  const Bytes there = nodes.host.value().memory;
-  f.warnings.push_back(fmt::format(
-      "offload_optimizer: the host of a node holds up to {:.1f} GiB of the optimizer's state, of "
-      "{:.0f} GiB{}",
-      static_cast<double>(held.count()) / (1 << 30), static_cast<double>(there.count()) / (1 << 30),
-      held > there ? ": it does not fit" : ""));
-}
-
 StepDistribution distribution_of(const PricedProgram& run, const Costs& costs,
                                  const JitterRequest& request) {
   StepDistribution d =
@@ -251,40 +185,6 @@ double jitter_spread(const PricedProgram& run, const Costs& costs, ForecastDetai
   return distribution_of(run, costs, kEnough).spread_of_median;
 }
 
-// Of costs anchored to measured memory: all kinds alike.
-RankMemory scaled(const RankMemory& memory, double factor) {
-  RankMemory by_factor;
-  for (const MemoryKind kind : kMemoryKinds) {
-    const double bytes = static_cast<double>(memory.at_peak[kind].count()) * factor;
-    by_factor.at_peak[kind] = Bytes(std::llround(bytes));
-    by_factor.peak += by_factor.at_peak[kind];
-  }
-  by_factor.process = Bytes(std::llround(static_cast<double>(memory.process.count()) * factor));
-  const double upper = static_cast<double>(memory.upper.count()) * factor;
-  // Rounding each kind may pass a bound: the peak stays between the least and the upper bound.
-  by_factor.upper = std::max(by_factor.peak, Bytes(std::llround(upper)));
-  const double least = static_cast<double>(memory.least.count()) * factor;
-  by_factor.least = std::min(by_factor.peak, Bytes(std::llround(least)));
-  return by_factor;
-}
-
-// Where memory was measured on the cluster, runs of other clusters whose memory was anchored too
-// say how far it may be off. Theirs is a band to both sides, so that one peak in twenty is above.
-void narrow_band(Forecast& f, const Costs& costs, const Cluster& cluster) {
-  const bool measured =
-      costs.anchor && std::ranges::any_of(costs.anchor->runs,
-                                          [](const auto& run) { return run.memory.has_value(); });
-  if (!measured || !cluster.device.kernels) return;
-  const auto band =
-      builtin_interval(cluster.name, cluster.stack.name, BuiltinQuantity::anchored_memory);
-  if (!band) return;
-  for (RankMemory& rank : f.memory) {
-    const double upper = static_cast<double>(rank.peak.count()) * std::exp(band->half_width);
-    // A band only narrows what the tensors' count says, and never below the expectation.
-    rank.upper = std::max(rank.peak, std::min(rank.upper, Bytes(std::llround(upper))));
-  }
-}
-
 void scale(Counter& counter, double factor) {
   if (counter.unit != CounterUnit::bytes) return;
   for (auto& sample : counter.samples)
@@ -300,13 +200,6 @@ Trace timed_step(const PricedProgram& run, Nanoseconds overhead) {
   return trace;
 }
 
-void warn_of_direct_skips(const ResolvedPlan& loaded, Forecast& f) {
-  if (loaded.staged.empty()) return;
-  f.warnings.emplace_back(
-      "skips: direct: times are of layers that hand skips on, and copies between rows and "
-      "messages are not counted");
-}
-
 void add_distribution(Forecast& f, const PricedProgram& run, const Costs& costs,
                       const JitterRequest& request) {
   if (costs.jitter != Jitter{}) {
@@ -315,55 +208,6 @@ void add_distribution(Forecast& f, const PricedProgram& run, const Costs& costs,
   }
   f.warnings.emplace_back(
       "no distribution: these costs do not say how durations scatter; weir calibrate measures it");
-}
-
-// Peaks by the tensors' count, then what measured memory says of them.
-void add_memory(Forecast& f, const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster,
-                std::vector<RankMemory> counted) {
-  f.memory = std::move(counted);
-  f.rank_memory_limits = rank_memory(loaded.plan, cluster);
-  for (RankMemory& rank : f.memory) rank = scaled(rank, costs.factors().memory);
-  // After the scaling: a band is around the anchored peak.
-  narrow_band(f, costs, cluster);
-  warn_of_crowded_memory(loaded.plan, cluster, f);
-}
-
-// Peaks of one step by the rules of memory of a stack that keeps this of the layers.
-using PeaksBy = std::function<std::vector<RankMemory>(const Stack& stack, const ModelPart& part)>;
-
-// Whether it surely fits by what the stack itself may hold.
-bool surely_within(const Forecast& f, Bytes limit) {
-  for (std::size_t r = 0; r < f.memory.size(); ++r) {
-    const Bytes its =
-        f.rank_memory_limits.empty() ? limit : std::min(limit, f.rank_memory_limits[r]);
-    if (f.memory[r].upper > its) return false;
-  }
-  return true;
-}
-
-// Where software was not named, what it may hold, at most and, where it is asked for, at least. The
-// times stay, and with them the step that peaks
-// are of.
-void add_software_bounds(Forecast& f, const ResolvedPlan& loaded, const SoftwareParts& parts,
-                         const Stack& stack, bool with_least, const PeaksBy& peaks) {
-  if (parts.lean && with_least) {
-    const auto least = peaks(leanest(stack, loaded.plan), *parts.lean);
-    // A bound from below is never above what is expected.
-    for (std::size_t r = 0; r < f.memory.size(); ++r)
-      f.leanest.push_back(std::min(f.memory[r].peak, least[r].peak));
-  }
-  if (parts.ample) {
-    const auto most = peaks(amplest(stack, loaded.plan), *parts.ample);
-    for (std::size_t r = 0; r < f.memory.size(); ++r)
-      f.memory[r].upper = std::max(f.memory[r].upper, most[r].upper);
-  }
-}
-
-SoftwareParts parts_of(const ResolvedPlan& loaded, const Costs& costs, const Stack& stack) {
-  if (loaded.staged.empty()) return software_parts(loaded.plan, loaded.model, costs, stack);
-  Model staged = loaded.model;
-  staged.layers = loaded.layers();
-  return software_parts(loaded.plan, staged, costs, stack);
 }
 
 }  // namespace
@@ -383,48 +227,6 @@ Contention contention_of(const Program& program, const Plan& plan, const Costs& 
           static_cast<std::int32_t>(std::int64_t{rank} * cluster.devices() / plan.pp));
   }
   return contention;
-}
-
-Bytes Forecast::peak_memory() const { return peak_memory(MemoryCount::device); }
-
-Bytes Forecast::peak_memory(MemoryCount count) const {
-  Bytes peak{0};
-  for (const RankMemory& rank : memory) peak = std::max(peak, rank.peak_as(count));
-  return peak;
-}
-
-Bytes Forecast::peak_memory_upper() const {
-  Bytes upper{0};
-  for (const RankMemory& rank : memory) upper = std::max(upper, rank.upper);
-  return upper;
-}
-
-std::optional<Bytes> Forecast::memory_limit_of(std::size_t rank) const {
-  if (!memory_limit || rank_memory_limits.empty()) return memory_limit;
-  return std::min(*memory_limit, rank_memory_limits[rank]);
-}
-
-Fits Forecast::fits() const {
-  Fits worst = Fits::yes;
-  if (!memory_limit) return worst;
-  for (std::size_t r = 0; r < memory.size(); ++r) {
-    const Bytes limit = *memory_limit_of(r);
-    Fits its = weir::fits({memory[r].peak, memory[r].upper}, limit);
-    // What does not fit as one software holds it may as another does.
-    if (its == Fits::no && r < leanest.size() && leanest[r] <= limit) its = Fits::maybe;
-    worst = std::max(worst, its);
-  }
-  return worst;
-}
-
-double Forecast::fits_probability() const {
-  double least = 1;
-  if (!memory_limit) return least;
-  for (std::size_t r = 0; r < memory.size(); ++r) {
-    const MemoryBand band{memory[r].peak, memory[r].upper};
-    least = std::min(least, weir::fits_probability(band, *memory_limit_of(r)));
-  }
-  return least;
 }
 
 ForecastResult forecast(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster,
@@ -477,7 +279,8 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   add_memory(f, loaded, costs, cluster, peaks(rules));
   const bool asked = !options.only_if_within || surely_within(f, *options.only_if_within);
   if (cluster.device.kernels && asked) {
-    const auto made = options.software ? SoftwareParts{} : parts_of(loaded, costs, cluster.stack);
+    const auto made =
+        options.software ? SoftwareParts{} : software_parts(loaded, costs, cluster.stack);
     add_software_bounds(f, loaded, options.software ? *options.software : made, cluster.stack,
                         !options.only_if_within, [&](const Stack& stack, const ModelPart& part) {
                           Cluster its = cluster;

@@ -23,4 +23,11 @@ SoftwareParts software_parts(const Plan& plan, const Model& model, const Costs& 
   return parts;
 }
 
+SoftwareParts software_parts(const ResolvedPlan& resolved, const Costs& costs, const Stack& stack) {
+  if (resolved.staged.empty()) return software_parts(resolved.plan, resolved.model, costs, stack);
+  Model staged = resolved.model;
+  staged.layers = resolved.layers();
+  return software_parts(resolved.plan, staged, costs, stack);
+}
+
 }  // namespace weir

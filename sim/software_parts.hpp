@@ -6,6 +6,7 @@
 
 #include "costmodel/table/costs.hpp"
 #include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/job/stack.hpp"
 #include "plan/model/model.hpp"
 #include "plan/model/model_part.hpp"
@@ -20,6 +21,9 @@ struct SoftwareParts {
 // Both where nobody named the stack and the costs are built in; the least alone of products in FP8,
 // whose recipes keep weights and gradients in several formats.
 [[nodiscard]] SoftwareParts software_parts(const Plan& plan, const Model& model, const Costs& costs,
+                                           const Stack& stack);
+// Of this plan, whose stages may hold layers otherwise than the model has them.
+[[nodiscard]] SoftwareParts software_parts(const ResolvedPlan& resolved, const Costs& costs,
                                            const Stack& stack);
 
 }  // namespace weir

@@ -16,6 +16,7 @@
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "sim/parallel.hpp"
 #include "sim/search/front.hpp"
 #include "sim/search/space/baseline.hpp"
 #include "sim/search/space/open_choices.hpp"
@@ -127,7 +128,7 @@ void widen_listed(SweepReply& reply, const SweepRequest& r, const weir::SweepReq
     widen_for_unnamed(one.forecast, resolve(one.plan, search.folder), reply.cluster);
   };
   const std::size_t listed = std::min<std::size_t>(r.top, reply.result.plans.size());
-  for (std::size_t i = 0; i < listed; ++i) widen(reply.result.plans[i]);
+  in_parallel(listed, [&](std::size_t i) { widen(reply.result.plans[i]); });
   if (reply.result.baseline) widen(reply.result.baseline->ranked);
 }
 
