@@ -370,10 +370,16 @@ KernelSum& KernelSum::small(double kernels) {
   return *this;
 }
 
-Seconds KernelSum::time() const {
-  const Seconds launches = launch_ * count_;
-  return blocking_ ? sum_ + launches : std::max(sum_, launches);
+namespace {
+
+// A host that runs ahead is waited for where it is slower; one that waits for each kernel, always.
+Seconds launched(Seconds device, Seconds host, bool blocking) {
+  return blocking ? device + host : std::max(device, host);
 }
+
+}  // namespace
+
+Seconds KernelSum::time() const { return launched(sum_, launch_ * count_, blocking_); }
 
 namespace {
 
@@ -456,7 +462,7 @@ LayerKernels layer_kernels(const Layer& layer, const Plan& plan, const Device& d
 Seconds launched_time(Seconds device, double launches, const Device& device_kind,
                       const StackTime& stack) {
   const Seconds host = stack.launch.value_or(device_kind.kernels->launch) * launches;
-  return stack.blocking_launches ? device + host : std::max(device, host);
+  return launched(device, host, stack.blocking_launches);
 }
 
 }  // namespace weir

@@ -47,6 +47,10 @@ struct UnlikeReplicas {
 struct MicrobatchTime {
   Seconds linear{0};   // grows with tokens
   Seconds squared{0};  // with their squares
+  void add(const MicrobatchTime& other, double factor = 1) {
+    linear += other.linear * factor;
+    squared += other.squared * factor;
+  }
 };
 // By how much the slowest replica's micro-batches of a step take longer than the mean's.
 [[nodiscard]] Seconds imbalance(const SequenceLengths& lengths, std::int64_t seq_length,

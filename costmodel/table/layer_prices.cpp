@@ -76,6 +76,14 @@ double core_share(const Layer& layer, std::int64_t seq_length) {
          executed_flops(layer, seq_length).count();
 }
 
+// What of a pass grows with the square of a sequence's length, by FLOPs: attention's core, but
+// where a window leaves each query as many keys.
+double squared_share(const Layer& layer, std::int64_t seq_length) {
+  const auto* block = std::get_if<TransformerShape>(&layer.shape);
+  if (block == nullptr || (block->window > 0 && block->window < seq_length)) return 0;
+  return core_flops(*block, seq_length).forward.count() / executed_flops(layer, seq_length).count();
+}
+
 // What selective re-materialisation does again in a block's backward.
 Seconds done_again(const Layer& layer, const Plan& plan, const LayerTime& time,
                    const Cluster& cluster) {
@@ -213,11 +221,32 @@ PriceParts LayerPrices::parts(int layer) {
 // What ZeRO sends for a layer runs beside it: the longer of the two counts, and what they cost each
 // other. A layer that is rebuilt has been gathered for its backward by then, which hides that much
 // more of it.
+void LayerPrices::add_replicas(int l, bool rebuilt, LayerTime& time, PriceParts* parts) const {
+  const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
+  const Seconds rebuild = rebuilt ? time.r : Seconds(0);
+  const LayerPart& part = known_.part()->layer(l);
+  time.optimizer = shared_update(time.optimizer, part, plan_);
+  const PerKind<Seconds> replicas =
+      of_passes(layer, sent_by_replicas(part, plan_, links_, cluster_.stack));
+  for (const ActionKind kind : kPassKinds) {
+    const bool again = rebuilt && is_backward(kind);
+    const Seconds more = again ? replicas.f * gathered_again(plan_.recompute) : Seconds(0);
+    const Seconds beside = (replicas[kind] + more) * anchor_.messages;
+    const Seconds own = time[kind];
+    const Seconds sent = std::max(Seconds(0), is_backward(kind) ? beside - rebuild : beside);
+    time[kind] = std::max(own, sent) + std::min(own, sent) * cluster_.stack.time.overlap_slowdown;
+    if (parts != nullptr) parts->replicas[kind] = time[kind] - own;
+  }
+}
+
+// A layer's kernels, what runs beside them and what is exchanged for it.
 LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
   LayerTime time = matched(l);
   LayerPrice priced;
-  lessen(l, time, priced);
+  const bool counted = !plan_.cuda_graphs.none() || plan_.lengths.known();
+  const std::optional<LayerKernels> kernels = counted ? kernels_of(l) : std::nullopt;
+  if (counted) lessen(l, kernels, time, priced);
   time = anchored(time, anchor_);
   const ModuleSet modules = plan_.recompute.modules;
   const bool selective = plan_.recompute.mode == RecomputeMode::selective && layer.treated.backward;
@@ -234,21 +263,7 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   const Seconds rebuild = rebuilt ? time.r : Seconds(0);
   time.optimizer += orthogonalising(layer, plan_, links_, cluster_) * anchor_.step;
   time.optimizer *= 1 - plan_.offload_optimizer;  // the rest is the host's (StageCosts)
-  if (plan_.replicas() > 1) {
-    const LayerPart& part = known_.part()->layer(l);
-    time.optimizer = shared_update(time.optimizer, part, plan_);
-    const PerKind<Seconds> replicas =
-        of_passes(layer, sent_by_replicas(part, plan_, links_, cluster_.stack));
-    for (const ActionKind kind : kPassKinds) {
-      const bool again = rebuilt && is_backward(kind);
-      const Seconds more = again ? replicas.f * gathered_again(plan_.recompute) : Seconds(0);
-      const Seconds beside = (replicas[kind] + more) * anchor_.messages;
-      const Seconds own = time[kind];
-      const Seconds sent = std::max(Seconds(0), is_backward(kind) ? beside - rebuild : beside);
-      time[kind] = std::max(own, sent) + std::min(own, sent) * cluster_.stack.time.overlap_slowdown;
-      if (parts != nullptr) parts->replicas[kind] = time[kind] - own;
-    }
-  }
+  if (plan_.replicas() > 1) add_replicas(l, rebuilt, time, parts);
   const StackTime& stack = cluster_.stack.time;
   // A GPU's streams gather beside products; Weir's executor on a core does not.
   const WeightGathers gathers =
@@ -272,8 +287,7 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   traffic += context;
   traffic += experts;
   const PerKind<Seconds> host = of_passes(layer, host_time(layer, plan_, cluster_));
-  const PerKind<double> by_host =
-      by_the_host(plan_.cuda_graphs.none() ? std::nullopt : kernels_of(l));
+  const PerKind<double> by_host = by_the_host(plan_.cuda_graphs.none() ? std::nullopt : kernels);
   const double messages = anchor_.messages * row_.tokens;
   for (const ActionKind kind : kPassKinds) {
     traffic[kind] *= messages;
@@ -312,16 +326,16 @@ std::optional<LayerKernels> LayerPrices::kernels_of(int l) const {
                        known_.part()->layer(l).trained_parameters);
 }
 
-void LayerPrices::lessen(int l, LayerTime& time, LayerPrice& price) {
-  if (plan_.cuda_graphs.none() && !plan_.lengths.known()) return;
+void LayerPrices::lessen(int l, const std::optional<LayerKernels>& kernels, LayerTime& time,
+                         LayerPrice& price) const {
   const Layer& layer = known_.model().layers[static_cast<std::size_t>(l)];
-  const std::optional<LayerKernels> kernels = kernels_of(l);
   const auto* block = std::get_if<TransformerShape>(&layer.shape);
   // A fused core leaves out what lies between sequences; masked scores are made all the same.
   const bool leaves_out = plan_.lengths.rows == RowsOf::longest ||
                           (block != nullptr && block->attention == AttentionKind::fused);
   const double of_squares = leaves_out ? row_.squared : row_.tokens;
-  const auto pass = [&](Seconds& whole, const PassKernels* known, double squared_share) {
+  const auto pass = [&](Seconds& whole, const PassKernels* known, double squared_share,
+                        MicrobatchTime& varying) {
     const Seconds before = whole;
     const Seconds squared = known != nullptr ? known->squared : whole * squared_share;
     const Seconds device = known != nullptr ? known->device : whole;
@@ -334,23 +348,22 @@ void LayerPrices::lessen(int l, LayerTime& time, LayerPrice& price) {
       };
       whole += takes(less, known->launched) - takes(device, known->kernels);
     }
-    price.varying.linear += (device - squared) * anchor_.compute;
-    price.varying.squared += (leaves_out ? squared : Seconds(0)) * anchor_.compute;
+    varying.linear += (device - squared) * anchor_.compute;
+    varying.squared += (leaves_out ? squared : Seconds(0)) * anchor_.compute;
     return whole - before;
   };
-  // Known as a whole: attention's share by FLOPs, the backward's over both of its halves.
-  const double core = kernels ? 0 : core_share(layer, plan_.seq_length);
-  const bool rebuilt = rebuilds(plan_.recompute, known_.part()->layer(l), l);
-  pass(time.f, kernels ? &kernels->f : nullptr, core);
-  const MicrobatchTime forward = price.varying;
+  // Known as a whole: attention's share by FLOPs. The backward does each of its halves again, all
+  // of it in I.
+  const double share = kernels ? 0 : squared_share(layer, plan_.seq_length);
+  const Seconds backward = time.i + time.w;
+  const double of_i = time.i.count() > 0 ? std::min(1.0, share * (backward / time.i)) : 0;
+  auto& [f, b, r] = price.varying;
+  pass(time.f, kernels ? &kernels->f : nullptr, share, f);
   time.r = time.f;
-  time.b += pass(time.i, kernels ? &kernels->i : nullptr, core);
-  time.b += pass(time.w, kernels ? &kernels->w : nullptr, 0);
+  time.b += pass(time.i, kernels ? &kernels->i : nullptr, of_i, b);
+  time.b += pass(time.w, kernels ? &kernels->w : nullptr, 0, b);
   if (plan_.lengths.known() && leaves_out) time.core *= row_.squared;
-  if (rebuilt) {
-    price.varying.linear += forward.linear;
-    price.varying.squared += forward.squared;
-  }
+  if (rebuilds(plan_.recompute, known_.part()->layer(l), l)) r = f;
 }
 
 LayerTime LayerPrices::matched(int l) {

@@ -18,8 +18,11 @@ namespace weir {
 struct LayerPrice {
   LayerTime time;            // what corrections apply to
   PerKind<Seconds> traffic;  // what they do not
-  Seconds rebuild{0};      // its R within its B and I (recompute full); a part of neither's `time`
-  MicrobatchTime varying;  // of F, B and what is rebuilt, where lengths of sequences are known
+  Seconds rebuild{0};  // its R within its B and I (recompute full); a part of neither's `time`
+  // Of F, B and what is rebuilt, where lengths of sequences are known.
+  struct {
+    MicrobatchTime f, b, r;
+  } varying;
 };
 
 // Of a price, what its sums do not show.
@@ -54,7 +57,9 @@ class LayerPrices {
   [[nodiscard]] LayerTime matched(int layer);
   // What of it the plan's graphs and lengths leave: fewer launches by the host, and passes of less
   // than a full row.
-  void lessen(int layer, LayerTime& time, LayerPrice& price);
+  void lessen(int layer, const std::optional<LayerKernels>& kernels, LayerTime& time,
+              LayerPrice& price) const;
+  void add_replicas(int layer, bool rebuilt, LayerTime& time, PriceParts* parts) const;
   [[nodiscard]] std::optional<LayerKernels> kernels_of(int layer) const;
   void warn(std::string warning);
 

@@ -113,8 +113,9 @@ StageCost StageCosts::own(const StagePart& stage) const {
     const LayerPrice& layer = prices_.of(l);
     time += layer.time;
     traffic += layer.traffic;
-    varying.linear += layer.varying.linear;
-    varying.squared += layer.varying.squared;
+    varying.add(layer.varying.f, corrected_.f);
+    varying.add(layer.varying.b, corrected_.b);
+    varying.add(layer.varying.r, corrected_.r);
     if (layer.rebuild.count() == 0) continue;
     rebuild += layer.rebuild;
     rebuild_traffic += layer.traffic.r;

@@ -5,6 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -44,7 +45,7 @@ class CudaGraphs {
   [[nodiscard]] constexpr bool has(GraphPart part) const {
     return whole_step() || whole_blocks() || (bits_ & bit(part)) != 0;
   }
-  bool operator==(const CudaGraphs&) const = default;
+  auto operator<=>(const CudaGraphs&) const = default;
 
  private:
   static constexpr std::uint8_t kStep = 1U << 7U, kBlocks = 1U << 6U;

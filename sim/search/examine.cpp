@@ -122,7 +122,7 @@ std::vector<int> Boundaries::of(Plan plan, const ScheduleShape& shape) {
                 plan.vpp,
                 plan.micro_batch_size,
                 plan.rank_order,
-                to_string(plan.cuda_graphs),
+                plan.cuda_graphs,
                 plan.placement,
                 on_pools};
   {

@@ -62,7 +62,7 @@ class Boundaries {
   const Cluster& cluster_;
   std::mutex mutex_;
   using Key = std::tuple<int, int, int, int, int, int, bool, int, int, int, int, int, RankOrder,
-                         std::string, std::vector<PlacedRanks>, std::vector<int>>;
+                         CudaGraphs, std::vector<PlacedRanks>, std::vector<int>>;
   std::map<Key, std::vector<int>> found_;
 };
 

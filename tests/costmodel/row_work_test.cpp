@@ -181,14 +181,16 @@ TEST(RowWork, OneReplicaHasNoOthers) {
 
 // Measured times of a block know no kernels: of F the core's FLOPs are quadratic. Fused, causal,
 // h = 8, s = 4, f = 32: 4 x (2 x 8 x 24 + 2 x 8 x 8 + 2 x 2 x 8 x 32) = 6144 and, of the causal
-// half, 2 x 16 x 8 = 256: 4 %. Packed with sequences of half a row, half of those go.
+// half, 2 x 16 x 8 = 256: 4 %. Packed with sequences of half a row, half of those go. The backward
+// does each half of it again. Unfused, all scores are made, and none go; a window's are not
+// squares.
 TEST(RowWork, OfMeasuredTimesAttentionGoesByItsFlops) {
-  const TransformerShape block{.hidden = 8,
-                               .heads = 2,
-                               .kv_heads = 2,
-                               .head_dim = 4,
-                               .ffn = 32,
-                               .attention = AttentionKind::fused};
+  TransformerShape block{.hidden = 8,
+                         .heads = 2,
+                         .kv_heads = 2,
+                         .head_dim = 4,
+                         .ffn = 32,
+                         .attention = AttentionKind::fused};
   Model model;
   model.layers = {{"b", block, ""}};
   model.family = "layers";
@@ -201,17 +203,37 @@ TEST(RowWork, OfMeasuredTimesAttentionGoesByItsFlops) {
   cost.key = layer_key(model.layers[0], 4, Dtype::fp32);
   cost.by_batch[1] = {{Seconds(64e-6), Seconds(64e-6), Seconds(64e-6), Seconds(128e-6)}};
   costs.layers = {cost};
-  const auto f = [&] {
+  const auto priced = [&] {
     const ResolvedPlan loaded =
         derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {1, 1, 1})));
-    return cost_table(loaded, costs, Cluster{}).table.stages[0].f.count();
+    return cost_table(loaded, costs, Cluster{}).table.stages[0];
   };
+  const auto f = [&] { return priced().f.count(); };
   EXPECT_EQ(f(), 64'000);
   plan.lengths = {{2}, RowsOf::packed};
   EXPECT_EQ(f(), 64'000 - 64'000 * 256 / 6400 / 2);
+  EXPECT_EQ(priced().b.count(), 2 * f());
   // A sequence a row, of half its tokens: half of what is linear, a quarter of the squares.
   plan.lengths.rows = RowsOf::longest;
   EXPECT_EQ(f(), 64'000 * 6144 / 6400 / 2 + 64'000 * 256 / 6400 / 4);
+  EXPECT_EQ(priced().b.count(), 2 * f());
+  const auto of_block = [&](auto change) {
+    change(block);
+    model.layers[0].shape = block;
+    costs.layers[0].key = layer_key(model.layers[0], 4, Dtype::fp32);
+    plan.lengths.rows = RowsOf::packed;
+    return f();
+  };
+  EXPECT_EQ(of_block([](TransformerShape& b) { b.window = 2; }), 64'000);
+  plan.attention = AttentionKind::unfused;
+  EXPECT_EQ(of_block([](TransformerShape& b) {
+              b.window = 0;
+              b.attention = AttentionKind::unfused;
+            }),
+            64'000);
+  // Unfused, its core is of all scores, 512 of 6656: half of the rest and a quarter of those.
+  plan.lengths.rows = RowsOf::longest;
+  EXPECT_EQ(f(), 30'769);
 }
 
 }  // namespace
