@@ -121,8 +121,9 @@ std::string exit_codes_text() {
   for (const auto& [kind, meaning] : kMeanings) {
     text += fmt::format("{} {} {}", kind == EndKind::done ? "" : ",", exit_code(kind), meaning);
   }
-  text += fmt::format(", {} stopped by Ctrl-C, {} by SIGTERM", exit_code_of_signal(SIGINT),
-                      exit_code_of_signal(SIGTERM));
+  text += fmt::format(", {} stopped by Ctrl-C, {} by SIGTERM, {} by SIGHUP",
+                      exit_code_of_signal(SIGINT), exit_code_of_signal(SIGTERM),
+                      exit_code_of_signal(SIGHUP));
   return text + "\nMore of a command, with examples: weir help COMMAND\n";
 }
 

@@ -15,7 +15,7 @@
 namespace weir {
 namespace {
 
-constexpr std::array kStopping{SIGINT, SIGTERM};
+constexpr std::array kStopping{SIGINT, SIGTERM, SIGHUP};
 
 // A handler has no argument of ours: what it reads can only be global. Its signals' former
 // dispositions are there before it is.

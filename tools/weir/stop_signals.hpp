@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM as a question that work may ask, instead of its end.
+// Ctrl-C, SIGTERM and SIGHUP as a question that work may ask, instead of its end.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
