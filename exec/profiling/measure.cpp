@@ -269,14 +269,15 @@ class Measuring {
       guarded([&] {
         if (device == 0) {
           note(jobs[j], times_of(*bench), bench->scratch_bytes(), result);
+          // Guarded, too: who watches may end it.
+          if (options_.progress)
+            options_.progress(static_cast<int>(j) + 1, static_cast<int>(jobs.size()));
         } else {
           work_beside(*bench);
         }
       });
       barrier_.arrive_and_wait();
       if (leaves_) return;
-      if (device == 0 && options_.progress)
-        options_.progress(static_cast<int>(j) + 1, static_cast<int>(jobs.size()));
     }
   }
 

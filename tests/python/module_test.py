@@ -2,6 +2,7 @@
 """The module as Python users meet it: the command's numbers, NumPy arrays, schedules from
 functions, one-line errors."""
 # SPDX-License-Identifier: Apache-2.0
+import hashlib
 import json
 import os
 import pathlib
@@ -378,6 +379,24 @@ class Engines(Case):
         self.assertEqual((run.returncode, out), (0, "interrupted\n"))
         self.assertTrue(json.loads(pathlib.Path("stopped/run.json").read_text())["stopped"])
         self.assertEqual(len(list(pathlib.Path("stopped/checkpoints").iterdir())), 1)
+
+    def test_ctrl_c_ends_a_tune_between_its_runs_and_keeps_them(self):
+        code = ("import weir\ntry:\n    weir.tune('tiny.json', global_batch_size=4, pp=1, plans=1, "
+                "rounds=10**6, steps=1, output='cut')\n"
+                "except KeyboardInterrupt:\n    print('interrupted')\n")
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                              text=True) as tune:
+            unfinished = pathlib.Path("cut/unfinished")
+            while tune.poll() is None and not (unfinished / "plan-1-round-2.json").exists():
+                time.sleep(0.05)
+            tune.send_signal(signal.SIGINT)
+            out, _ = tune.communicate(timeout=60)
+        self.assertEqual((tune.returncode, out), (0, "interrupted\n"))
+        self.assertTrue((unfinished / "profile.json").exists())
+        # What is kept is whole: a request that goes on would say which file is not.
+        for kept in unfinished.glob("*-round-*.json"):
+            seal = pathlib.Path(f"{kept}.sha256").read_text().strip()
+            self.assertEqual(hashlib.sha256(kept.read_bytes()).hexdigest(), seal)
 
     # Timed waits need no core: five ranks on any machine.
     def test_the_synthetic_backend_waits(self):

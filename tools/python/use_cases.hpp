@@ -86,19 +86,22 @@ void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case,
             const pybind11::gil_scoped_release others_may_run;
             result = use_case.run(request, session);
           };
+          const Interruptible asked;
           if constexpr (requires { request.stopping; }) {
-            const Interruptible asked;
             if (asked.listens()) request.stopping = &Interruptible::heard;
-            try {
-              work();
-            } catch (const RunFailed&) {  // stopped before there was a result, it may be
-              asked.rethrow();
-              throw;
-            }
-            asked.rethrow();
-          } else {
-            work();
+          } else if (asked.listens()) {
+            // Between two measurements, of which those that are made are kept.
+            session.progress = [](const std::string&, int, int) {
+              if (Interruptible::heard() != 0) throw RunFailed("interrupted");
+            };
           }
+          try {
+            work();
+          } catch (const RunFailed&) {  // stopped before there was a result, it may be
+            asked.rethrow();
+            throw;
+          }
+          asked.rethrow();
           if constexpr (requires { require_success(*result); }) require_success(*result);
           listener.warn();
           return pybind11::object(make(request, std::move(*result)));
