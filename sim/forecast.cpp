@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <stdexcept>
+#include <string>
 
 #include "costmodel/fit/builtin_interval.hpp"
 #include "costmodel/fit/intervals.hpp"
@@ -229,6 +231,15 @@ Contention contention_of(const Program& program, const Plan& plan, const Costs& 
   return contention;
 }
 
+namespace {
+
+// What a trace says of where its times come from.
+std::map<std::string, std::string> info_of(const Plan& plan, const Costs& costs) {
+  return {{"plan", to_json(plan)}, {"machine", costs.machine}, {"basis", to_string(costs.basis)}};
+}
+
+}  // namespace
+
 ForecastResult forecast(const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster,
                         const ForecastOptions& options) {
   return forecast(loaded, LayerCosts(loaded, costs, cluster.stack), cluster, options);
@@ -289,12 +300,11 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
                         });
   }
   add_rates(f, loaded, cluster);
-  if (options.detail != ForecastDetail::full) return result;
-  result.trace.counters = memory_counters(loaded, program, spans, run.priced.scratch, rules);
-  for (Counter& counter : result.trace.counters) scale(counter, costs.factors().memory);
-  result.trace.info["plan"] = to_json(loaded.plan);
-  result.trace.info["machine"] = costs.machine;
-  result.trace.info["basis"] = to_string(costs.basis);
+  if (options.detail == ForecastDetail::full) {
+    result.trace.counters = memory_counters(loaded, program, spans, run.priced.scratch, rules);
+    for (Counter& counter : result.trace.counters) scale(counter, costs.factors().memory);
+    result.trace.info = info_of(loaded.plan, costs);
+  }
   return result;
 }
 

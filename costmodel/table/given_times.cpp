@@ -47,14 +47,12 @@ CostTable uniform_table(const ScheduleShape& shape, const UniformTimes& times) {
   return table;
 }
 
-CostTable parse_times(const std::string& text, const std::string& file,
-                      const ScheduleShape& shape) {
+namespace {
+
+std::vector<std::string> checked_header(const std::string& line, const std::string& file) {
   constexpr const char* kColumns[] = {"stage", "f_ms", "i_ms",    "w_ms",
                                       "b_ms",  "r_ms", "send_ms", "latency_ms"};
-  std::istringstream in(text);
-  std::string line;
-  std::getline(in, line);
-  const std::vector<std::string> header = split_cells(line);
+  std::vector<std::string> header = split_cells(line);
   for (const std::string& column : header) {
     if (std::find(std::begin(kColumns), std::end(kColumns), column) == std::end(kColumns))
       throw InputError(file, "row 1", fmt::format("unknown column \"{}\"", column.substr(0, 40)));
@@ -65,6 +63,35 @@ CostTable parse_times(const std::string& text, const std::string& file,
     if (std::find(header.begin(), header.end(), kColumns[needed]) == header.end())
       throw InputError(file, "row 1", fmt::format("column {} is missing", kColumns[needed]));
   }
+  return header;
+}
+
+// A row's numbers, milliseconds but for the stage.
+using Row = std::map<std::string, double>;
+
+void set_stage(const Row& given, std::size_t stage, CostTable& table) {
+  const auto ns = [&](const char* key, Nanoseconds otherwise) {
+    const auto found = given.find(key);
+    return found == given.end() ? otherwise : to_nanoseconds(Seconds(found->second * 1e-3));
+  };
+  StageCost& cost = table.stages[stage];
+  cost.f = ns("f_ms", {});
+  cost.i = ns("i_ms", {});
+  cost.w = ns("w_ms", {});
+  // What is not given follows from what is: B is I and W, R is another F.
+  cost.b = ns("b_ms", cost.i + cost.w);
+  cost.r = ns("r_ms", cost.f);
+  table.forward_messages[stage] = {ns("send_ms", Nanoseconds(0)), ns("latency_ms", Nanoseconds(0))};
+}
+
+}  // namespace
+
+CostTable parse_times(const std::string& text, const std::string& file,
+                      const ScheduleShape& shape) {
+  std::istringstream in(text);
+  std::string line;
+  std::getline(in, line);
+  const std::vector<std::string> header = checked_header(line, file);
   const auto stages = static_cast<std::size_t>(shape.total_stages());
   CostTable table;
   table.stages.resize(stages);
@@ -77,7 +104,7 @@ CostTable parse_times(const std::string& text, const std::string& file,
     if (cells.size() != header.size())
       throw InputError(file, where,
                        fmt::format("expected {} cells, found {}", header.size(), cells.size()));
-    std::map<std::string, double> given;
+    Row given;
     for (std::size_t c = 0; c < cells.size(); ++c) {
       const double most = header[c] == "stage" ? static_cast<double>(stages) - 1 : kLongestMs;
       given[header[c]] =
@@ -88,19 +115,7 @@ CostTable parse_times(const std::string& text, const std::string& file,
     const auto stage = static_cast<std::size_t>(given["stage"]);
     if (seen[stage]) throw InputError(file, where, fmt::format("stage {} is given twice", stage));
     seen[stage] = true;
-    const auto ns = [&](const char* key, Nanoseconds otherwise) {
-      const auto found = given.find(key);
-      return found == given.end() ? otherwise : to_nanoseconds(Seconds(found->second * 1e-3));
-    };
-    StageCost& cost = table.stages[stage];
-    cost.f = ns("f_ms", {});
-    cost.i = ns("i_ms", {});
-    cost.w = ns("w_ms", {});
-    // What is not given follows from what is: B is I and W, R is another F.
-    cost.b = ns("b_ms", cost.i + cost.w);
-    cost.r = ns("r_ms", cost.f);
-    table.forward_messages[stage] = {ns("send_ms", Nanoseconds(0)),
-                                     ns("latency_ms", Nanoseconds(0))};
+    set_stage(given, stage, table);
   }
   for (std::size_t stage = 0; stage < stages; ++stage) {
     if (!seen[stage])

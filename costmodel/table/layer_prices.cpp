@@ -264,6 +264,16 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   time.optimizer += orthogonalising(layer, plan_, links_, cluster_) * anchor_.step;
   time.optimizer *= 1 - plan_.offload_optimizer;  // the rest is the host's (StageCosts)
   if (plan_.replicas() > 1) add_replicas(l, rebuilt, time, parts);
+  priced.time = time;
+  priced.rebuild = rebuild;
+  priced.traffic = exchanged(layer, time, selective && modules.meets(BlockModule::moe), parts);
+  wait_for_host(layer, kernels, rebuilt, priced);
+  return priced;
+}
+
+// What a layer exchanges within its stage, by pass; `time` is that of its own kernels.
+PerKind<Seconds> LayerPrices::exchanged(const Layer& layer, const LayerTime& time,
+                                        bool experts_rebuilt, PriceParts* parts) const {
   const StackTime& stack = cluster_.stack.time;
   // A GPU's streams gather beside products; Weir's executor on a core does not.
   const WeightGathers gathers =
@@ -280,37 +290,41 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   const PerKind<Seconds> context = of_passes(layer, context_traffic(layer, plan_, links_.context));
   PerKind<Seconds> experts = of_passes(layer, expert_traffic(layer, plan_, links_.experts, stack));
   // Experts that are rebuilt have their tokens sent to them, and back, once more.
-  if (selective && modules.meets(BlockModule::moe)) {
+  if (experts_rebuilt) {
     for (const ActionKind kind : {ActionKind::I, ActionKind::B}) experts[kind] += experts.f;
   }
   PerKind<Seconds> traffic = tensor;
   traffic += context;
   traffic += experts;
-  const PerKind<Seconds> host = of_passes(layer, host_time(layer, plan_, cluster_));
-  const PerKind<double> by_host = by_the_host(plan_.cuda_graphs.none() ? std::nullopt : kernels);
   const double messages = anchor_.messages * row_.tokens;
   for (const ActionKind kind : kPassKinds) {
     traffic[kind] *= messages;
-    if (parts != nullptr) {
-      parts->tensor[kind] = tensor[kind] * messages;
-      parts->context[kind] = context[kind] * messages;
-      parts->experts[kind] = experts[kind] * messages;
-    }
-    // A host that is busy with the calls longer than the device with the work keeps it waiting; one
-    // that waits for each kernel, for as long as it is busy.
+    if (parts == nullptr) continue;
+    parts->tensor[kind] = tensor[kind] * messages;
+    parts->context[kind] = context[kind] * messages;
+    parts->experts[kind] = experts[kind] * messages;
+  }
+  return traffic;
+}
+
+// A host that is busy with the calls longer than the device with the work keeps it waiting; one
+// that waits for each kernel, for as long as it is busy.
+void LayerPrices::wait_for_host(const Layer& layer, const std::optional<LayerKernels>& kernels,
+                                bool rebuilt, LayerPrice& priced) {
+  const LayerTime& time = priced.time;
+  PerKind<Seconds>& traffic = priced.traffic;
+  const PerKind<Seconds> host = of_passes(layer, host_time(layer, plan_, cluster_));
+  const PerKind<double> by_host = by_the_host(plan_.cuda_graphs.none() ? std::nullopt : kernels);
+  for (const ActionKind kind : kPassKinds) {
     const Seconds busy = host[kind] * (by_host[kind] * anchor_.compute);
     // Of all layers the one where the host is least ahead.
     if (busy.count() > 0)
       device_over_host_ = std::min(device_over_host_, (time[kind] + traffic[kind]) / busy);
     // Of a layer that is rebuilt its own time counts, not what is gathered beside it.
-    const Seconds counted = kind == ActionKind::R && rebuilt ? rebuild : time[kind];
+    const Seconds counted = kind == ActionKind::R && rebuilt ? priced.rebuild : time[kind];
     traffic[kind] = cluster_.stack.time.blocking_launches ? traffic[kind] + busy
                                                           : std::max(traffic[kind], busy - counted);
   }
-  priced.time = time;
-  priced.traffic = traffic;
-  priced.rebuild = rebuild;
-  return priced;
 }
 
 std::optional<LayerKernels> LayerPrices::kernels_of(int l) const {

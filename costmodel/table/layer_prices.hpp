@@ -60,6 +60,10 @@ class LayerPrices {
   void lessen(int layer, const std::optional<LayerKernels>& kernels, LayerTime& time,
               LayerPrice& price) const;
   void add_replicas(int layer, bool rebuilt, LayerTime& time, PriceParts* parts) const;
+  [[nodiscard]] PerKind<Seconds> exchanged(const Layer& layer, const LayerTime& time,
+                                           bool experts_rebuilt, PriceParts* parts) const;
+  void wait_for_host(const Layer& layer, const std::optional<LayerKernels>& kernels, bool rebuilt,
+                     LayerPrice& price);
   [[nodiscard]] std::optional<LayerKernels> kernels_of(int layer) const;
   void warn(std::string warning);
 

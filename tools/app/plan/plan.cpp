@@ -327,6 +327,42 @@ PlanResult from_elsewhere(const PlanRequest& r, const Session& session) {
   return from_sweep(r, session);
 }
 
+// Of plans that are read and not made.
+Fields import_fields(PlanRequest& r) {
+  const FieldTraits positive{.range = kPositive};
+  return {
+      {"--from", &r.import.from,
+       "Read MODEL as a job of megatron (arguments, launch script; - for standard input), "
+       "torchtitan (TOML, Python registry), neox (YAML), nemo (YAML, Megatron-Bridge recipe) or "
+       "deepspeed (JSON, with --model); torch: a module, FILE.py:FUNCTION; or a sweep's JSON "
+       "file, "
+       "without MODEL"},
+      {"--python", &r.python,
+       "With --from torch: the Python that has PyTorch and the package weir"},
+      {"--batch-sizes",
+       &r.batch_sizes,
+       "With --from torch: samples of a micro-batch to measure, as 1,2,4 (default: these and "
+       "--micro-batch-size)",
+       {.range = kPositive}},
+      {"--crossing", &r.crossing, "With --from torch: tensors that may cross where a stage ends",
+       positive},
+      {"--place",
+       &r.place,
+       "With --from SWEEP.json: the plan's place in its list (default: 1)",
+       {.range = kPositive}},
+      {"--job-model,--model", &r.import.model,
+       "With --from: the model, where the job only names it"},
+      {"--gpus", &r.import.gpus,
+       "Devices of the job: with --from where its file does not say; of --cluster as many nodes "
+       "as "
+       "they need",
+       positive},
+      {"--config", &r.import.config,
+       "With --from: of a Python file of several configurations, the function's name"},
+      {"--vocab-size", &r.import.vocabulary, "With --from: tokens, where the file does not say",
+       positive}};
+}
+
 }  // namespace
 
 Fields fields(PlanRequest& r) {
@@ -381,38 +417,9 @@ Fields fields(PlanRequest& r) {
         "Inside each stage, the layout of a file of weir layout MODEL --program, where it is "
         "Megatron's cut: tp, sequence parallelism, dp and ep, sequences and micro-batch"},
        {"--layout-name", &r.layout_name, "With --layout: which of the file's (default: the first)"},
-       {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = Writes::file}},
-       {"--from", &r.import.from,
-        "Read MODEL as a job of megatron (arguments, launch script; - for standard input), "
-        "torchtitan (TOML, Python registry), neox (YAML), nemo (YAML, Megatron-Bridge recipe) or "
-        "deepspeed (JSON, with --model); torch: a module, FILE.py:FUNCTION; or a sweep's JSON "
-        "file, "
-        "without MODEL"},
-       {"--python", &r.python,
-        "With --from torch: the Python that has PyTorch and the package weir"},
-       {"--batch-sizes",
-        &r.batch_sizes,
-        "With --from torch: samples of a micro-batch to measure, as 1,2,4 (default: these and "
-        "--micro-batch-size)",
-        {.range = kPositive}},
-       {"--crossing", &r.crossing, "With --from torch: tensors that may cross where a stage ends",
-        positive},
-       {"--place",
-        &r.place,
-        "With --from SWEEP.json: the plan's place in its list (default: 1)",
-        {.range = kPositive}},
-       {"--job-model,--model", &r.import.model,
-        "With --from: the model, where the job only names it"},
-       {"--gpus", &r.import.gpus,
-        "Devices of the job: with --from where its file does not say; of --cluster as many nodes "
-        "as "
-        "they need",
-        positive},
-       {"--config", &r.import.config,
-        "With --from: of a Python file of several configurations, the function's name"},
-       {"--vocab-size", &r.import.vocabulary, "With --from: tokens, where the file does not say",
-        positive},
-       seed_field(r.seed)});
+       {"-o,--output", &r.output, "Plan file (default: stdout)", {.writes = Writes::file}}});
+  append(all, import_fields(r));
+  append(all, {seed_field(r.seed)});
   return all;
 }
 

@@ -132,20 +132,38 @@ void widen_listed(SweepReply& reply, const SweepRequest& r, const weir::SweepReq
   if (reply.result.baseline) widen(reply.result.baseline->ranked);
 }
 
+// The plan that the search is compared with; takes what the request leaves open from it. None:
+// nobody named one.
+std::optional<ResolvedPlan> taken_baseline(SweepRequest& r, std::string& name,
+                                           const Session& session) {
+  if (!is_given(r.baseline)) return std::nullopt;
+  name = name_of(r.baseline);
+  PlacedPlan placed = load(r.baseline, session);
+  complete(r, placed.loaded.plan, session);
+  // From here on its paths are relative to this folder, as those of the candidates.
+  placed.loaded.plan = rebased(placed.loaded.plan, placed.folder, ".");
+  return std::move(placed.loaded);
+}
+
+// What the search keeps beside its best plans, for those who ask why or about pipelines.
+void keep_families(weir::SweepRequest& search, bool explain) {
+  if (explain) {
+    search.families = families_of(search);
+    search.front = true;
+  }
+  // Where the best plan has no pipeline, people who asked about one are told of the best that has.
+  const int ranks = search.baseline ? search.baseline->plan.pp : 1;
+  search.families.push_back(
+      {"K", ranks > 1 ? std::to_string(ranks) : "above 1",
+       [ranks](const Plan& plan) { return ranks > 1 ? plan.pp == ranks : plan.pp > 1; }, true});
+}
+
 // A search that found something; `party`: the processes that search together, `others`, where there
 // are any.
 SweepReply found(SweepRequest r, const Session& session, std::optional<SearchParty> party,
                  Processes* others) {
-  std::optional<ResolvedPlan> baseline;
   std::string baseline_name;
-  if (is_given(r.baseline)) {
-    baseline_name = name_of(r.baseline);
-    PlacedPlan placed = load(r.baseline, session);
-    complete(r, placed.loaded.plan, session);
-    // From here on its paths are relative to this folder, as those of the candidates.
-    placed.loaded.plan = rebased(placed.loaded.plan, placed.folder, ".");
-    baseline = std::move(placed.loaded);
-  }
+  std::optional<ResolvedPlan> baseline = taken_baseline(r, baseline_name, session);
   const MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule,
                              baseline ? stack_of(baseline->plan.job) : std::string()};
   SweepReply reply{.cluster = machine(choice), .baseline_name = std::move(baseline_name)};
@@ -169,15 +187,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   if (differs) throw InputError(reply.baseline_name, differs->key, differs->reason);
   const weir::SweepRequest asked = search;
   search = with_open_choices(std::move(search), model, reply.cluster);
-  if (r.explain) {
-    search.families = families_of(search);
-    search.front = true;
-  }
-  // Where the best plan has no pipeline, people who asked about one are told of the best that has.
-  const int ranks = search.baseline ? search.baseline->plan.pp : 1;
-  search.families.push_back(
-      {"K", ranks > 1 ? std::to_string(ranks) : "above 1",
-       [ranks](const Plan& plan) { return ranks > 1 ? plan.pp == ranks : plan.pp > 1; }, true});
+  keep_families(search, r.explain);
   reply.costs = costs_for(r, model, search, reply.cluster);
   if (r.stopping) static_cast<void>(r.stopping());  // from here on it listens
   const bool leads = !party || party->index == 0;
@@ -265,9 +275,8 @@ nlohmann::ordered_json json_of(const SweepReply& reply) {
   return json;
 }
 
-}  // namespace
-
-Fields fields(SweepRequest& r) {
+// Which plans are looked at.
+Fields space_fields(SweepRequest& r) {
   Fields all = weir::fields(r.common);
   append(all, {{"-K,--pp", &r.pp, "Ranks: 4, 1,2,4 or 1..8", {.range = kPositive}},
                {"-v,--vpp",
@@ -287,18 +296,26 @@ Fields fields(SweepRequest& r) {
                 "Samples a micro-batch, without --global-batch-size",
                 {.range = kPositive}}});
   append(all, weir::fields(r.parallel));
+  append(all,
+         {{"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
+          {"--gpus",
+           &r.gpus,
+           "Devices that every plan uses (default: the cluster's)",
+           {.range = kPositive}},
+          {"--at-most", &r.at_most, "Devices of which a plan may use fewer", {.range = kPositive}},
+          {"--schedule", &r.schedule, "Schedules, as gpipe,1f1b", {.choices = generator_names()}},
+          {"--recompute", &r.recompute,
+           "none, selective, full, full:N, stage, except-last, or several"}});
+  return all;
+}
+
+}  // namespace
+
+Fields fields(SweepRequest& r) {
+  Fields all = space_fields(r);
   append(
       all,
-      {{"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
-       {"--gpus",
-        &r.gpus,
-        "Devices that every plan uses (default: the cluster's)",
-        {.range = kPositive}},
-       {"--at-most", &r.at_most, "Devices of which a plan may use fewer", {.range = kPositive}},
-       {"--schedule", &r.schedule, "Schedules, as gpipe,1f1b", {.choices = generator_names()}},
-       {"--recompute", &r.recompute,
-        "none, selective, full, full:N, stage, except-last, or several"},
-       {"--budget", &r.budget,
+      {{"--budget", &r.budget,
         "Search so long, as 30s (default: until no plan can be better, or 1,024 were refined)"},
        {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
        {"--may-fit", &r.may_fit,
