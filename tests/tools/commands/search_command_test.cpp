@@ -49,8 +49,10 @@ TEST_F(SearchCommand, NodesOfSeveralKindsAreOneCluster) {
   };
   refused("simulate plans/plan-1.json --cluster dgx-h100", 3,
           "plan: placement: dgx-a100 is no pool of dgx-h100");
-  refused("simulate plans/plan-1.json --cluster dgx-h100:1+dgx-a100:x", 2,
-          "expected CLUSTER:NODES, as dgx-h100:4 or dgx-h100:4+dgx-a100:4");
+  refused(
+      "simulate plans/plan-1.json --cluster dgx-h100:1+dgx-a100:x", 2,
+      "expected CLUSTER:NODES, as dgx-h100:4 or dgx-h100:4+dgx-a100:4, each of 1 to 131071 nodes");
+  refused("simulate plans/plan-1.json --cluster dgx-h100:131072", 2, "each of 1 to 131071 nodes");
   refused("simulate plans/plan-1.json --cluster dgx-h100:1+dgx-h100:2", 3, "is there twice");
   refused("sweep tiny.json --global-batch-size 8 --gpus 17" + both, 4, "has 16");
   refused("plan tiny.json -K 2 --placement dgx-h100:3" + both, 3,
