@@ -89,6 +89,7 @@ class Writer {
 
 const std::string kRows = "batch, rows, hidden";
 const std::string kTokens = "batch, tokens, hidden";
+const std::string kTable = "table";  // of the embedding, and of a head that is tied to it
 
 std::string_view function_of(Activation activation) {
   switch (activation) {
@@ -109,10 +110,10 @@ std::string_view function_of(Activation activation) {
 void write_embedding(Network& network, const Layer& layer, const EmbeddingShape& e) {
   if (e.patch > 0) has_no_words(layer.name, "an embedding of patches");
   Writer w(network, layer.name, 1);
-  w.weight("table", "vocab, hidden");
+  w.weight(kTable, "vocab, hidden");
   // Picked for all tokens, then moved to rows, of which a device keeps its own under sequence
   // parallelism.
-  std::string sum = w.make("picked", kTokens, "gather(table) over vocab");
+  std::string sum = w.make("picked", kTokens, fmt::format("gather({}) over vocab", kTable));
   sum = w.make("scattered", kRows, "move(picked)");
   const auto also = [&](const std::string& name, const std::string& table,
                         const std::string& dimension) {
@@ -138,10 +139,12 @@ void write_head(Network& network, const Layer& layer, const HeadShape& head) {
     has_no_words(layer.name, "a head that is not a projection of every token");
   Writer w(network, layer.name, 1);
   w.tensor(fmt::format("x[{}]", kRows));
-  w.weight("projection", "vocab, hidden", head.tied ? "tied" : "weight");
+  // A tied one is the embedding's, by its name.
+  const std::string projection = head.tied ? w.weight(kTable, "vocab, hidden", "tied")
+                                           : w.weight("projection", "vocab, hidden");
   // All tokens again, because the vocabulary may be divided.
   w.make("gathered", kTokens, "move(x)");
-  std::string logits = w.make("logits", "batch, tokens, vocab", "gathered projection");
+  std::string logits = w.make("logits", "batch, tokens, vocab", "gathered " + projection);
   logits = w.biased("biased", logits, "batch, tokens, vocab", "vocab", head.bias);
   w.make("losses", "batch, tokens", fmt::format("loss({}) over vocab", logits));
   w.finish();

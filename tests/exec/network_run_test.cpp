@@ -18,6 +18,7 @@ namespace {
 using cpu::NetworkDifference;
 using cpu::NetworkRun;
 using cpu::not_run;
+using cpu::run_bytes;
 using cpu::Workers;
 using layout::Axes;
 using layout::Collective;
@@ -124,7 +125,11 @@ int hold(const Network& network, const std::vector<std::int64_t>& sizes, double 
     SCOPED_TRACE(network.name + ": " + rules_text(network, layout));
     ASSERT_EQ(not_run(network, layout), std::nullopt);
     NetworkRun run(network, layout, workers, 3);
+    EXPECT_EQ(run.held_bytes(), run_bytes(network, layout).numbers);
     static_cast<void>(run.step());
+    // A second step in the same blocks, of those layouts that are few.
+    if (sizes.size() == 1) static_cast<void>(run.step());
+    EXPECT_EQ(run.held_bytes(), run_bytes(network, layout).numbers);
     const NetworkDifference difference = run.difference(whole);
     EXPECT_EQ(difference.in_order, 0);
     EXPECT_LE(difference.reordered, tolerance);
@@ -173,7 +178,9 @@ Network mlp() {
   return network;
 }
 
-// Heads, keys beside tokens, a softmax over keys that may be split, and a gated product.
+// Heads, keys beside tokens, a softmax over keys that may be split, and a gated product. The keys'
+// bias adds the same to all scores of a row, which changes nothing: its gradient is 0 but for
+// rounding.
 Network attention() {
   Network network{"attention",
                   {{"batch", "b", 2},
@@ -193,14 +200,16 @@ Network attention() {
       {"x[batch, tokens, hidden]", "weight gain[hidden]", "n[batch, tokens, hidden]",
        "weight wq[hidden, heads, width]", "q[batch, tokens, heads, width]",
        "weight wk[hidden, heads, width]", "k[batch, tokens, heads, width]",
+       "weight bk[heads, width]", "kb[batch, tokens, heads, width]",
        "ks[batch, keys, heads, width]", "weight wv[hidden, heads, width]",
        "v[batch, tokens, heads, width]", "vs[batch, keys, heads, width]",
        "scores[batch, heads, tokens, keys]", "shares[batch, heads, tokens, keys]",
        "context[batch, tokens, heads, width]", "weight wo[heads, width, hidden]",
        "o[batch, tokens, hidden]", "y[batch, tokens, hidden]"},
-      {"n = rms_norm(x gain) over hidden", "q = n wq", "k = n wk", "ks = move(k)", "v = n wv",
-       "vs = move(v)", "scores = q ks", "shares = softmax(scores) over keys", "context = shares vs",
-       "o = context wo", "y = add(x o)"});
+      {"n = rms_norm(x gain) over hidden", "q = n wq", "k = n wk", "kb = add(k bk)",
+       "ks = move(kb)", "v = n wv", "vs = move(v)", "scores = q ks",
+       "shares = softmax(scores) over keys", "context = shares vs", "o = context wo",
+       "y = add(x o)"});
   return network;
 }
 
@@ -279,6 +288,15 @@ Network sharded() {
   return network;
 }
 
+Network two_products() {
+  Network network{"two", {{"batch", "b", 4}, {"io", "i", 8}, {"hidden", "h", 4}}, {}};
+  add(network, "one",
+      {"x[batch, io]", "weight w[io, hidden]", "y[batch, hidden]", "weight v[hidden, io]",
+       "z[batch, io]"},
+      {"y = x w", "z = y v"});
+  return network;
+}
+
 TEST(NetworkRuns, EveryLegalLayoutGivesTheUnsplitNumbers) {
   for (const Network& network : {mlp(), attention(), recurrent(), branches(), sharded()}) {
     EXPECT_GT(hold(network, {2}, kTolerance), 5) << network.name;
@@ -296,6 +314,41 @@ TEST(NetworkRuns, LinearNetworksAreBitwiseEqual) {
        "y[batch, io]"},
       {"u = x w", "y = u v"}, {}, 2);
   EXPECT_EQ(hold(network, {2, 2}, 0), 16);
+}
+
+// x w = y, y v = z. With batch split sums over batch alone have another order, those of the
+// weights' gradients; x gets none, as it is data. With io split y is the sum of two parts, and so
+// z, whose factor it is, and v's gradient; y's own gradient, which w's reads, is summed over io,
+// too.
+TEST(NetworkRuns, WhichTensorsKeepTheirOrder) {
+  const Network network = two_products();
+  Workers one(1), both(2);
+  NetworkRun whole(network, {"", {}, {0, 0, 0}}, one, 3);
+  static_cast<void>(whole.step());
+  const auto apart = [&](std::vector<Axes> over) {
+    NetworkRun run(network, {"", {{"p", "p", 2}}, std::move(over)}, both, 3);
+    static_cast<void>(run.step());
+    return run.difference(whole);
+  };
+  EXPECT_EQ(apart({1, 0, 0}).tensors_in_order, 5);
+  EXPECT_EQ(apart({1, 0, 0}).tensors_reordered, 2);
+  EXPECT_EQ(apart({0, 1, 0}).tensors_in_order, 3);
+  EXPECT_EQ(apart({0, 1, 0}).tensors_reordered, 4);
+}
+
+// Numbers of one processor: values x 4 8, w 8 4, y 4 4, v 4 8 and z 4 8, 144; gradients of all but
+// the data x, 112; and to make y's, which has `hidden` last, of v a copy that has it so, 32. On two
+// with batch over them x, y and z have half: 104 + 88 + 32 each.
+TEST(NetworkRuns, WhatARunHolds) {
+  Network network = two_products();
+  const NetworkLayout one{"", {}, {0, 0, 0}}, two{"", {{"p", "p", 2}}, {1, 0, 0}};
+  EXPECT_EQ(run_bytes(network, one).numbers, 4 * (144 + 112 + 32));
+  EXPECT_EQ(run_bytes(network, two).numbers, 2 * 4 * (104 + 88 + 32));
+  // A thousand repetitions have blocks of their own, gradients of x among them, which is now what
+  // the one before has made; and one copy at a time.
+  network.layers[0].repeat = 1000;
+  EXPECT_EQ(run_bytes(network, one).numbers, 4 * (1000 * (144 + 144) + 32));
+  EXPECT_GT(run_bytes(network, one).all, run_bytes(network, one).numbers);
 }
 
 TEST(NetworkRuns, WhatIsNotRunIsSaid) {

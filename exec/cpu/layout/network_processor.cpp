@@ -49,30 +49,95 @@ NetworkProcessor::NetworkProcessor(const layout::Network& network,
       board_(board),
       place_(layout, processor),
       seed_(seed) {
-  const layout::NetworkLayout nowhere{"", {}, std::vector<Axes>(network.dimensions.size(), 0)};
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
-    const std::size_t l = plan.nodes[n].layer;
-    const layout::NetworkLayer& layer = network.layers[l];
-    NodeBlocks blocks;
-    blocks.statistics.resize(layer.operations.size());
-    for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
-      const auto times = static_cast<std::size_t>(times_of(network, layer, static_cast<int>(t)));
-      const auto elements = static_cast<std::size_t>(plan.layers[l].shapes[t].elements);
-      blocks.values.emplace_back(times, std::vector<float>(elements, 0.0F));
-      blocks.gradients.emplace_back(times);
-      if (layer.tensors[t].role != Role::weight) continue;
-      const BlockShape whole(network, nowhere, layer.tensors[t].dimensions);
-      fill(blocks.values[t][0], layer.tensors[t], key_of(seed, n, static_cast<int>(t), 0),
-           halvings_of(whole));
-    }
-    const std::int64_t steps = layer.time < 0 ? 1 : network.dimensions[at(layer.time)].size;
-    for (auto& of_operation : blocks.statistics) of_operation.resize(at(steps));
-    nodes_.push_back(std::move(blocks));
+  nodes_.resize(plan.nodes.size());
+  for (std::size_t n = 0; n < nodes_.size(); ++n) make_blocks(n);
+  for (std::size_t n = 0; n < nodes_.size(); ++n) give_weights(n);
+  const auto most = [&plan](const auto& of_layer) {
+    std::int64_t all = 0;
+    for (const LayerPlan& layer : plan.layers) all = std::max(all, of_layer(layer));
+    return at(all);
+  };
+  const std::size_t rows = most([](const LayerPlan& layer) { return layer.rows; });
+  for (std::size_t s = 0; s < of_rows_.size(); ++s) of_rows_[s].reserve(at(kRowScratch[s]) * rows);
+  moved_.reserve(most([](const LayerPlan& layer) { return layer.moved; }));
+  for (std::size_t f = 0; f < packed_.size(); ++f)
+    packed_[f].numbers.reserve(most([f](const LayerPlan& layer) { return layer.packed[f]; }));
+}
+
+void NetworkProcessor::make_blocks(std::size_t n) {
+  const LayerPlan& plan = plan_.layers[plan_.nodes[n].layer];
+  const layout::NetworkLayer& layer = network_.layers[plan_.nodes[n].layer];
+  NodeBlocks& blocks = nodes_[n];
+  for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+    const auto times = static_cast<std::size_t>(times_of(network_, layer, static_cast<int>(t)));
+    const std::vector<float> zeros(at(plan.shapes[t].elements), 0.0F);
+    blocks.values.emplace_back(times, zeros);
+    blocks.gradients.emplace_back(
+        times, GradientParts{std::vector<GradientPart>(plan.parts[t], {0, -1, zeros})});
+  }
+  for (std::size_t i = 0; i < layer.operations.size(); ++i) {
+    const Operation& o = layer.operations[i];
+    const std::int64_t times = times_of(network_, layer, o.output);
+    blocks.statistics.emplace_back(at(times), std::vector<float>(at(plan.statistics[i]), 0.0F));
+    blocks.picks.emplace_back(at(times));
+    if (o.act != Act::gather && o.act != Act::loss) continue;
+    for (std::int64_t s = 0; s < times; ++s) blocks.picks[i][at(s)] = picks(n, o, s);
   }
 }
 
+// What no operation makes: weights, tied ones as their owners have them, and data.
+void NetworkProcessor::give_weights(std::size_t n) {
+  const NetworkNode& node = plan_.nodes[n];
+  const LayerPlan& plan = plan_.layers[node.layer];
+  const layout::NetworkLayer& layer = network_.layers[node.layer];
+  const layout::NetworkLayout nowhere{"", {}, std::vector<Axes>(network_.dimensions.size(), 0)};
+  for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+    // A tied weight's numbers are those of the owner, which has one repetition.
+    std::size_t from = n;
+    int tensor = static_cast<int>(t);
+    if (plan.owners[t] >= 0) {
+      const auto owner = std::ranges::find(plan_.nodes, at(plan.owners[t]), &NetworkNode::layer);
+      from = at(owner - plan_.nodes.begin());
+      tensor = plan.owned[t];
+    }
+    if (!is_weight(layer.tensors[t])) continue;
+    const BlockShape whole(network_, nowhere, layer.tensors[t].dimensions);
+    fill(nodes_[n].values[t][0], layer.tensors[t], key_of(seed_, from, tensor, 0),
+         halvings_of(whole));
+  }
+  for (std::size_t g = 0; g < layer.given.size(); ++g) {
+    const int tensor = layer.given[g].tensor;
+    if (node.sources[g] >= 0) continue;
+    fill(nodes_[n].values[at(tensor)][0], layer.tensors[at(tensor)], key_of(seed_, n, tensor, 0),
+         0);
+  }
+}
+
+double NetworkProcessor::held_bytes() const {
+  std::size_t floats = moved_.capacity(), integers = 0;
+  for (const PackingRoom& room : packed_) floats += room.numbers.capacity();
+  for (const auto& sums : of_rows_) floats += sums.capacity();
+  for (const NodeBlocks& blocks : nodes_) {
+    for (const auto& of_tensor : blocks.values) {
+      for (const auto& one : of_tensor) floats += one.capacity();
+    }
+    for (const auto& of_tensor : blocks.gradients) {
+      for (const GradientParts& parts : of_tensor) {
+        for (const GradientPart& part : parts.all) floats += part.numbers.capacity();
+      }
+    }
+    for (const auto& of_operation : blocks.statistics) {
+      for (const auto& one : of_operation) floats += one.capacity();
+    }
+    for (const auto& of_operation : blocks.picks) {
+      for (const auto& one : of_operation) integers += one.capacity();
+    }
+  }
+  return 4 * static_cast<double>(floats) + 8 * static_cast<double>(integers);
+}
+
 void NetworkProcessor::fill(std::vector<float>& numbers, const layout::NetworkTensor& tensor,
-                            std::uint64_t key, int halvings) {
+                            std::uint64_t key, int halvings) const {
   walk_whole(network_, layout_, place_, tensor.dimensions, [&](std::int64_t i, std::int64_t whole) {
     const auto number = static_cast<float>(mixed(key, whole) % 5) - 2;
     numbers[at(i)] = std::ldexp(number, -halvings);
@@ -92,6 +157,7 @@ void NetworkProcessor::step() {
   times_ = {};
   before_ = core_time();
   reset();
+  lap(times_.elementwise);
   for (std::size_t n = 0; n < nodes_.size(); ++n) forward(n);
   for (std::size_t n = nodes_.size(); n-- > 0;) backward(n);
   reduce_weights();
@@ -100,29 +166,22 @@ void NetworkProcessor::step() {
 void NetworkProcessor::reset() {
   for (NodeBlocks& blocks : nodes_) {
     for (auto& of_tensor : blocks.gradients) {
-      for (auto& parts : of_tensor) parts.clear();
+      for (GradientParts& parts : of_tensor) {
+        for (GradientPart& part : parts.parts()) std::ranges::fill(part.numbers, 0.0F);
+        parts.used = 0;
+      }
     }
   }
 }
 
-// What the node is given, and what tied weights are.
+// What the node is given by others.
 void NetworkProcessor::give_values(std::size_t n) {
   const NetworkNode& node = plan_.nodes[n];
-  const LayerPlan& plan = plan_.layers[node.layer];
   for (std::size_t g = 0; g < layer_->given.size(); ++g) {
-    const int tensor = layer_->given[g].tensor;
-    auto& mine = nodes_[n].values[at(tensor)][0];
-    if (node.sources[g] < 0) {
-      fill(mine, layer_->tensors[at(tensor)], key_of(seed_, n, tensor, 0), 0);
-      continue;
-    }
+    if (node.sources[g] < 0) continue;
     const layout::NetworkLayer& source = network_.layers[plan_.nodes[at(node.sources[g])].layer];
-    mine = nodes_[at(node.sources[g])].values[at(source.operations.back().output)][0];
-  }
-  for (std::size_t t = 0; t < plan.owners.size(); ++t) {
-    if (plan.owners[t] < 0) continue;
-    const auto owner = std::ranges::find(plan_.nodes, at(plan.owners[t]), &NetworkNode::layer);
-    nodes_[n].values[t] = nodes_[at(owner - plan_.nodes.begin())].values[at(plan.owned[t])];
+    nodes_[n].values[at(layer_->given[g].tensor)][0] =
+        nodes_[at(node.sources[g])].values[at(source.operations.back().output)][0];
   }
 }
 
@@ -131,6 +190,7 @@ void NetworkProcessor::forward(std::size_t n) {
   layer_ = &network_.layers[plan_.nodes[n].layer];
   const Phases& phases = plan_.layers[plan_.nodes[n].layer].forward;
   give_values(n);
+  lap(times_.elementwise);
   for (const Instruction& i : phases.before) carry_out(i, 0);
   const std::int64_t steps = layer_->time < 0 ? 0 : network_.dimensions[at(layer_->time)].size;
   for (std::int64_t t = 0; t < steps; ++t) {
@@ -148,6 +208,7 @@ void NetworkProcessor::backward(std::size_t n) {
   if (!plan_.nodes[n].read) {
     fill(part_of(output, 0, 0, -1).numbers, layer_->tensors[at(output)],
          key_of(seed_, n, output, 1), 2);
+    lap(times_.elementwise);
   }
   for (const Instruction& i : phases.behind) carry_out(i, 0);
   const std::int64_t steps = layer_->time < 0 ? 0 : network_.dimensions[at(layer_->time)].size;
@@ -156,13 +217,14 @@ void NetworkProcessor::backward(std::size_t n) {
   }
   for (const Instruction& i : phases.before) carry_out(i, 0);
   hand_on(n);
+  lap(times_.elementwise);
 }
 
 // Gradients of what was given, to who made it.
 void NetworkProcessor::hand_on(std::size_t n) {
   for (std::size_t g = 0; g < layer_->given.size(); ++g) {
     const int tensor = layer_->given[g].tensor, source = plan_.nodes[n].sources[g];
-    if (source < 0 || nodes_[n].gradients[at(tensor)][0].empty()) continue;
+    if (source < 0 || nodes_[n].gradients[at(tensor)][0].used == 0) continue;
     const GradientPart& given = combined(tensor, 0);
     assert(given.partial == 0 && "a layer's reader knows nothing of partial sums");
     const std::size_t before = std::exchange(node_, at(source));
@@ -183,13 +245,13 @@ void NetworkProcessor::reduce_weights() {
     for (std::size_t t = 0; t < plan.owners.size(); ++t) {
       if (plan.owners[t] < 0) continue;
       const auto owner = std::ranges::find(plan_.nodes, at(plan.owners[t]), &NetworkNode::layer);
-      auto& owned = nodes_[at(owner - plan_.nodes.begin())].gradients[at(plan.owned[t])][0];
-      for (const GradientPart& part : nodes_[n].gradients[t][0]) {
+      const auto owned =
+          nodes_[at(owner - plan_.nodes.begin())].gradients[at(plan.owned[t])][0].parts();
+      for (const GradientPart& part : nodes_[n].gradients[t][0].parts()) {
         auto to = std::ranges::find(owned, part.partial, &GradientPart::partial);
         assert(to != owned.end() && "not_run has said so");
         for (std::size_t i = 0; i < part.numbers.size(); ++i) to->numbers[i] += part.numbers[i];
       }
-      nodes_[n].gradients[t][0].clear();
     }
   }
   lap(times_.elementwise);
@@ -197,14 +259,14 @@ void NetworkProcessor::reduce_weights() {
     const layout::NetworkLayer& layer = network_.layers[plan_.nodes[n].layer];
     for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
       if (layer.tensors[t].role != Role::weight) continue;
-      for (GradientPart& part : nodes_[n].gradients[t][0])
+      for (GradientPart& part : nodes_[n].gradients[t][0].parts())
         all_reduce(std::exchange(part.partial, 0), part.numbers);
+      lap(times_.exchanges);
       node_ = n;
       layer_ = &layer;
       static_cast<void>(combined(static_cast<int>(t), 0));
     }
   }
-  lap(times_.exchanges);
 }
 
 void NetworkProcessor::carry_out(const Instruction& i, std::int64_t time) {
@@ -251,7 +313,8 @@ NamedBlock NetworkProcessor::value(int tensor, std::int64_t time) {
 }
 
 GradientPart& NetworkProcessor::combined(int tensor, std::int64_t time) {
-  auto& parts = nodes_[node_].gradients[at(tensor)][slot(tensor, time)];
+  GradientParts& made = nodes_[node_].gradients[at(tensor)][slot(tensor, time)];
+  const std::span<GradientPart> parts = made.parts();
   if (parts.empty()) return part_of(tensor, time, 0, -1);
   Axes all = 0;
   for (const GradientPart& part : parts) all |= part.partial;
@@ -262,22 +325,25 @@ GradientPart& NetworkProcessor::combined(int tensor, std::int64_t time) {
   GradientPart& sum = parts.front();
   for (std::size_t p = 1; p < parts.size(); ++p) {
     for (std::size_t i = 0; i < sum.numbers.size(); ++i) sum.numbers[i] += parts[p].numbers[i];
+    std::ranges::fill(parts[p].numbers, 0.0F);
   }
-  parts.resize(1);
-  parts.front().partial = all;
-  return parts.front();
+  made.used = 1;
+  sum.partial = all;
+  lap(times_.elementwise);
+  return sum;
 }
 
 GradientPart& NetworkProcessor::part_of(int tensor, std::int64_t time, Axes partial,
                                         int operation) {
-  auto& parts = nodes_[node_].gradients[at(tensor)][slot(tensor, time)];
-  for (GradientPart& part : parts) {
+  GradientParts& made = nodes_[node_].gradients[at(tensor)][slot(tensor, time)];
+  for (GradientPart& part : made.parts()) {
     if (part.partial == partial && part.operation == operation) return part;
   }
-  const auto elements =
-      static_cast<std::size_t>(plan_.layers[plan_.nodes[node_].layer].shapes[at(tensor)].elements);
-  parts.push_back({partial, operation, std::vector<float>(elements, 0.0F)});
-  return parts.back();
+  assert(made.used < made.all.size() && "the plan has counted them");
+  GradientPart& part = made.all[made.used++];
+  part.partial = partial;
+  part.operation = operation;
+  return part;
 }
 
 RowWork NetworkProcessor::rows(const Operation& o, const layout::NetworkTensor& tensor) {
@@ -287,7 +353,8 @@ RowWork NetworkProcessor::rows(const Operation& o, const layout::NetworkTensor& 
           [this, split](std::vector<float>& of_rows, bool largest) {
             counts_.exchanged_elements += static_cast<double>(board_.all_reduce(
                 place_, split, of_rows.data(), static_cast<std::int64_t>(of_rows.size()), largest));
-          }};
+          },
+          &of_rows_};
 }
 
 NormBlocks NetworkProcessor::norm_blocks(const Operation& o, std::int64_t time) {
@@ -299,14 +366,17 @@ NormBlocks NetworkProcessor::norm_blocks(const Operation& o, std::int64_t time) 
 
 // The integers that a gather or a loss is given, by row of its output: of the whole tensor's rows,
 // so that every layout has the same.
-std::vector<std::int64_t> NetworkProcessor::picks(const Operation& o, std::int64_t time) {
-  std::vector<int> left = layer_->tensors[at(o.output)].dimensions;
+std::vector<std::int64_t> NetworkProcessor::picks(std::size_t n, const Operation& o,
+                                                  std::int64_t time) const {
+  const layout::NetworkLayer& layer = network_.layers[plan_.nodes[n].layer];
+  std::vector<int> left = layer.tensors[at(o.output)].dimensions;
   if (o.act == Act::gather) {
-    for (const int d : layer_->tensors[at(o.inputs[0])].dimensions) std::erase(left, d);
+    for (const int d : layer.tensors[at(o.inputs[0])].dimensions) std::erase(left, d);
   }
-  const std::uint64_t key = key_of(seed_, node_, o.output, time + 2);
+  const std::uint64_t key = key_of(seed_, n, o.output, time + 2);
   const auto most = static_cast<std::uint64_t>(network_.dimensions[at(o.over)].size);
   std::vector<std::int64_t> picks;
+  picks.reserve(at(BlockShape(network_, layout_, left).elements));
   walk_whole(network_, layout_, place_, left, [&](std::int64_t, std::int64_t whole) {
     picks.push_back(static_cast<std::int64_t>(mixed(key, whole) % most));
   });
@@ -317,14 +387,14 @@ std::vector<std::int64_t> NetworkProcessor::picks(const Operation& o, std::int64
 
 void NetworkProcessor::compute(const Operation& o, std::int64_t time) {
   const NamedBlock out = value(o.output, time), in = value(o.inputs[0], time);
-  auto& statistics = nodes_[node_].statistics[at(&o - layer_->operations.data())][at(time)];
+  const std::size_t index = at(&o - layer_->operations.data());
+  auto& statistics = nodes_[node_].statistics[index][at(time)];
+  const auto& picks = nodes_[node_].picks[index][at(time)];
   switch (o.act) {
     case Act::product:
-      counts_.multiply_adds += block_elements(network_, layout_, o.all);
-      [[fallthrough]];
     case Act::weigh:
       std::fill_n(out.numbers, out.shape->elements, 0.0F);
-      return add_product(in, value(o.inputs[1], time), out);
+      return multiply(o, in, value(o.inputs[1], time), out);
     case Act::add:
       std::fill_n(out.numbers, out.shape->elements, 0.0F);
       for (const int input : o.inputs) add_to(value(input, time), out);
@@ -339,9 +409,9 @@ void NetworkProcessor::compute(const Operation& o, std::int64_t time) {
     case Act::softmax:
       return softmax(rows(o, layer_->tensors[at(o.inputs[0])]), in, out);
     case Act::loss:
-      return loss(rows(o, layer_->tensors[at(o.inputs[0])]), in, picks(o, time), out, statistics);
+      return loss(rows(o, layer_->tensors[at(o.inputs[0])]), in, picks, out, statistics);
     case Act::gather:
-      return gather(rows(o, layer_->tensors[at(o.inputs[0])]), in, picks(o, time), out);
+      return gather(rows(o, layer_->tensors[at(o.inputs[0])]), in, picks, out);
     case Act::step:
       return take_step(o, time);
     case Act::stack:
@@ -349,6 +419,15 @@ void NetworkProcessor::compute(const Operation& o, std::int64_t time) {
     default:
       assert(false && "not_run has said so, or a move is no computation");
   }
+}
+
+// What is copied and cleared before is no multiply-add: the rate of products does not know it.
+void NetworkProcessor::multiply(const Operation& o, const NamedBlock& a, const NamedBlock& b,
+                                const NamedBlock& c) {
+  const NamedBlock left = packed(a, *c.shape, packed_[0]), right = packed(b, *c.shape, packed_[1]);
+  lap(times_.elementwise);
+  if (o.act == Act::product) counts_.multiply_adds += block_elements(network_, layout_, o.all);
+  add_product(left, right, c);
 }
 
 // One step of all, or a block of all of them: the same numbers with the dimension of time in front
@@ -397,10 +476,8 @@ void NetworkProcessor::gradient(const Instruction& i, std::int64_t time) {
                       part_of(i.tensor, time, i.axes, of).numbers.data()};
   switch (o.act) {
     case Act::product:
-      counts_.multiply_adds += block_elements(network_, layout_, o.all);
-      [[fallthrough]];
     case Act::weigh:
-      return add_product(out, value(o.inputs[o.inputs[0] == i.tensor ? 1 : 0], time), in);
+      return multiply(o, out, value(other_factor(o, i.tensor), time), in);
     case Act::add:
       return add_to(out, in);
     case Act::apply:
@@ -423,7 +500,9 @@ void NetworkProcessor::gradient(const Instruction& i, std::int64_t time) {
 void NetworkProcessor::row_gradient(const Operation& o, int tensor, const NamedBlock& out,
                                     const NamedBlock& in, std::int64_t time) {
   const RowWork work = rows(o, layer_->tensors[at(o.inputs[0])]);
-  const auto& statistics = nodes_[node_].statistics[at(&o - layer_->operations.data())][at(time)];
+  const std::size_t index = at(&o - layer_->operations.data());
+  const auto& statistics = nodes_[node_].statistics[index][at(time)];
+  const auto& picks = nodes_[node_].picks[index][at(time)];
   switch (o.act) {
     case Act::norm:
     case Act::rms_norm:
@@ -434,9 +513,9 @@ void NetworkProcessor::row_gradient(const Operation& o, int tensor, const NamedB
     case Act::softmax:
       return add_softmax_gradient(work, value(o.output, time), out, in);
     case Act::loss:
-      return add_loss_gradient(work, value(tensor, time), picks(o, time), out, statistics, in);
+      return add_loss_gradient(work, value(tensor, time), picks, out, statistics, in);
     case Act::gather:
-      return add_gather_gradient(work, picks(o, time), out, in);
+      return add_gather_gradient(work, picks, out, in);
     default:
       assert(false && "not_run has said so");
   }
@@ -464,18 +543,21 @@ void NetworkProcessor::move_gradient(const Instruction& i, std::int64_t time) {
   if (carries && time == 0) return;
   GradientPart& out = combined(o.output, time);
   assert(out.partial == i.axes && "as derived");
-  const auto elements = static_cast<std::size_t>(
-      plan_.layers[plan_.nodes[node_].layer].shapes[at(i.tensor)].elements);
-  std::vector<float> home(elements, 0.0F);
+  const std::size_t elements =
+      at(plan_.layers[plan_.nodes[node_].layer].shapes[at(i.tensor)].elements);
+  std::vector<float>& home = moved_;
+  home.resize(elements);
   counts_.exchanged_elements += static_cast<double>(board_.relocate(
       place_, layer_->tensors[at(o.output)].dimensions, layer_->tensors[at(i.tensor)].dimensions,
       i.axes, out.numbers.data(), home.data()));
   if (carries) all_reduce(i.left, home);
+  lap(times_.exchanges);
   // W moves it a second time, to the same numbers.
   if (i.again) return;
   GradientPart& in = part_of(i.tensor, carries ? time - 1 : time, carries ? Axes{0} : i.left,
                              is_weight(layer_->tensors[at(i.tensor)]) ? i.operation : -1);
   for (std::size_t n = 0; n < elements; ++n) in.numbers[n] += home[n];
+  lap(times_.elementwise);
 }
 
 }  // namespace weir::cpu

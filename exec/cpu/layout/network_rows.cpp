@@ -25,6 +25,13 @@ std::size_t rows_of(const BlockShape& shape, int over) {
   return static_cast<std::size_t>(shape.without(over).elements);
 }
 
+// Room that is there already, as all that a step needs.
+std::vector<float>& sums_of(const RowWork& work, std::size_t which, std::size_t n, float from) {
+  std::vector<float>& sums = (*work.scratch)[which];
+  sums.assign(n, from);
+  return sums;
+}
+
 // What a gain multiplies by: 1 where there is none.
 struct Gain {
   const float* numbers;
@@ -60,7 +67,7 @@ void norm(const RowWork& work, const NormBlocks& blocks, const NamedBlock& out,
                      step = blocks.in.shape->stride(work.over),
                      out_step = out.shape->stride(work.over);
   const std::size_t each = blocks.centred ? 2 : 1;
-  std::vector<float> sums(rows * each, 0.0F);
+  std::vector<float>& sums = sums_of(work, 0, rows * each, 0);
   each_row<1>(work.over, {blocks.in.shape}, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i) {
       const float x = blocks.in.numbers[at[0] + i * step];
@@ -98,7 +105,7 @@ void add_norm_gradient(const RowWork& work, const NormBlocks& blocks,
                      out_step = gradient_out.shape->stride(work.over),
                      in_step = gradient_in.shape->stride(work.over);
   const std::size_t each = blocks.centred ? 2 : 1;
-  std::vector<float> sums(rows_of(*blocks.in.shape, work.over) * each, 0.0F);
+  std::vector<float>& sums = sums_of(work, 0, rows_of(*blocks.in.shape, work.over) * each, 0);
   const Gain gain = gain_of(blocks.gain, work.over);
   const BlockShape none;
   const std::array<const BlockShape*, 4> shapes{blocks.in.shape, gradient_out.shape,
@@ -150,7 +157,7 @@ void softmax(const RowWork& work, const NamedBlock& in, const NamedBlock& out) {
   const std::int64_t n = in.shape->size(work.over), step = in.shape->stride(work.over),
                      out_step = out.shape->stride(work.over);
   const std::size_t rows = rows_of(*in.shape, work.over);
-  std::vector<float> largest(rows, -INFINITY), sums(rows, 0.0F);
+  std::vector<float>&largest = sums_of(work, 0, rows, -INFINITY), &sums = sums_of(work, 1, rows, 0);
   each_row<1>(work.over, {in.shape}, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i)
       largest[row] = std::max(largest[row], in.numbers[at[0] + i * step]);
@@ -174,7 +181,7 @@ void add_softmax_gradient(const RowWork& work, const NamedBlock& out,
   const std::int64_t n = out.shape->size(work.over), step = out.shape->stride(work.over),
                      out_step = gradient_out.shape->stride(work.over),
                      in_step = gradient_in.shape->stride(work.over);
-  std::vector<float> sums(rows_of(*out.shape, work.over), 0.0F);
+  std::vector<float>& sums = sums_of(work, 0, rows_of(*out.shape, work.over), 0);
   const std::array<const BlockShape*, 3> shapes{out.shape, gradient_out.shape, gradient_in.shape};
   each_row<3>(work.over, shapes, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i) {
@@ -194,7 +201,8 @@ void loss(const RowWork& work, const NamedBlock& in, const std::vector<std::int6
           const NamedBlock& out, std::vector<float>& statistics) {
   const std::int64_t n = in.shape->size(work.over), step = in.shape->stride(work.over);
   const std::size_t rows = rows_of(*in.shape, work.over);
-  std::vector<float> largest(rows, -INFINITY), sums(rows, 0.0F), its(rows, 0.0F);
+  std::vector<float>&largest = sums_of(work, 0, rows, -INFINITY), &sums = sums_of(work, 1, rows, 0),
+  &its = sums_of(work, 2, rows, 0);
   // Rows in the output's order, which targets are in.
   const auto each = [&](const auto& visit) {
     std::size_t row = 0;

@@ -7,10 +7,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
-#include <random>
 #include <stdexcept>
+#include <utility>
 
 #include "exec/device/cores.hpp"
 #include "plan/words/error.hpp"
@@ -18,7 +17,7 @@
 #include "exec/cpu/layout/mesh_run.hpp"
 #include "exec/cpu/layout/probe.hpp"
 #include "exec/run/run.hpp"
-#include "traces/stats.hpp"
+#include "tools/app/model/interleaved.hpp"
 #endif
 
 namespace weir {
@@ -40,18 +39,6 @@ void append_meshes(layout::Layout layout, std::size_t dimension, std::int64_t le
 }
 
 #ifdef WEIR_HAS_CPU_BACKEND
-
-double quantile(std::vector<double> values, double at) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(std::lround(at * static_cast<double>(values.size() - 1)))];
-}
-
-template <class Sample>
-Seconds median_of(const std::vector<Sample>& samples, Seconds Sample::*part) {
-  std::vector<double> values;
-  for (const Sample& sample : samples) values.push_back((sample.*part).count());
-  return Seconds(median(values));
-}
 
 LayoutRates rates_of(const cpu::MeshProbe& probe,
                      const std::vector<cpu::MeshProbe::Sample>& samples) {
@@ -177,20 +164,16 @@ LayoutRunResult run_layouts(const layout::LayoutFile& file, const LayoutRunReque
   }
   std::vector<std::vector<cpu::MeshTimes>> times(runs.size());
   std::vector<cpu::MeshProbe::Sample> samples;
-  std::vector<std::size_t> order(runs.size());
-  for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
-  std::mt19937_64 random(request.seed);
-  for (int round = -1; round < request.rounds; ++round) {  // round -1 warms up
-    const cpu::MeshProbe::Sample sample = probe.measure();
-    if (round >= 0) samples.push_back(sample);
-    // A fresh order each round: whatever drifts meets every layout alike.
-    std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t r : order) {
-      const cpu::MeshTimes step = runs[r]->step();
-      if (round >= 0) times[r].push_back(step);
-    }
-    if (request.progress) request.progress(round + 1, request.rounds);
-  }
+  interleaved(
+      runs.size(), {request.rounds, request.seed, request.progress},
+      [&](bool counts) {
+        const cpu::MeshProbe::Sample sample = probe.measure();
+        if (counts) samples.push_back(sample);
+      },
+      [&](std::size_t run, bool counts) {
+        const cpu::MeshTimes step = runs[run]->step();
+        if (counts) times[run].push_back(step);
+      });
   result.oversubscribed = request.workers > available_cores();
   result.rates = rates_of(probe, samples);
   result.rounds_nowhere = cpu::rounds_nowhere(file.program);
@@ -211,7 +194,7 @@ LayoutRunResult run_layouts(const layout::LayoutFile& file, const LayoutRunReque
       result.preemptions += static_cast<double>(time.preemptions) /
                             static_cast<double>(times.size() * times[r].size()) / request.workers;
     }
-    row.spread = (quantile(steps, 0.75) - quantile(steps, 0.25)) / step.count();
+    row.spread = spread_of(std::move(steps));
     check(row, file.program, result.rounds_nowhere);
   }
   return result;

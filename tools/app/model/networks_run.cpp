@@ -8,15 +8,17 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <random>
+#include <utility>
 
 #include "exec/device/cores.hpp"
+#include "exec/device/free_memory.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/indexed.hpp"
 #ifdef WEIR_HAS_CPU_BACKEND
 #include "exec/cpu/layout/network_probe.hpp"
 #include "exec/cpu/layout/network_run.hpp"
-#include "traces/stats.hpp"
+#include "tools/app/machine/host.hpp"
+#include "tools/app/model/interleaved.hpp"
 #endif
 
 namespace weir {
@@ -81,7 +83,7 @@ double derived_products(const layout::Network& network, const NetworkLayout& lay
   return sum;
 }
 
-void check(const layout::Network& network, const NetworkRunRow& row) {
+void check(const layout::Network& network, const NetworkRunRow& row, const cpu::NetworkRun& run) {
   const std::string where =
       fmt::format("layout {}: {}", row.layout.name, rules_text(network, row.layout));
   if (row.in_order != 0)
@@ -94,12 +96,59 @@ void check(const layout::Network& network, const NetworkRunRow& row) {
   if (row.multiply_adds != products)
     throw RunFailed(fmt::format("{}: {} multiply-adds counted, {} derived", where,
                                 row.multiply_adds, products));
+  const double held = run.held_bytes(), bytes = cpu::run_bytes(network, row.layout).numbers;
+  if (held != bytes)
+    throw RunFailed(fmt::format("{}: {} bytes of numbers held, {} derived", where, held, bytes));
   // On several mesh dimensions a move may be two collectives, which are read in one here, or
   // change the mesh dimension of a place, which is priced as if blocks were numbered for it.
   const double apart = std::abs(row.exchanged_elements - row.derived_elements);
   if (row.layout.mesh.size() <= 1 && apart > 1e-9 * row.derived_elements)
     throw RunFailed(fmt::format("{}: {} elements exchanged, {} derived", where,
                                 row.exchanged_elements, row.derived_elements));
+}
+
+// All runs are held at once, and the unsplit network beside them.
+void require_memory(const layout::Network& network, const std::vector<NetworkLayout>& layouts,
+                    const NetworkLayout& nowhere) {
+  const auto there = free_memory();
+  if (!there) return;
+  double needed = cpu::run_bytes(network, nowhere).all, most = 0;
+  const NetworkLayout* largest = nullptr;
+  for (const NetworkLayout& layout : layouts) {
+    const double bytes = cpu::run_bytes(network, layout).all;
+    needed += bytes;
+    if (bytes <= most) continue;
+    most = bytes;
+    largest = &layout;
+  }
+  if (largest == nullptr || needed <= static_cast<double>(there->count())) return;
+  constexpr double kGiB = 1 << 30;
+  throw RunFailed(fmt::format(
+      "runs of {} {} and of the unsplit network hold {:.1f} GiB together, {:.1f} GiB of them "
+      "layout {} ({}): {} are free",
+      layouts.size(), layouts.size() == 1 ? "layout" : "layouts", needed / kGiB, most / kGiB,
+      largest->name, rules_text(network, *largest), format_bytes(*there)));
+}
+
+// The first step's counts are every step's.
+NetworkRunRow row_of(NetworkRunRow row, const layout::Network& network, const cpu::NetworkRun& run,
+                     const cpu::NetworkRun& whole, const std::vector<cpu::NetworkTimes>& times) {
+  row.products = median_of(times, &cpu::NetworkTimes::products);
+  row.exchanges = median_of(times, &cpu::NetworkTimes::exchanges);
+  row.elementwise = median_of(times, &cpu::NetworkTimes::elementwise);
+  row.step = median_of(times, &cpu::NetworkTimes::step);
+  std::vector<double> priced;
+  for (const cpu::NetworkTimes& one : times)
+    priced.push_back((one.products + one.exchanges).count());
+  row.spread = spread_of(std::move(priced));
+  row.multiply_adds = run.counts()[0].multiply_adds;
+  for (const cpu::NetworkCounts& counts : run.counts())
+    row.exchanged_elements += counts.exchanged_elements / static_cast<double>(run.counts().size());
+  row.derived_elements = derived_elements(network, row.layout);
+  const cpu::NetworkDifference difference = run.difference(whole);
+  row.in_order = difference.in_order;
+  row.reordered = difference.reordered;
+  return row;
 }
 
 void count_pairs(NetworksRunResult& result) {
@@ -143,7 +192,7 @@ Cluster measured_cores(int workers) {
   cluster.devices_per_node = workers;
   cluster.device.name = "a core";
   cluster.device.peak_fp32 = rates.products;
-  cluster.device.memory = Bytes(std::int64_t{1} << 50);  // runs on cores are not judged by it
+  cluster.device.memory = Bytes(host_memory().count() / workers);
   // An all-reduce of nothing is 2 (p - 1) messages of a ring.
   cluster.intra = {rates.exchange_latency / std::max(1, 2 * (workers - 1)),
                    rates.exchange_bandwidth};
@@ -160,45 +209,27 @@ NetworksRunResult run_networks(const layout::Network& network,
   for (const NetworkLayout& layout : layouts) {
     if (const auto why = cpu::not_run(network, layout))
       throw InputError(request.file, "layers", *why);
+  }
+  const NetworkLayout nowhere{"", {}, std::vector<layout::Axes>(network.dimensions.size(), 0)};
+  require_memory(network, layouts, nowhere);
+  for (const NetworkLayout& layout : layouts) {
     runs.push_back(std::make_unique<cpu::NetworkRun>(network, layout, workers, request.seed));
     result.rows.push_back({layout, network_cost(network, layout, job, machine)});
   }
   std::vector<std::vector<cpu::NetworkTimes> > times(runs.size());
-  std::vector<std::size_t> order(runs.size());
-  for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
-  std::mt19937_64 random(request.seed);
-  for (int round = -1; round < request.rounds; ++round) {  // round -1 warms up
-    std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t r : order) {
-      const cpu::NetworkTimes step = runs[r]->step();
-      if (round >= 0) times[r].push_back(step);
-    }
-    if (request.progress) request.progress(round + 1, request.rounds);
-  }
+  interleaved(
+      runs.size(), {request.rounds, request.seed, request.progress}, [](bool) {},
+      [&](std::size_t run, bool counts) {
+        const cpu::NetworkTimes step = runs[run]->step();
+        if (counts) times[run].push_back(step);
+      });
   cpu::Workers one(1);
-  const NetworkLayout nowhere{"", {}, std::vector<layout::Axes>(network.dimensions.size(), 0)};
   cpu::NetworkRun whole(network, nowhere, one, request.seed);
   static_cast<void>(whole.step());
-  const auto median_of = [](const std::vector<cpu::NetworkTimes>& all,
-                            Seconds cpu::NetworkTimes::*part) {
-    std::vector<double> values;
-    for (const cpu::NetworkTimes& one : all) values.push_back((one.*part).count());
-    return Seconds(median(values));
-  };
   for (std::size_t r = 0; r < runs.size(); ++r) {
     NetworkRunRow& row = result.rows[r];
-    row.products = median_of(times[r], &cpu::NetworkTimes::products);
-    row.exchanges = median_of(times[r], &cpu::NetworkTimes::exchanges);
-    row.elementwise = median_of(times[r], &cpu::NetworkTimes::elementwise);
-    row.step = median_of(times[r], &cpu::NetworkTimes::step);
-    row.multiply_adds = runs[r]->counts()[0].multiply_adds;
-    for (const cpu::NetworkCounts& counts : runs[r]->counts())
-      row.exchanged_elements += counts.exchanged_elements / request.workers;
-    row.derived_elements = derived_elements(network, row.layout);
-    const cpu::NetworkDifference difference = runs[r]->difference(whole);
-    row.in_order = difference.in_order;
-    row.reordered = difference.reordered;
-    check(network, row);
+    row = row_of(std::move(row), network, *runs[r], whole, times[r]);
+    check(network, row, *runs[r]);
   }
   result.oversubscribed = request.workers > available_cores();
   count_pairs(result);
