@@ -161,8 +161,8 @@ TEST(MeshRun, KnowsWhenFp32Rounds) {
 TEST(AllReduce, SumsInOrderForEveryMember) {
   Workers workers(3);
   AllReduce reduce(3, 37);
-  EXPECT_EQ(reduce.exchanged(0), 2 * 16 + 21);
-  EXPECT_EQ(reduce.exchanged(2), 2 * 5 + 32);
+  EXPECT_EQ(reduce.parts().exchanged(0), 2 * 16 + 21);
+  EXPECT_EQ(reduce.parts().exchanged(2), 2 * 5 + 32);
   std::vector<std::vector<float>> blocks(3);
   for (int repetition = 0; repetition < 20; ++repetition) {
     for (std::size_t m = 0; m < 3; ++m) {

@@ -9,8 +9,8 @@
 
 #include <filesystem>
 
-#include "plan/layout/network_text.hpp"
 #include "plan/layout/read.hpp"
+#include "tests/plan/written_network.hpp"
 
 namespace weir::network_run_test {
 namespace {
@@ -26,18 +26,6 @@ using layout::Network;
 using layout::NetworkLayout;
 using testing::HasSubstr;
 using Lines = std::vector<std::string>;
-
-void add(Network& network, const std::string& name, const Lines& tensors, const Lines& operations,
-         std::optional<Lines> reads = {}, std::int64_t repeat = 1) {
-  layout::NetworkLayer layer;
-  layer.name = name;
-  layer.repeat = repeat;
-  layer.reads = std::move(reads);
-  for (const std::string& text : tensors) append_tensor(text, network, layer);
-  for (const std::string& text : operations) append_operation(text, network, layer);
-  finish_layer(network, layer);
-  network.layers.push_back(std::move(layer));
-}
 
 // What a device reads from others, by the collectives' formulas: of n numbers among p, 2 n (p-1)/p
 // for an all-reduce and half of it for the others; and its multiply-adds.
@@ -159,22 +147,23 @@ Network mlp() {
                    {"ffn", "f", 16},
                    {"vocab", "V", 12}},
                   {}};
-  add(network, "table",
+  add_layer(
+      network, "table",
       {"weight table[vocab, hidden]", "picked[batch, tokens, hidden]", "x[batch, rows, hidden]"},
       {"picked = gather(table) over vocab", "x = move(picked)"});
-  add(network, "mlp",
-      {"x[batch, rows, hidden]", "weight gain[hidden]", "weight shift[hidden]",
-       "n[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, ffn]",
-       "u[batch, tokens, ffn]", "weight bias[ffn]", "v[batch, tokens, ffn]",
-       "a[batch, tokens, ffn]", "weight d[ffn, hidden]", "z[batch, tokens, hidden]",
-       "m[batch, rows, hidden]", "y[batch, rows, hidden]"},
-      {"n = norm(x gain shift) over hidden", "t = move(n)", "u = t w", "v = add(u bias)",
-       "a = gelu_tanh(v)", "z = a d", "m = move(z)", "y = add(x m)"},
-      {}, 2);
-  add(network, "head",
-      {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "tied table[vocab, hidden]",
-       "logits[batch, tokens, vocab]", "losses[batch, tokens]"},
-      {"t = move(x)", "logits = t table", "losses = loss(logits) over vocab"});
+  add_layer(network, "mlp",
+            {"x[batch, rows, hidden]", "weight gain[hidden]", "weight shift[hidden]",
+             "n[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, ffn]",
+             "u[batch, tokens, ffn]", "weight bias[ffn]", "v[batch, tokens, ffn]",
+             "a[batch, tokens, ffn]", "weight d[ffn, hidden]", "z[batch, tokens, hidden]",
+             "m[batch, rows, hidden]", "y[batch, rows, hidden]"},
+            {"n = norm(x gain shift) over hidden", "t = move(n)", "u = t w", "v = add(u bias)",
+             "a = gelu_tanh(v)", "z = a d", "m = move(z)", "y = add(x m)"},
+            {}, 2);
+  add_layer(network, "head",
+            {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "tied table[vocab, hidden]",
+             "logits[batch, tokens, vocab]", "losses[batch, tokens]"},
+            {"t = move(x)", "logits = t table", "losses = loss(logits) over vocab"});
   return network;
 }
 
@@ -192,24 +181,25 @@ Network attention() {
                    {"gates", "two", 2},
                    {"ffn", "f", 4}},
                   {}};
-  add(network, "first",
+  add_layer(
+      network, "first",
       {"x[batch, tokens, hidden]", "weight w[hidden, gates, ffn]", "u[batch, tokens, gates, ffn]",
        "g[batch, tokens, ffn]", "weight v[ffn, hidden]", "y[batch, tokens, hidden]"},
       {"u = x w", "g = glu(u) over gates", "y = g v"});
-  add(network, "block",
-      {"x[batch, tokens, hidden]", "weight gain[hidden]", "n[batch, tokens, hidden]",
-       "weight wq[hidden, heads, width]", "q[batch, tokens, heads, width]",
-       "weight wk[hidden, heads, width]", "k[batch, tokens, heads, width]",
-       "weight bk[heads, width]", "kb[batch, tokens, heads, width]",
-       "ks[batch, keys, heads, width]", "weight wv[hidden, heads, width]",
-       "v[batch, tokens, heads, width]", "vs[batch, keys, heads, width]",
-       "scores[batch, heads, tokens, keys]", "shares[batch, heads, tokens, keys]",
-       "context[batch, tokens, heads, width]", "weight wo[heads, width, hidden]",
-       "o[batch, tokens, hidden]", "y[batch, tokens, hidden]"},
-      {"n = rms_norm(x gain) over hidden", "q = n wq", "k = n wk", "kb = add(k bk)",
-       "ks = move(kb)", "v = n wv", "vs = move(v)", "scores = q ks",
-       "shares = softmax(scores) over keys", "context = shares vs", "o = context wo",
-       "y = add(x o)"});
+  add_layer(network, "block",
+            {"x[batch, tokens, hidden]", "weight gain[hidden]", "n[batch, tokens, hidden]",
+             "weight wq[hidden, heads, width]", "q[batch, tokens, heads, width]",
+             "weight wk[hidden, heads, width]", "k[batch, tokens, heads, width]",
+             "weight bk[heads, width]", "kb[batch, tokens, heads, width]",
+             "ks[batch, keys, heads, width]", "weight wv[hidden, heads, width]",
+             "v[batch, tokens, heads, width]", "vs[batch, keys, heads, width]",
+             "scores[batch, heads, tokens, keys]", "shares[batch, heads, tokens, keys]",
+             "context[batch, tokens, heads, width]", "weight wo[heads, width, hidden]",
+             "o[batch, tokens, hidden]", "y[batch, tokens, hidden]"},
+            {"n = rms_norm(x gain) over hidden", "q = n wq", "k = n wk", "kb = add(k bk)",
+             "ks = move(kb)", "v = n wv", "vs = move(v)", "scores = q ks",
+             "shares = softmax(scores) over keys", "context = shares vs", "o = context wo",
+             "y = add(x o)"});
   return network;
 }
 
@@ -221,11 +211,12 @@ Network recurrent() {
                    {"units", "u", 8},
                    {"vocab", "v", 8}},
                   {}};
-  add(network, "table", {"weight table[vocab, hidden]", "x[batch, time, hidden]"},
-      {"x = gather(table) over vocab"});
+  add_layer(network, "table", {"weight table[vocab, hidden]", "x[batch, time, hidden]"},
+            {"x = gather(table) over vocab"});
   // A state that is carried under another name, one under its own, and a product of all steps
   // before the first.
-  add(network, "cell",
+  add_layer(
+      network, "cell",
       {"x[batch, time, hidden]", "weight wx[hidden, units]", "a[batch, time, units]",
        "at[batch, units]", "state h[batch, hidden]", "weight wh[hidden, units]", "b[batch, units]",
        "s[batch, units]", "state c[batch, units]", "f[batch, units]", "m[batch, units]",
@@ -248,19 +239,20 @@ Network branches() {
   const Lines head = {"x[batch, hidden]", "weight w[hidden, vocab]", "logits[batch, vocab]",
                       "losses[batch]"};
   const Lines loss = {"logits = x w", "losses = loss(logits) over vocab"};
-  add(network, "stem", {"weight table[vocab, hidden]", "x[batch, hidden]"},
-      {"x = gather(table) over vocab"});
-  add(network, "wide",
-      {"x[batch, hidden]", "weight w[hidden, ffn]", "u[batch, ffn]", "a[batch, ffn]",
-       "weight v[ffn, hidden]", "z[batch, hidden]"},
-      {"u = x w", "a = tanh(u)", "z = a v"});
-  add(network, "aside", head, loss);
-  add(network, "join",
-      {"x[batch, hidden]", "l[batch, hidden]", "c[batch, hidden]", "weight w[hidden, inner]",
-       "u[batch, inner]", "weight v[inner, hidden]", "z[batch, hidden]", "p[batch, hidden]",
-       "y[batch, hidden]"},
-      {"u = x w", "z = u v", "p = weigh(l c)", "y = add(z p)"}, Lines{"stem", "wide", "data"}, 3);
-  add(network, "head", head, loss);
+  add_layer(network, "stem", {"weight table[vocab, hidden]", "x[batch, hidden]"},
+            {"x = gather(table) over vocab"});
+  add_layer(network, "wide",
+            {"x[batch, hidden]", "weight w[hidden, ffn]", "u[batch, ffn]", "a[batch, ffn]",
+             "weight v[ffn, hidden]", "z[batch, hidden]"},
+            {"u = x w", "a = tanh(u)", "z = a v"});
+  add_layer(network, "aside", head, loss);
+  add_layer(network, "join",
+            {"x[batch, hidden]", "l[batch, hidden]", "c[batch, hidden]", "weight w[hidden, inner]",
+             "u[batch, inner]", "weight v[inner, hidden]", "z[batch, hidden]", "p[batch, hidden]",
+             "y[batch, hidden]"},
+            {"u = x w", "z = u v", "p = weigh(l c)", "y = add(z p)"}, Lines{"stem", "wide", "data"},
+            3);
+  add_layer(network, "head", head, loss);
   finish_network(network);
   return network;
 }
@@ -275,9 +267,11 @@ Network sharded() {
                    {"ffn", "f", 4},
                    {"vocab", "V", 8}},
                   {}};
-  add(network, "table", {"weight kept[vocab, shard]", "table[vocab, hidden]", "x[batch, hidden]"},
-      {"table = move(kept)", "x = gather(table) over vocab"});
-  add(network, "mlp",
+  add_layer(network, "table",
+            {"weight kept[vocab, shard]", "table[vocab, hidden]", "x[batch, hidden]"},
+            {"table = move(kept)", "x = gather(table) over vocab"});
+  add_layer(
+      network, "mlp",
       {"x[batch, hidden]", "weight gain_kept[shard]", "gain[hidden]", "n[batch, hidden]",
        "weight w_kept[shard, ffn]", "w[hidden, ffn]", "u[batch, ffn]", "a[batch, ffn]",
        "weight v_kept[ffn, shard]", "v[ffn, hidden]", "z[batch, hidden]", "weight bias_kept[shard]",
@@ -290,10 +284,10 @@ Network sharded() {
 
 Network two_products() {
   Network network{"two", {{"batch", "b", 4}, {"io", "i", 8}, {"hidden", "h", 4}}, {}};
-  add(network, "one",
-      {"x[batch, io]", "weight w[io, hidden]", "y[batch, hidden]", "weight v[hidden, io]",
-       "z[batch, io]"},
-      {"y = x w", "z = y v"});
+  add_layer(network, "one",
+            {"x[batch, io]", "weight w[io, hidden]", "y[batch, hidden]", "weight v[hidden, io]",
+             "z[batch, io]"},
+            {"y = x w", "z = y v"});
   return network;
 }
 
@@ -309,10 +303,10 @@ TEST(NetworkRuns, EveryLegalLayoutGivesTheUnsplitNumbers) {
 // whatever the order of its sums.
 TEST(NetworkRuns, LinearNetworksAreBitwiseEqual) {
   Network network{"linear", {{"batch", "b", 4}, {"io", "i", 8}, {"hidden", "h", 8}}, {}};
-  add(network, "one",
-      {"x[batch, io]", "weight w[io, hidden]", "u[batch, hidden]", "weight v[hidden, io]",
-       "y[batch, io]"},
-      {"u = x w", "y = u v"}, {}, 2);
+  add_layer(network, "one",
+            {"x[batch, io]", "weight w[io, hidden]", "u[batch, hidden]", "weight v[hidden, io]",
+             "y[batch, io]"},
+            {"u = x w", "y = u v"}, {}, 2);
   EXPECT_EQ(hold(network, {2, 2}, 0), 16);
 }
 

@@ -5,15 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "plan/words/indexed.hpp"
 
 namespace weir::cpu {
 namespace {
-
-bool contains(const std::vector<int>& dimensions, int d) {
-  return std::ranges::find(dimensions, d) != dimensions.end();
-}
 
 // c[j] += a b over the fastest dimension of c.
 void add_row(std::int64_t n, const float* a, std::int64_t a_step, const float* b,
@@ -76,13 +73,9 @@ NamedBlock packed(const NamedBlock& factor, const BlockShape& c, PackingRoom& ro
   const int last = c.dimensions.back();
   std::erase(order, last);
   order.push_back(last);
-  room.shape = BlockShape();
-  room.shape.dimensions = order;
-  room.shape.elements = factor.shape->elements;
-  for (const int d : order) room.shape.sizes.push_back(factor.shape->size(d));
-  room.shape.strides.assign(order.size(), 1);
-  for (std::size_t d = order.size(); d-- > 1;)
-    room.shape.strides[d - 1] = room.shape.strides[d] * room.shape.sizes[d];
+  std::vector<std::int64_t> sizes;
+  for (const int d : order) sizes.push_back(factor.shape->size(d));
+  room.shape = BlockShape(order, std::move(sizes));
   room.numbers.resize(static_cast<std::size_t>(room.shape.elements));
   walk<2>(order, {factor.shape, &room.shape}, [&](const std::array<std::int64_t, 2>& at) {
     room.numbers[static_cast<std::size_t>(at[1])] = factor.numbers[at[0]];
@@ -98,7 +91,7 @@ void add_product(const NamedBlock& a, const NamedBlock& b, const NamedBlock& c) 
   if (!loops.empty()) loops.pop_back();
   for (const NamedBlock* factor : {&a, &b}) {
     for (const int d : factor->shape->dimensions) {
-      if (d != fastest && !contains(loops, d)) loops.push_back(d);
+      if (d != fastest && !layout::has_dimension(loops, d)) loops.push_back(d);
     }
   }
   const std::int64_t n =
@@ -112,7 +105,7 @@ void add_product(const NamedBlock& a, const NamedBlock& b, const NamedBlock& c) 
 void add_to(const NamedBlock& a, const NamedBlock& c) {
   std::vector<int> loops = c.shape->dimensions;
   for (const int d : a.shape->dimensions) {
-    if (!contains(loops, d)) loops.push_back(d);
+    if (!layout::has_dimension(loops, d)) loops.push_back(d);
   }
   walk<2>(loops, {a.shape, c.shape},
           [&](const std::array<std::int64_t, 2>& at) { c.numbers[at[1]] += a.numbers[at[0]]; });

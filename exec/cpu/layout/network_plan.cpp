@@ -26,16 +26,6 @@ bool of_the_forward(const Instruction& i) {
   return i.what == Do::forward || i.what == Do::make_whole || (i.what == Do::move && !i.again);
 }
 
-// Tensors that are made of all steps, when the last is done.
-std::vector<bool> behind_the_steps(const NetworkLayer& layer) {
-  std::vector<bool> behind(layer.tensors.size(), false);
-  for (const Operation& o : layer.operations) {
-    behind[at(o.output)] = behind[at(o.output)] || o.act == Act::stack ||
-                           std::ranges::any_of(o.inputs, [&](int i) { return behind[at(i)]; });
-  }
-  return behind;
-}
-
 // The tensor whose place among the steps is the instruction's.
 int place_of(const NetworkLayer& layer, const Instruction& i) {
   const bool of_a_tensor = i.what == Do::make_whole || i.what == Do::whole_gradient;
@@ -117,13 +107,12 @@ LayerPlan layer_plan(const Network& network, const NetworkLayout& layout, std::s
   LayerPlan plan;
   for (const layout::NetworkTensor& tensor : layer.tensors)
     plan.shapes.emplace_back(network, layout, tensor.dimensions);
-  const std::vector<bool> behind = behind_the_steps(layer);
   plan.pending.assign(layer.tensors.size(), 0);
   for (const Instruction& i : layer_script(network, layout, l)) {
     const int tensor = place_of(layer, i);
     Phases& phases = of_the_forward(i) ? plan.forward : plan.backward;
     const bool step = layer.time >= 0 && layer.stepwise[at(tensor)];
-    (step ? phases.step : behind[at(tensor)] ? phases.behind : phases.before).push_back(i);
+    (step ? phases.step : layer.behind[at(tensor)] ? phases.behind : phases.before).push_back(i);
     if (i.what == Do::forward) plan.pending[at(i.tensor)] = i.axes;
     if (i.what == Do::move && !i.again)
       plan.pending[at(i.tensor)] = layer.operations[at(i.operation)].act == Act::carry ? 0 : i.left;

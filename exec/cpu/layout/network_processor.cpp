@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <utility>
 
 #include "exec/cpu/layout/core_clock.hpp"
@@ -20,22 +19,14 @@ using layout::Operation;
 using layout::Role;
 using Do = Instruction::Do;
 
-// Numbers that follow from a key and an index alone (SplitMix64's finaliser, Steele et al. 2014).
-std::uint64_t mixed(std::uint64_t key, std::int64_t index) {
-  std::uint64_t x = key * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(index) + 1;
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31U);
-}
-
-std::uint64_t key_of(std::uint64_t seed, std::size_t node, int tensor, std::int64_t time) {
-  return mixed(mixed(mixed(seed, static_cast<std::int64_t>(node)), tensor), time);
-}
-
-// Weights shrink with their number, so that sums over them stay of the size of what they sum: by
-// the power of two nearest to the fourth root of it, so that no bit of a whole number is lost.
-int halvings_of(const BlockShape& whole) {
-  return static_cast<int>(std::lround(std::log2(static_cast<double>(whole.elements)) / 4));
+// visit(offset in all, offset in one) for each number of a step: the same under the dimension of
+// time.
+template <class Visit>
+void each_of_step(const BlockShape& all, const BlockShape& one, int over, std::int64_t time,
+                  const Visit& visit) {
+  const std::int64_t begin = time * all.stride(over);
+  walk<2>(one.dimensions, {&all, &one},
+          [&](const std::array<std::int64_t, 2>& at) { visit(begin + at[0], at[1]); });
 }
 
 }  // namespace
@@ -48,101 +39,8 @@ NetworkProcessor::NetworkProcessor(const layout::Network& network,
       plan_(plan),
       board_(board),
       place_(layout, processor),
-      seed_(seed) {
-  nodes_.resize(plan.nodes.size());
-  for (std::size_t n = 0; n < nodes_.size(); ++n) make_blocks(n);
-  for (std::size_t n = 0; n < nodes_.size(); ++n) give_weights(n);
-  const auto most = [&plan](const auto& of_layer) {
-    std::int64_t all = 0;
-    for (const LayerPlan& layer : plan.layers) all = std::max(all, of_layer(layer));
-    return at(all);
-  };
-  const std::size_t rows = most([](const LayerPlan& layer) { return layer.rows; });
-  for (std::size_t s = 0; s < of_rows_.size(); ++s) of_rows_[s].reserve(at(kRowScratch[s]) * rows);
-  moved_.reserve(most([](const LayerPlan& layer) { return layer.moved; }));
-  for (std::size_t f = 0; f < packed_.size(); ++f)
-    packed_[f].numbers.reserve(most([f](const LayerPlan& layer) { return layer.packed[f]; }));
-}
-
-void NetworkProcessor::make_blocks(std::size_t n) {
-  const LayerPlan& plan = plan_.layers[plan_.nodes[n].layer];
-  const layout::NetworkLayer& layer = network_.layers[plan_.nodes[n].layer];
-  NodeBlocks& blocks = nodes_[n];
-  for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
-    const auto times = static_cast<std::size_t>(times_of(network_, layer, static_cast<int>(t)));
-    const std::vector<float> zeros(at(plan.shapes[t].elements), 0.0F);
-    blocks.values.emplace_back(times, zeros);
-    blocks.gradients.emplace_back(
-        times, GradientParts{std::vector<GradientPart>(plan.parts[t], {0, -1, zeros})});
-  }
-  for (std::size_t i = 0; i < layer.operations.size(); ++i) {
-    const Operation& o = layer.operations[i];
-    const std::int64_t times = times_of(network_, layer, o.output);
-    blocks.statistics.emplace_back(at(times), std::vector<float>(at(plan.statistics[i]), 0.0F));
-    blocks.picks.emplace_back(at(times));
-    if (o.act != Act::gather && o.act != Act::loss) continue;
-    for (std::int64_t s = 0; s < times; ++s) blocks.picks[i][at(s)] = picks(n, o, s);
-  }
-}
-
-// What no operation makes: weights, tied ones as their owners have them, and data.
-void NetworkProcessor::give_weights(std::size_t n) {
-  const NetworkNode& node = plan_.nodes[n];
-  const LayerPlan& plan = plan_.layers[node.layer];
-  const layout::NetworkLayer& layer = network_.layers[node.layer];
-  const layout::NetworkLayout nowhere{"", {}, std::vector<Axes>(network_.dimensions.size(), 0)};
-  for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
-    // A tied weight's numbers are those of the owner, which has one repetition.
-    std::size_t from = n;
-    int tensor = static_cast<int>(t);
-    if (plan.owners[t] >= 0) {
-      const auto owner = std::ranges::find(plan_.nodes, at(plan.owners[t]), &NetworkNode::layer);
-      from = at(owner - plan_.nodes.begin());
-      tensor = plan.owned[t];
-    }
-    if (!is_weight(layer.tensors[t])) continue;
-    const BlockShape whole(network_, nowhere, layer.tensors[t].dimensions);
-    fill(nodes_[n].values[t][0], layer.tensors[t], key_of(seed_, from, tensor, 0),
-         halvings_of(whole));
-  }
-  for (std::size_t g = 0; g < layer.given.size(); ++g) {
-    const int tensor = layer.given[g].tensor;
-    if (node.sources[g] >= 0) continue;
-    fill(nodes_[n].values[at(tensor)][0], layer.tensors[at(tensor)], key_of(seed_, n, tensor, 0),
-         0);
-  }
-}
-
-double NetworkProcessor::held_bytes() const {
-  std::size_t floats = moved_.capacity(), integers = 0;
-  for (const PackingRoom& room : packed_) floats += room.numbers.capacity();
-  for (const auto& sums : of_rows_) floats += sums.capacity();
-  for (const NodeBlocks& blocks : nodes_) {
-    for (const auto& of_tensor : blocks.values) {
-      for (const auto& one : of_tensor) floats += one.capacity();
-    }
-    for (const auto& of_tensor : blocks.gradients) {
-      for (const GradientParts& parts : of_tensor) {
-        for (const GradientPart& part : parts.all) floats += part.numbers.capacity();
-      }
-    }
-    for (const auto& of_operation : blocks.statistics) {
-      for (const auto& one : of_operation) floats += one.capacity();
-    }
-    for (const auto& of_operation : blocks.picks) {
-      for (const auto& one : of_operation) integers += one.capacity();
-    }
-  }
-  return 4 * static_cast<double>(floats) + 8 * static_cast<double>(integers);
-}
-
-void NetworkProcessor::fill(std::vector<float>& numbers, const layout::NetworkTensor& tensor,
-                            std::uint64_t key, int halvings) const {
-  walk_whole(network_, layout_, place_, tensor.dimensions, [&](std::int64_t i, std::int64_t whole) {
-    const auto number = static_cast<float>(mixed(key, whole) % 5) - 2;
-    numbers[at(i)] = std::ldexp(number, -halvings);
-  });
-}
+      numbers_(network, layout, plan, place_, seed),
+      nodes_(numbers_.nodes) {}
 
 void NetworkProcessor::lap(Seconds& to) {
   const Seconds now = core_time();
@@ -156,22 +54,11 @@ void NetworkProcessor::step() {
   counts_ = {};
   times_ = {};
   before_ = core_time();
-  reset();
+  numbers_.clear_gradients();
   lap(times_.elementwise);
   for (std::size_t n = 0; n < nodes_.size(); ++n) forward(n);
   for (std::size_t n = nodes_.size(); n-- > 0;) backward(n);
   reduce_weights();
-}
-
-void NetworkProcessor::reset() {
-  for (NodeBlocks& blocks : nodes_) {
-    for (auto& of_tensor : blocks.gradients) {
-      for (GradientParts& parts : of_tensor) {
-        for (GradientPart& part : parts.parts()) std::ranges::fill(part.numbers, 0.0F);
-        parts.used = 0;
-      }
-    }
-  }
 }
 
 // What the node is given by others.
@@ -206,8 +93,7 @@ void NetworkProcessor::backward(std::size_t n) {
   const int output = layer_->operations.back().output;
   // What nobody reads ends the network: its gradient is given.
   if (!plan_.nodes[n].read) {
-    fill(part_of(output, 0, 0, -1).numbers, layer_->tensors[at(output)],
-         key_of(seed_, n, output, 1), 2);
+    numbers_.give_gradient(n, part_of(output, 0, 0, -1).numbers);
     lap(times_.elementwise);
   }
   for (const Instruction& i : phases.behind) carry_out(i, 0);
@@ -296,9 +182,19 @@ void NetworkProcessor::carry_out(const Instruction& i, std::int64_t time) {
   }
 }
 
-void NetworkProcessor::all_reduce(Axes axes, std::vector<float>& numbers) {
-  counts_.exchanged_elements += static_cast<double>(
-      board_.all_reduce(place_, axes, numbers.data(), static_cast<std::int64_t>(numbers.size())));
+void NetworkProcessor::all_reduce(Axes axes, std::vector<float>& numbers, Reduction reduction) {
+  counts_.exchanged_elements += static_cast<double>(board_.all_reduce(
+      place_, axes, numbers.data(), static_cast<std::int64_t>(numbers.size()), reduction));
+}
+
+// A move of which a processor has all there already is a copy.
+void NetworkProcessor::relocate(int from, int to, Axes pending, float* in, float* out) {
+  lap(times_.elementwise);
+  const auto read =
+      static_cast<double>(board_.relocate(place_, layer_->tensors[at(from)].dimensions,
+                                          layer_->tensors[at(to)].dimensions, pending, in, out));
+  counts_.exchanged_elements += read;
+  lap(read > 0 ? times_.exchanges : times_.elementwise);
 }
 
 // ---- blocks ----
@@ -350,11 +246,13 @@ RowWork NetworkProcessor::rows(const Operation& o, const layout::NetworkTensor& 
   const Axes split = layout_.over[at(o.over)];
   const BlockShape block(network_, layout_, tensor.dimensions);
   return {o.over, network_.dimensions[at(o.over)].size, place_.part(split) * block.size(o.over),
-          [this, split](std::vector<float>& of_rows, bool largest) {
-            counts_.exchanged_elements += static_cast<double>(board_.all_reduce(
-                place_, split, of_rows.data(), static_cast<std::int64_t>(of_rows.size()), largest));
+          [this, split](std::vector<float>& of_rows, Reduction reduction) {
+            if (split == 0) return;
+            lap(times_.elementwise);
+            all_reduce(split, of_rows, reduction);
+            lap(times_.exchanges);
           },
-          &of_rows_};
+          &numbers_.of_rows};
 }
 
 NormBlocks NetworkProcessor::norm_blocks(const Operation& o, std::int64_t time) {
@@ -362,25 +260,6 @@ NormBlocks NetworkProcessor::norm_blocks(const Operation& o, std::int64_t time) 
   if (o.inputs.size() > 1) blocks.gain = value(o.inputs[1], time);
   if (o.inputs.size() > 2) blocks.shift = value(o.inputs[2], time);
   return blocks;
-}
-
-// The integers that a gather or a loss is given, by row of its output: of the whole tensor's rows,
-// so that every layout has the same.
-std::vector<std::int64_t> NetworkProcessor::picks(std::size_t n, const Operation& o,
-                                                  std::int64_t time) const {
-  const layout::NetworkLayer& layer = network_.layers[plan_.nodes[n].layer];
-  std::vector<int> left = layer.tensors[at(o.output)].dimensions;
-  if (o.act == Act::gather) {
-    for (const int d : layer.tensors[at(o.inputs[0])].dimensions) std::erase(left, d);
-  }
-  const std::uint64_t key = key_of(seed_, n, o.output, time + 2);
-  const auto most = static_cast<std::uint64_t>(network_.dimensions[at(o.over)].size);
-  std::vector<std::int64_t> picks;
-  picks.reserve(at(BlockShape(network_, layout_, left).elements));
-  walk_whole(network_, layout_, place_, left, [&](std::int64_t, std::int64_t whole) {
-    picks.push_back(static_cast<std::int64_t>(mixed(key, whole) % most));
-  });
-  return picks;
 }
 
 // ---- forward ----
@@ -424,7 +303,8 @@ void NetworkProcessor::compute(const Operation& o, std::int64_t time) {
 // What is copied and cleared before is no multiply-add: the rate of products does not know it.
 void NetworkProcessor::multiply(const Operation& o, const NamedBlock& a, const NamedBlock& b,
                                 const NamedBlock& c) {
-  const NamedBlock left = packed(a, *c.shape, packed_[0]), right = packed(b, *c.shape, packed_[1]);
+  const NamedBlock left = packed(a, *c.shape, numbers_.packed[0]),
+                   right = packed(b, *c.shape, numbers_.packed[1]);
   lap(times_.elementwise);
   if (o.act == Act::product) counts_.multiply_adds += block_elements(network_, layout_, o.all);
   add_product(left, right, c);
@@ -434,22 +314,16 @@ void NetworkProcessor::multiply(const Operation& o, const NamedBlock& a, const N
 // of the others.
 void NetworkProcessor::take_step(const Operation& o, std::int64_t time) {
   const NamedBlock all = value(o.inputs[0], 0), one = value(o.output, time);
-  const std::int64_t begin = time * all.shape->stride(o.over);
-  walk<2>(one.shape->dimensions, {all.shape, one.shape},
-          [&](const std::array<std::int64_t, 2>& at) {
-            one.numbers[at[1]] = all.numbers[begin + at[0]];
-          });
+  each_of_step(*all.shape, *one.shape, o.over, time,
+               [&](std::int64_t from, std::int64_t to) { one.numbers[to] = all.numbers[from]; });
 }
 
 void NetworkProcessor::stack(const Operation& o) {
   const NamedBlock all = value(o.output, 0);
   for (std::int64_t t = 0; t < network_.dimensions[at(o.over)].size; ++t) {
     const NamedBlock one = value(o.inputs[0], t);
-    const std::int64_t begin = t * all.shape->stride(o.over);
-    walk<2>(one.shape->dimensions, {all.shape, one.shape},
-            [&](const std::array<std::int64_t, 2>& at) {
-              all.numbers[begin + at[0]] = one.numbers[at[1]];
-            });
+    each_of_step(*all.shape, *one.shape, o.over, t,
+                 [&](std::int64_t to, std::int64_t from) { all.numbers[to] = one.numbers[from]; });
   }
 }
 
@@ -458,9 +332,7 @@ void NetworkProcessor::move(const Instruction& i, std::int64_t time) {
   const bool carries = o.act == Act::carry;
   if (carries && time + 1 == network_.dimensions[at(o.over)].size) return;
   auto& to = nodes_[node_].values[at(o.output)][slot(o.output, carries ? time + 1 : time)];
-  counts_.exchanged_elements += static_cast<double>(board_.relocate(
-      place_, layer_->tensors[at(o.inputs[0])].dimensions, layer_->tensors[at(o.output)].dimensions,
-      i.axes, value(o.inputs[0], time).numbers, to.data()));
+  relocate(o.inputs[0], o.output, i.axes, value(o.inputs[0], time).numbers, to.data());
   if (carries) all_reduce(i.left, to);
 }
 
@@ -484,14 +356,10 @@ void NetworkProcessor::gradient(const Instruction& i, std::int64_t time) {
       return add_apply_gradient(o.function, value(i.tensor, time), out, in);
     case Act::glu:
       return add_glu_gradient(o.over, value(i.tensor, time), out, in);
-    case Act::step: {
-      const std::int64_t begin = time * in.shape->stride(o.over);
-      walk<2>(out.shape->dimensions, {out.shape, in.shape},
-              [&](const std::array<std::int64_t, 2>& at) {
-                in.numbers[begin + at[1]] += out.numbers[at[0]];
-              });
-      return;
-    }
+    case Act::step:
+      return each_of_step(
+          *in.shape, *out.shape, o.over, time,
+          [&](std::int64_t to, std::int64_t from) { in.numbers[to] += out.numbers[from]; });
     default:
       return row_gradient(o, i.tensor, out, in, time);
   }
@@ -528,11 +396,8 @@ void NetworkProcessor::stack_gradient(const Instruction& i) {
   for (std::int64_t t = 0; t < network_.dimensions[at(o.over)].size; ++t) {
     const NamedBlock in{&plan.shapes[at(i.tensor)],
                         part_of(i.tensor, t, i.axes, -1).numbers.data()};
-    const std::int64_t begin = t * out.shape->stride(o.over);
-    walk<2>(in.shape->dimensions, {out.shape, in.shape},
-            [&](const std::array<std::int64_t, 2>& at) {
-              in.numbers[at[1]] += out.numbers[begin + at[0]];
-            });
+    each_of_step(*out.shape, *in.shape, o.over, t,
+                 [&](std::int64_t from, std::int64_t to) { in.numbers[to] += out.numbers[from]; });
   }
 }
 
@@ -545,11 +410,9 @@ void NetworkProcessor::move_gradient(const Instruction& i, std::int64_t time) {
   assert(out.partial == i.axes && "as derived");
   const std::size_t elements =
       at(plan_.layers[plan_.nodes[node_].layer].shapes[at(i.tensor)].elements);
-  std::vector<float>& home = moved_;
+  std::vector<float>& home = numbers_.moved;
   home.resize(elements);
-  counts_.exchanged_elements += static_cast<double>(board_.relocate(
-      place_, layer_->tensors[at(o.output)].dimensions, layer_->tensors[at(i.tensor)].dimensions,
-      i.axes, out.numbers.data(), home.data()));
+  relocate(o.output, i.tensor, i.axes, out.numbers.data(), home.data());
   if (carries) all_reduce(i.left, home);
   lap(times_.exchanges);
   // W moves it a second time, to the same numbers.

@@ -75,7 +75,7 @@ void norm(const RowWork& work, const NormBlocks& blocks, const NamedBlock& out,
       if (blocks.centred) sums[row * each] += x;
     }
   });
-  work.reduce(sums, false);
+  work.reduce(sums, Reduction::sum);
   statistics.assign(rows * 2, 0.0F);
   for (std::size_t row = 0; row < rows; ++row) {
     if (blocks.centred) statistics[row * 2] = sums[row * 2];
@@ -123,7 +123,7 @@ void add_norm_gradient(const RowWork& work, const NormBlocks& blocks,
       if (blocks.centred) sums[row * each] += g;
     }
   });
-  work.reduce(sums, false);
+  work.reduce(sums, Reduction::sum);
   const auto all = static_cast<float>(work.whole);
   each_row<4>(work.over, shapes, [&](std::size_t row, const auto& at) {
     const float along = sums[row * each + each - 1] / all,
@@ -162,7 +162,7 @@ void softmax(const RowWork& work, const NamedBlock& in, const NamedBlock& out) {
     for (std::int64_t i = 0; i < n; ++i)
       largest[row] = std::max(largest[row], in.numbers[at[0] + i * step]);
   });
-  work.reduce(largest, true);
+  work.reduce(largest, Reduction::largest);
   each_row<2>(work.over, {in.shape, out.shape}, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i) {
       const float e = std::exp(in.numbers[at[0] + i * step] - largest[row]);
@@ -170,7 +170,7 @@ void softmax(const RowWork& work, const NamedBlock& in, const NamedBlock& out) {
       sums[row] += e;
     }
   });
-  work.reduce(sums, false);
+  work.reduce(sums, Reduction::sum);
   each_row<2>(work.over, {in.shape, out.shape}, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i) out.numbers[at[1] + i * out_step] /= sums[row];
   });
@@ -188,7 +188,7 @@ void add_softmax_gradient(const RowWork& work, const NamedBlock& out,
       sums[row] += out.numbers[at[0] + i * step] * gradient_out.numbers[at[1] + i * out_step];
     }
   });
-  work.reduce(sums, false);
+  work.reduce(sums, Reduction::sum);
   each_row<3>(work.over, shapes, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i) {
       gradient_in.numbers[at[2] + i * in_step] +=
@@ -213,15 +213,15 @@ void loss(const RowWork& work, const NamedBlock& in, const std::vector<std::int6
     for (std::int64_t i = 0; i < n; ++i)
       largest[row] = std::max(largest[row], in.numbers[at[0] + i * step]);
   });
-  work.reduce(largest, true);
+  work.reduce(largest, Reduction::largest);
   each([&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i)
       sums[row] += std::exp(in.numbers[at[0] + i * step] - largest[row]);
     const std::int64_t target = targets[row] - work.begin;
     if (target >= 0 && target < n) its[row] = in.numbers[at[0] + target * step];
   });
-  work.reduce(sums, false);
-  work.reduce(its, false);
+  work.reduce(sums, Reduction::sum);
+  work.reduce(its, Reduction::sum);
   statistics.assign(rows * 2, 0.0F);
   each([&](std::size_t row, const auto& at) {
     out.numbers[at[1]] = std::log(sums[row]) + largest[row] - its[row];

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "exec/cpu/layout/apart.hpp"
 #include "exec/cpu/layout/network_plan.hpp"
 #include "exec/cpu/layout/network_processor.hpp"
 #include "plan/words/indexed.hpp"
@@ -56,19 +57,6 @@ std::optional<std::string> not_tied(const Network& network, const std::vector<La
   }
   return std::nullopt;
 }
-
-// The largest difference of one tensor's blocks, over its largest number.
-struct Apart {
-  float apart = 0, largest = 0;
-  void compare(float mine, float its) {
-    largest = std::max(largest, std::abs(its));
-    const float difference = std::abs(mine - its);
-    if (!(difference <= apart)) apart = difference;  // a NaN counts
-  }
-  [[nodiscard]] double relative() const {
-    return largest > 0 ? double{apart} / double{largest} : double{apart};
-  }
-};
 
 // The largest of the numbers that a gradient adds up as they are, those of a bias. Their sum may
 // cancel, as that of keys' biases does under a softmax: what is left is their rounding.

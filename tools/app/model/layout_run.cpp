@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <ranges>
 #include <stdexcept>
 #include <utility>
 
 #include "exec/device/cores.hpp"
+#include "plan/layout/mesh_factors.hpp"
 #include "plan/words/error.hpp"
 #ifdef WEIR_HAS_CPU_BACKEND
 #include "exec/cpu/layout/mesh_run.hpp"
@@ -22,21 +24,6 @@
 
 namespace weir {
 namespace {
-
-void append_meshes(layout::Layout layout, std::size_t dimension, std::int64_t left,
-                   std::vector<layout::Layout>& all) {
-  // The last dimension takes what is left, so that every mesh has all workers.
-  if (dimension + 1 == layout.mesh.size()) {
-    layout.mesh[dimension].size = left;
-    all.push_back(std::move(layout));
-    return;
-  }
-  for (std::int64_t size = left; size >= 1; --size) {
-    if (left % size != 0) continue;
-    layout.mesh[dimension].size = size;
-    append_meshes(layout, dimension + 1, left / size, all);
-  }
-}
 
 #ifdef WEIR_HAS_CPU_BACKEND
 
@@ -134,7 +121,12 @@ void compare_with_unsplit(const layout::LayoutFile& file, const LayoutRunRequest
 
 std::vector<layout::Layout> on_workers(const layout::Layout& layout, int workers) {
   std::vector<layout::Layout> all;
-  append_meshes(layout, 0, workers, all);
+  // The first dimension's largest size first.
+  const auto factors = layout::ordered_factors(workers, layout.mesh.size());
+  for (const auto& sizes : std::views::reverse(factors)) {
+    all.push_back(layout);
+    for (std::size_t m = 0; m < sizes.size(); ++m) all.back().mesh[m].size = sizes[m];
+  }
   return all;
 }
 

@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 #include "exec/device/cores.hpp"
 #include "exec/device/free_memory.hpp"
+#include "plan/layout/mesh_factors.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/indexed.hpp"
 #ifdef WEIR_HAS_CPU_BACKEND
@@ -26,30 +28,6 @@ namespace {
 
 using layout::MeshDimension;
 using layout::NetworkLayout;
-
-// The mesh's dimensions that are left, each with the sizes that the processors left divide into.
-void append_sizes(const NetworkLayout& layout, std::size_t dimension, std::int64_t left,
-                  std::vector<std::int64_t>& sizes, std::vector<NetworkLayout>& all) {
-  if (dimension == layout.mesh.size()) {
-    if (left > 1) return;
-    NetworkLayout made{layout.name, {}, std::vector<layout::Axes>(layout.over.size(), 0)};
-    for (std::size_t m = 0; m < sizes.size(); ++m) {
-      if (sizes[m] == 1) continue;
-      for (std::size_t d = 0; d < layout.over.size(); ++d) {
-        if ((layout.over[d] >> m & 1U) != 0) made.over[d] |= layout::Axes{1} << made.mesh.size();
-      }
-      made.mesh.push_back({layout.mesh[m].name, layout.mesh[m].symbol, sizes[m]});
-    }
-    all.push_back(std::move(made));
-    return;
-  }
-  for (std::int64_t size = left; size >= 1; --size) {
-    if (left % size != 0) continue;
-    sizes.push_back(size);
-    append_sizes(layout, dimension + 1, left / size, sizes, all);
-    sizes.pop_back();
-  }
-}
 
 #ifdef WEIR_HAS_CPU_BACKEND
 
@@ -170,8 +148,13 @@ void count_pairs(NetworksRunResult& result) {
 
 std::vector<NetworkLayout> on_workers(const NetworkLayout& layout, int workers) {
   std::vector<NetworkLayout> all;
-  std::vector<std::int64_t> sizes;
-  append_sizes(layout, 0, workers, sizes, all);
+  // The first dimension's largest size first.
+  const auto factors = layout::ordered_factors(workers, layout.mesh.size());
+  for (const auto& sizes : std::views::reverse(factors)) {
+    std::vector<MeshDimension> mesh = layout.mesh;
+    for (std::size_t m = 0; m < mesh.size(); ++m) mesh[m].size = sizes[m];
+    all.push_back(on_mesh(layout, mesh));
+  }
   return all;
 }
 
