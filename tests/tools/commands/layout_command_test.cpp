@@ -172,6 +172,25 @@ TEST_F(LayoutCommand, NetworksRun) {
   EXPECT_THAT(refused.out, HasSubstr("choose is priced, not run"));
 }
 
+// Seven dimensions, each on any set of three mesh dimensions: 2^21 layouts are too many to rank, and
+// those that are run are of the front, by their names there.
+TEST_F(LayoutCommand, OfTooManyLayoutsTheFrontRuns) {
+  write("many.json", R"json({"schema": "weir.layout/1", "name": "many", "dimensions": [
+    {"name": "a", "size": 8}, {"name": "b", "size": 8}, {"name": "c", "size": 8},
+    {"name": "d", "size": 8}, {"name": "e", "size": 8}, {"name": "f", "size": 8},
+    {"name": "g", "size": 8}],
+    "layers": [{"name": "chain", "tensors": ["x[a, b, c]", "weight w[c, d]", "u[a, b, d]",
+      "weight v[d, e]", "y[a, b, e]", "weight r[e, f]", "z[a, b, f]", "weight s[f, g]",
+      "o[a, b, g]"], "operations": ["u = x w", "y = u v", "z = y r", "o = z s"]}],
+    "layouts": [{"name": "whole", "mesh": [{"name": "m", "size": 2}], "rules": ""}]})json");
+  const Json json = of("many.json --run --devices 8 --rounds 1 2> notes");
+  const Json& rows = json["run"]["layouts"];
+  ASSERT_GE(rows.size(), 1U);
+  EXPECT_LE(rows.size(), 5U);
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    EXPECT_EQ(rows[r]["name"], "found " + std::to_string(r + 1));
+}
+
 // A GPT-2 of two small blocks, whose head is the embedding's table: its gradients are the
 // embedding's and the head's. With the vocabulary split both have half of the table.
 TEST_F(LayoutCommand, ATiedHeadRuns) {
