@@ -172,8 +172,8 @@ TEST_F(LayoutCommand, NetworksRun) {
   EXPECT_THAT(refused.out, HasSubstr("choose is priced, not run"));
 }
 
-// Seven dimensions, each on any set of three mesh dimensions: 2^21 layouts are too many to rank, and
-// those that are run are of the front, by their names there.
+// Seven dimensions, each on any set of three mesh dimensions: 2^21 layouts are too many to rank,
+// and those that are run are of the front, by their names there.
 TEST_F(LayoutCommand, OfTooManyLayoutsTheFrontRuns) {
   write("many.json", R"json({"schema": "weir.layout/1", "name": "many", "dimensions": [
     {"name": "a", "size": 8}, {"name": "b", "size": 8}, {"name": "c", "size": 8},
@@ -221,9 +221,19 @@ TEST_F(LayoutCommand, ARunThatMemoryCannotHold) {
   const CommandResult refused = weir("layout huge.json --run --workers 2");
   EXPECT_EQ(refused.code, 6);
   EXPECT_THAT(refused.out,
-              testing::MatchesRegex("weir: runs of 1 layout and of the unsplit network hold "
+              testing::MatchesRegex("weir: runs of 1 layout and of the unsplit computation hold "
                                     "16384.4 GiB together, 8192.3 GiB of them layout wide "
                                     "\\(ffn:m\\): [^\n]* are free\n"));
+  // Of einsums: x, dx 2^24, w, dw 2^40, y, dy 2^24 numbers, and w's gradient's room once more.
+  write("einsum.json", R"json({"schema": "weir.layout/1", "name": "huge", "dimensions": [
+    {"name": "batch", "size": 16}, {"name": "hidden", "size": 1048576},
+    {"name": "ffn", "size": 1048576}],
+    "tensors": ["x[batch, hidden]", "w[hidden, ffn]", "y[batch, ffn]"], "einsums": ["y = x w"],
+    "layouts": [{"name": "wide", "mesh": [{"name": "m", "size": 2}], "rules": "ffn:m"}]})json");
+  const CommandResult einsum = weir("layout einsum.json --run --workers 2");
+  EXPECT_EQ(einsum.code, 6);
+  EXPECT_THAT(einsum.out, HasSubstr("weir: runs of 1 layout and of the unsplit computation hold "));
+  EXPECT_THAT(einsum.out, HasSubstr("layout wide (ffn:m): "));
 }
 
 TEST_F(LayoutCommand, WhatCannotBeIsSaid) {

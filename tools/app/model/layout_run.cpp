@@ -20,6 +20,7 @@
 #include "exec/cpu/layout/probe.hpp"
 #include "exec/run/run.hpp"
 #include "tools/app/model/interleaved.hpp"
+#include "tools/app/model/run_memory.hpp"
 #endif
 
 namespace weir {
@@ -102,15 +103,30 @@ std::unique_ptr<cpu::MeshRun> mesh_run(const layout::LayoutFile& file, const lay
   }
 }
 
+layout::Layout nowhere(const layout::Program& program) {
+  return {"unsplit", {{"one", "one", 1}}, std::vector<int>(program.dimensions.size(), -1)};
+}
+
+// Blocks, and as much again at most as the largest of them: where a product is made apart that is
+// then added. The libraries' room is little.
+double run_bytes(const layout::Program& program, const layout::Layout& layout) {
+  double largest = 0;
+  for (const layout::NamedTensor& tensor : program.tensors) {
+    double elements = 1;
+    for (const std::int64_t size : local_shape(program, layout, tensor))
+      elements *= static_cast<double>(size);
+    largest = std::max(largest, elements);
+  }
+  const auto blocks = static_cast<double>(layout_numbers(program, layout).memory.count());
+  return static_cast<double>(processors(layout)) * (blocks + 4 * largest);
+}
+
 void compare_with_unsplit(const layout::LayoutFile& file, const LayoutRunRequest& request,
                           const std::vector<std::unique_ptr<cpu::MeshRun>>& runs,
                           std::vector<LayoutRunRow>& rows) {
   // The same program on one worker, split nowhere: the truth that all are held against.
   cpu::Workers one(1);
-  layout::Layout nowhere;
-  nowhere.mesh = {{"one", "one", 1}};
-  nowhere.split_over.assign(file.program.dimensions.size(), -1);
-  const auto whole = mesh_run(file, nowhere, one, request);
+  const auto whole = mesh_run(file, nowhere(file.program), one, request);
   static_cast<void>(whole->step());
   for (std::size_t r = 0; r < runs.size(); ++r) rows[r].difference = runs[r]->difference(*whole);
 }
@@ -140,20 +156,25 @@ LayoutRunResult run_layouts(const layout::LayoutFile& file, const LayoutRunReque
   cpu::MeshProbe probe(workers);
   LayoutRunResult result;
   std::vector<std::unique_ptr<cpu::MeshRun>> runs;
+  std::vector<RunNeed> needs;
   for (const layout::Layout& written : file.layouts) {
     for (layout::Layout& layout : on_workers(written, request.workers)) {
       if (const auto why = illegal(file.program, layout)) {
         throw InputError(request.file, "layouts",
                          fmt::format("{} on {} workers: {}", layout.name, request.workers, *why));
       }
-      // Legal layouts are all built before the first is timed.
-      runs.push_back(mesh_run(file, layout, workers, request));
       LayoutRunRow row;
       row.formula = layout_numbers(file.program, layout);
+      needs.push_back({fmt::format("{} ({})", layout.name, rules_text(file.program, layout)),
+                       run_bytes(file.program, layout)});
       row.layout = std::move(layout);
       result.rows.push_back(std::move(row));
     }
   }
+  require_memory(needs, run_bytes(file.program, nowhere(file.program)));
+  // Legal layouts are all built before the first is timed.
+  for (const LayoutRunRow& row : result.rows)
+    runs.push_back(mesh_run(file, row.layout, workers, request));
   std::vector<std::vector<cpu::MeshTimes>> times(runs.size());
   std::vector<cpu::MeshProbe::Sample> samples;
   interleaved(

@@ -46,7 +46,8 @@ struct LayoutRunResult {
 [[nodiscard]] std::vector<layout::Layout> on_workers(const layout::Layout& layout, int workers);
 
 // Throws InputError where a layout cannot be on such a mesh or an einsum is no matrix product,
-// RunFailed where a result or a count is not as it has to be, MissingComponent in a build without
+// RunFailed where they need more memory than there is, before anything is allocated, or where a
+// result or a count is not as it has to be, MissingComponent in a build without
 // the CPU backend.
 [[nodiscard]] LayoutRunResult run_layouts(const layout::LayoutFile& file,
                                           const LayoutRunRequest& request);

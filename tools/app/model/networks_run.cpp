@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "exec/device/cores.hpp"
-#include "exec/device/free_memory.hpp"
 #include "plan/layout/mesh_factors.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/indexed.hpp"
@@ -21,6 +20,7 @@
 #include "exec/cpu/layout/network_run.hpp"
 #include "tools/app/machine/host.hpp"
 #include "tools/app/model/interleaved.hpp"
+#include "tools/app/model/run_memory.hpp"
 #endif
 
 namespace weir {
@@ -83,29 +83,6 @@ void check(const layout::Network& network, const NetworkRunRow& row, const cpu::
   if (row.layout.mesh.size() <= 1 && apart > 1e-9 * row.derived_elements)
     throw RunFailed(fmt::format("{}: {} elements exchanged, {} derived", where,
                                 row.exchanged_elements, row.derived_elements));
-}
-
-// All runs are held at once, and the unsplit network beside them.
-void require_memory(const layout::Network& network, const std::vector<NetworkLayout>& layouts,
-                    const NetworkLayout& nowhere) {
-  const auto there = free_memory();
-  if (!there) return;
-  double needed = cpu::run_bytes(network, nowhere).all, most = 0;
-  const NetworkLayout* largest = nullptr;
-  for (const NetworkLayout& layout : layouts) {
-    const double bytes = cpu::run_bytes(network, layout).all;
-    needed += bytes;
-    if (bytes <= most) continue;
-    most = bytes;
-    largest = &layout;
-  }
-  if (largest == nullptr || needed <= static_cast<double>(there->count())) return;
-  constexpr double kGiB = 1 << 30;
-  throw RunFailed(fmt::format(
-      "runs of {} {} and of the unsplit network hold {:.1f} GiB together, {:.1f} GiB of them "
-      "layout {} ({}): {} are free",
-      layouts.size(), layouts.size() == 1 ? "layout" : "layouts", needed / kGiB, most / kGiB,
-      largest->name, rules_text(network, *largest), format_bytes(*there)));
 }
 
 // The first step's counts are every step's.
@@ -194,7 +171,12 @@ NetworksRunResult run_networks(const layout::Network& network,
       throw InputError(request.file, "layers", *why);
   }
   const NetworkLayout nowhere{"", {}, std::vector<layout::Axes>(network.dimensions.size(), 0)};
-  require_memory(network, layouts, nowhere);
+  std::vector<RunNeed> needs;
+  for (const NetworkLayout& layout : layouts) {
+    needs.push_back({fmt::format("{} ({})", layout.name, rules_text(network, layout)),
+                     cpu::run_bytes(network, layout).all});
+  }
+  require_memory(needs, cpu::run_bytes(network, nowhere).all);
   for (const NetworkLayout& layout : layouts) {
     runs.push_back(std::make_unique<cpu::NetworkRun>(network, layout, workers, request.seed));
     result.rows.push_back({layout, network_cost(network, layout, job, machine)});
