@@ -11,24 +11,17 @@
 #include "exec/processes/agreement.hpp"
 #include "exec/processes/clock_offsets.hpp"
 #include "exec/processes/gather.hpp"
-#include "exec/processes/interpreted_rank.hpp"
 #include "exec/processes/leader.hpp"
 #include "exec/processes/process_grid.hpp"
+#include "exec/processes/process_links.hpp"
 #include "exec/processes/process_parameters.hpp"
 #include "exec/processes/process_record.hpp"
-#include "exec/processes/process_replica_group.hpp"
-#include "exec/processes/process_tensor_group.hpp"
-#include "exec/processes/process_tensor_links.hpp"
-#include "exec/processes/stream_rank.hpp"
 #include "exec/rank/interpreter.hpp"
-#include "exec/rank/message_sizes.hpp"
 #include "exec/rank/rank_device.hpp"
 #include "exec/rank/rehearsal.hpp"
 #include "exec/rank/tensor_shards.hpp"
 #include "exec/rank/trainer.hpp"
 #include "exec/run/run_parts.hpp"
-#include "exec/streams/stream_replica_group.hpp"
-#include "exec/training/gradient_copies.hpp"
 #include "exec/training/trainable.hpp"
 #include "plan/words/error.hpp"
 #include "traces/stats.hpp"
@@ -84,7 +77,7 @@ class ProcessRun {
     const Bytes peak = device_ ? device_->arena().peak() : Bytes(0);
     const auto use = device_ ? device_->backend().device_use() : std::nullopt;
     const Bytes scratch(device_ ? device_->backend().scratch_bytes() : 0);
-    record.finish(peak, scratch + exchange_room_, use);
+    record.finish(peak, scratch + links_->exchange_room(), use);
     std::optional<std::string> not_kept = std::move(kept_.failed);
     const std::string hash = training_ ? end_training(not_kept) : "";
     const std::optional<Evaluation> evaluation = evaluate_at_end();
@@ -122,23 +115,7 @@ class ProcessRun {
     pipeline_ = processes_.index() / ranks;
     replica_ = grid_.replica(processes_.index());
     tensor_ = grid_.place(processes_.index());
-    if (places > 1) group_ = std::make_unique<ProcessTensorGroup>(tensor_members(), processes_);
-  }
-
-  // The processes that divide this one's layers, by place.
-  [[nodiscard]] std::vector<int> tensor_members() const {
-    std::vector<int> members;
-    for (int place = 0; place < grid_.places; ++place)
-      members.push_back(grid_.process(replica_, place, rank_));
-    return members;
-  }
-
-  // The processes that have this one's part of its layers, by replica.
-  [[nodiscard]] std::vector<int> replica_members() const {
-    std::vector<int> members;
-    for (int replica = 0; replica < grid_.replicas; ++replica)
-      members.push_back(grid_.process(replica, tensor_, rank_));
-    return members;
+    links_.emplace(loaded_, grid_, processes_);
   }
 
   void open_device(const Backends& backends, const ProcessLinks& links) {
@@ -159,7 +136,7 @@ class ProcessRun {
                                                  .ranks = location.host_processes,
                                                  .dtype = loaded_.plan.dtype,
                                                  .fastest = options_.fastest,
-                                                 .group = group_.get(),
+                                                 .group = links_->tensor_group(),
                                                  .divides_rows = loaded_.plan.sequence_parallel,
                                                  .processes = true}));
     // Before data and weights are read: a plan that does not fit should not cost that time.
@@ -182,17 +159,8 @@ class ProcessRun {
     training_ = std::make_unique<Training>(loaded_, program_, *batches_, from_.state);
     training_->first_microbatch = replica_ * program_.shape().microbatches;
     device_->prepare(loaded_, rank_, training_->state, training_->stages,
-                     {replica_, make_replica_group(links)});
+                     {replica_, links_->make_replica_group(links, device_->backend())});
     parameters_.emplace(loaded_, *training_, device_->backend(), processes_, kWeightTag);
-  }
-
-  // Where replicas divide gradients: they, by messages or, once connected, on streams.
-  [[nodiscard]] ReplicaGroup* make_replica_group(const ProcessLinks& links) {
-    if (loaded_.plan.zero < 2 || grid_.replicas == 1) return nullptr;
-    Backend& backend = device_->backend();
-    if (std::holds_alternative<StreamTransportFactory>(links))
-      return &launched_replicas_.emplace(grid_.replicas, replica_, backend);
-    return &replicas_.emplace(replica_members(), processes_, backend);
   }
 
   // Before anything is allocated: what this rank's steps take is there, whatever others take.
@@ -204,68 +172,10 @@ class ProcessRun {
   }
 
   void connect(const ProcessLinks& links) {
-    if (training_) message_bytes_ = message_bytes(loaded_);
-    if (const auto* launched = std::get_if<StreamTransportFactory>(&links)) {
-      connect_streams(*launched);
-    } else {
-      connect_interpreted(std::get<TransportFactory>(links));
-    }
-  }
-
-  void connect_interpreted(const TransportFactory& open_transport) {
-    Backend* backend = device_ ? &device_->backend() : nullptr;
-    Arena* arena = device_ ? &device_->arena() : nullptr;
-    if (backend != nullptr && group_ != nullptr && !backend->in_host_memory()) {
-      links_ = std::make_unique<ProcessTensorLinks>(tensor_members(), processes_, *backend);
-      backend->connect(*links_);
-    }
-    auto transport = open_transport({program_, message_bytes_, rank_,
-                                     pipeline_ * program_.shape().ranks, backend, arena, now_ns});
-    own_rank_ = std::make_unique<InterpretedRank>(
-        routes_, std::move(transport),
-        ProcessGradients::Setup{program_, training_ ? training_->stages : none_,
-                                training_ ? gradient_copies(loaded_) : GradientCopies{},
-                                training_ ? GradientNorm(loaded_) : GradientNorm(), rank_, replica_,
-                                tensor_, group_.get(), loaded_.model, loaded_.plan, backend,
-                                now_ns},
-        processes_, activity_,
-        [this](GradientExchange& gradients) { return make_handler(gradients); });
-  }
-
-  void connect_streams(const StreamTransportFactory& open_transport) {
-    if (!device_ || device_->backend().stream() == nullptr) {
-      throw UsageError(
-          fmt::format("transport nccl moves messages between GPUs; the {} backend has none",
-                      to_string(options_.backend)));
-    }
-    Backend& backend = device_->backend();
-    Arena& arena = device_->arena();
-    const Bytes before = arena.live();
-    const GradientCopies copies = gradient_copies(loaded_);
-    const GradientNorm norm(loaded_);
-    // With optimizer state divided, squares are partial in each replica, and all of them exchange.
-    const int norm_parts = loaded_.plan.zero > 0 ? loaded_.plan.dp : 1;
-    auto transport = open_transport({program_, rank_, replica_, loaded_.plan.dp, tensor_,
-                                     loaded_.plan.tp, sharing_ranks(program_, copies), &backend,
-                                     &arena, norm.clips() ? norm_parts : 0});
-    if (group_ != nullptr) backend.connect(*transport->tensor_links());
-    if (launched_replicas_) launched_replicas_->connect(*transport, arena, most_summed());
-    own_rank_ = std::make_unique<StreamRank>(
-        routes_, std::move(transport),
-        StreamGradients::Setup{program_, training_->stages, copies, rank_, loaded_.plan,
-                               loaded_.model, replica_, tensor_, &backend, &arena},
-        norm, message_bytes_,
-        [this](GradientExchange& gradients) { return make_handler(gradients); },
-        [this](const std::function<bool()>& reached) { processes_.wait_until(reached); }, now_ns);
-    exchange_room_ = arena.live() - before;
-  }
-
-  // Of this rank's stages.
-  [[nodiscard]] std::int64_t most_summed() const {
-    std::int64_t most = 0;
-    for (const auto& stage : training_->stages)
-      most = std::max(most, stage ? stage->most_summed() : 0);
-    return most;
+    own_rank_ = links_->connect(
+        links,
+        {routes_, device_.get(), training_.get(), none_, activity_, to_string(options_.backend),
+         [this](GradientExchange& gradients) { return make_handler(gradients); }});
   }
 
   [[nodiscard]] std::unique_ptr<ActionHandler> make_handler(GradientExchange& gradients) {
@@ -456,20 +366,14 @@ class ProcessRun {
   ProcessGrid grid_;
   std::vector<MessageRoute> routes_;
   Activity activity_;
-  std::vector<std::int64_t> message_bytes_;
   RecordShape shape_;
   Rank rank_;
   int pipeline_ = 0;  // among those of all replicas and places, each of K processes
   int replica_ = 0;
   int tensor_ = 0;                         // its place among the devices that divide its layers
   std::optional<ResolvedPlan> undivided_;  // where they are divided
-  std::unique_ptr<ProcessTensorGroup> group_;
-  // Where replicas divide gradients, one of them.
-  std::optional<ProcessReplicaGroup> replicas_;
-  std::optional<StreamReplicaGroup> launched_replicas_;
-  Bytes exchange_room_{0};  // that exchanges on streams have of the arena for the whole run
-  std::unique_ptr<ProcessTensorLinks> links_;  // where their tensors are not the host's
-  std::int64_t blocks_ = 0;                    // taken before this step
+  std::optional<RankLinks> links_;
+  std::int64_t blocks_ = 0;  // taken before this step
   StepClock clock_;
   std::unique_ptr<RankDevice> device_;  // null for timed waits, as the next two
   std::unique_ptr<Batches> batches_, evaluated_;

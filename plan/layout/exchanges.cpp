@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "plan/layout/travel.hpp"
 #include "plan/words/indexed.hpp"
 #include "plan/words/names.hpp"
 
@@ -14,46 +15,8 @@ namespace {
 
 using Do = Instruction::Do;
 
-constexpr Names<Collective, 4> kCollectives{{{Collective::all_reduce, "all-reduce"},
-                                             {Collective::all_gather, "all-gather"},
-                                             {Collective::reduce_scatter, "reduce-scatter"},
-                                             {Collective::all_to_all, "all-to-all"}}};
 constexpr Names<Pass, 4> kPassNames{
     {{Pass::F, "F"}, {Pass::I, "I"}, {Pass::W, "W"}, {Pass::step, "step"}}};
-
-bool has_dimension(const std::vector<int>& dimensions, int d) {
-  return std::ranges::find(dimensions, d) != dimensions.end();
-}
-
-// Which dimensions of a move's two ends are the same place: a mesh dimension on both sides of a
-// pair moves nothing. Of a route the places at home, written last of the visits' own, are where
-// any of the tokens' dimensions are.
-struct Ends {
-  const std::vector<int>& from;
-  const std::vector<int>& to;
-  bool by_place = true;       // a move; else a route or its way back
-  bool visits_first = false;  // of a route: `from` are the visits
-
-  [[nodiscard]] bool stays(const NetworkLayout& layout, Axes axis) const {
-    const auto on = [&](int d) { return (layout.over[at(d)] & axis) != 0; };
-    for (std::size_t i = 0; by_place && i < from.size(); ++i) {
-      if (on(from[i]) && on(to[i])) return true;
-    }
-    if (by_place) return false;
-    return (home(layout) & axis) != 0 ||
-           std::ranges::any_of(from, [&](int d) { return on(d) && has_dimension(to, d); });
-  }
-  // Of a route's visits, the mesh dimensions of the places that stay at home.
-  [[nodiscard]] Axes home(const NetworkLayout& layout) const {
-    const auto& visits = visits_first ? from : to;
-    const auto& tokens = visits_first ? to : from;
-    int last = -1;
-    for (const int d : visits) {
-      if (!has_dimension(tokens, d)) last = d;
-    }
-    return last < 0 ? 0 : layout.over[at(last)];
-  }
-};
 
 class Derivation {
  public:
@@ -180,38 +143,12 @@ class Derivation {
   [[nodiscard]] static double statistics(Act act) { return act == Act::norm ? 2 : 1; }
 
   // ---- moves ----
-  // From one end to the other with partial sums over `pending`, of which it returns what is left.
+  // What travels is exchanged; returns what is a partial sum still.
   Axes relocate(const Ends& ends, Axes pending, Pass pass, int tensor, bool gradient) {
-    const Axes from = axes(ends.from), to = axes(ends.to);
-    Axes stay = 0;
-    for (std::size_t m = 0; m < layout_.mesh.size(); ++m) {
-      const Axes axis = Axes{1} << m;
-      if ((from & to & axis) != 0 && ends.stays(layout_, axis)) stay |= axis;
-    }
-    const Axes travel = from & to & ~stay;
-    // Each processor has what its experts gave, and nothing of the others' visits: a partial sum.
-    const Axes experts = ends.visits_first ? from & ~to & ~ends.home(layout_) : 0;
-    const Axes gathered = from & ~to & ~experts, scattered = pending & to;
-    const Axes sliced = to & ~from & ~pending;
-    const double copies = elements(ends.to) / elements(ends.from);
-    double n = block(ends.from) * static_cast<double>(members(layout_, experts)) /
-               static_cast<double>(members(layout_, sliced));
-    if (copies > 1) n *= copies;  // made before they travel
-    if (copies < 1) {             // and added up when they are home
-      exchange(Collective::all_to_all, pass, travel, n, tensor, gradient);
-      n *= copies;
-    }
-    exchange(Collective::reduce_scatter, pass, scattered, n, tensor, gradient);
-    n /= static_cast<double>(members(layout_, scattered));
-    if (copies >= 1) exchange(Collective::all_to_all, pass, travel, n, tensor, gradient);
-    n *= static_cast<double>(members(layout_, gathered));
-    exchange(Collective::all_gather, pass, gathered, n, tensor, gradient);
-    return (pending & ~to) | experts;
-  }
-  [[nodiscard]] double elements(const std::vector<int>& dimensions) const {
-    double all = 1;
-    for (const int d : dimensions) all *= static_cast<double>(network_.dimensions[at(d)].size);
-    return all;
+    const Travel way = travel(network_, layout_, ends, pending);
+    for (const Leg& leg : way.legs)
+      exchange(leg.collective, pass, leg.axes, leg.elements, tensor, gradient);
+    return way.left;
   }
   [[nodiscard]] Ends ends(const Operation& o, bool home) const {
     const auto& from = dims(o.inputs[0]);
@@ -556,7 +493,6 @@ class Derivation {
 
 }  // namespace
 
-std::string_view to_string(Collective collective) { return name_of(kCollectives, collective); }
 std::string_view to_string(Pass pass) { return name_of(kPassNames, pass); }
 
 LayerShare layer_share(const Network& network, const NetworkLayout& layout, std::size_t index) {

@@ -29,11 +29,9 @@
 #include <vector>
 
 #include "plan/layout/network.hpp"
+#include "plan/layout/travel.hpp"
 
 namespace weir::layout {
-
-enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
-[[nodiscard]] std::string_view to_string(Collective collective);
 
 enum class Pass : std::uint8_t { F, I, W, step };
 inline constexpr Pass kPasses[] = {Pass::F, Pass::I, Pass::W, Pass::step};

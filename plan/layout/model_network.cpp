@@ -5,10 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "plan/layout/network_text.hpp"
 #include "plan/model/layer_kinds.hpp"
@@ -89,6 +87,7 @@ class Writer {
 
 const std::string kRows = "batch, rows, hidden";
 const std::string kTokens = "batch, tokens, hidden";
+const std::string kTable = "table";  // of the embedding, and of a head that is tied to it
 
 std::string_view function_of(Activation activation) {
   switch (activation) {
@@ -109,10 +108,10 @@ std::string_view function_of(Activation activation) {
 void write_embedding(Network& network, const Layer& layer, const EmbeddingShape& e) {
   if (e.patch > 0) has_no_words(layer.name, "an embedding of patches");
   Writer w(network, layer.name, 1);
-  w.weight("table", "vocab, hidden");
+  w.weight(kTable, "vocab, hidden");
   // Picked for all tokens, then moved to rows, of which a device keeps its own under sequence
   // parallelism.
-  std::string sum = w.make("picked", kTokens, "gather(table) over vocab");
+  std::string sum = w.make("picked", kTokens, fmt::format("gather({}) over vocab", kTable));
   sum = w.make("scattered", kRows, "move(picked)");
   const auto also = [&](const std::string& name, const std::string& table,
                         const std::string& dimension) {
@@ -138,10 +137,12 @@ void write_head(Network& network, const Layer& layer, const HeadShape& head) {
     has_no_words(layer.name, "a head that is not a projection of every token");
   Writer w(network, layer.name, 1);
   w.tensor(fmt::format("x[{}]", kRows));
-  w.weight("projection", "vocab, hidden", head.tied ? "tied" : "weight");
+  // A tied one is the embedding's, by its name.
+  const std::string projection = head.tied ? w.weight(kTable, "vocab, hidden", "tied")
+                                           : w.weight("projection", "vocab, hidden");
   // All tokens again, because the vocabulary may be divided.
   w.make("gathered", kTokens, "move(x)");
-  std::string logits = w.make("logits", "batch, tokens, vocab", "gathered projection");
+  std::string logits = w.make("logits", "batch, tokens, vocab", "gathered " + projection);
   logits = w.biased("biased", logits, "batch, tokens, vocab", "vocab", head.bias);
   w.make("losses", "batch, tokens", fmt::format("loss({}) over vocab", logits));
   w.finish();
@@ -453,77 +454,6 @@ Network model_network(const Model& model, const NetworkOf& of) {
   if (all_elements(network) > kMostNumbers)
     throw std::invalid_argument("all tensors together have more than 2^53 numbers");
   return network;
-}
-
-namespace {
-
-// Where Megatron's cut has a dimension, of replicas that have other experts (d) and the same (e),
-// and of processors that divide layers (m).
-struct MegatronAxes {
-  Axes d = 0, e = 0, m = 0, rows = 0, shards = 0;
-  [[nodiscard]] Axes of(std::string_view dimension) const {
-    const std::pair<std::string_view, Axes> rules[] = {
-        {"batch", d | e},  {"rows", rows},   {"heads", m},   {"ffn", m},
-        {"shared_ffn", m}, {"vocab", m},     {"experts", e}, {"slots", d | (e != 0 ? rows : 0)},
-        {"places", d},     {"shard", shards}};
-    const auto* rule = std::ranges::find(rules, dimension, [](const auto& r) { return r.first; });
-    return rule == std::end(rules) ? Axes{0} : rule->second;
-  }
-};
-
-}  // namespace
-
-MegatronCut megatron_cut(const Network& network, const NetworkLayout& layout) {
-  const auto over = [&](std::string_view name) {
-    const auto found = std::ranges::find(network.dimensions, name, &Dimension::name);
-    return found == network.dimensions.end() ? Axes{0}
-                                             : layout.over[at(found - network.dimensions.begin())];
-  };
-  MegatronAxes axes{.e = over("experts"), .m = over("heads"), .rows = over("rows")};
-  axes.d = over("batch") & ~axes.e;
-  axes.shards = over("shard") == 0 ? 0 : axes.d | axes.e;
-  for (std::size_t d = 0; d < network.dimensions.size(); ++d) {
-    const std::string& name = network.dimensions[d].name;
-    const Axes expected = name == "rows" ? layout.over[d] & axes.m : axes.of(name);
-    if (layout.over[d] == expected && (name != "rows" || expected == 0 || expected == axes.m))
-      continue;
-    const auto text = [&](Axes a) { return a == 0 ? "nothing" : axes_text(layout, a); };
-    throw std::invalid_argument(
-        fmt::format("{} is split over {}, where Megatron's cut has it over {}", name,
-                    text(layout.over[d]), text(name == "rows" ? axes.m : axes.of(name))));
-  }
-  // Devices that divide layers are neighbours, then those that have other experts.
-  const Axes order[] = {axes.m, axes.e, axes.d};
-  std::size_t place = 0;
-  for (std::size_t a = layout.mesh.size(); a-- > 0;) {
-    const Axes axis = Axes{1} << a;
-    while (place < std::size(order) && (order[place] & axis) == 0) ++place;
-    if (place == std::size(order))
-      throw std::invalid_argument(
-          fmt::format("mesh dimension {} is not where Megatron's cut has it: tensor parallelism "
-                      "last, experts before it, replicas first",
-                      layout.mesh[a].name));
-  }
-  const auto count = [&](Axes a) { return static_cast<int>(members(layout, a)); };
-  return {count(axes.m), count(axes.d | axes.e), count(axes.e), axes.rows != 0,
-          axes.shards != 0 ? 3 : 0};
-}
-
-NetworkLayout megatron_layout(const Network& network, const MegatronCut& cut) {
-  NetworkLayout layout;
-  layout.name = "megatron";
-  const auto axis = [&](const char* name, int size) {
-    if (size <= 1) return Axes{0};
-    layout.mesh.push_back({name, name, size});
-    return Axes{1} << (layout.mesh.size() - 1);
-  };
-  // The replicas are d x e: each e of them share one set of experts.
-  const Axes d = axis("d", cut.dp / cut.ep), e = axis("e", cut.ep), m = axis("m", cut.tp);
-  const MegatronAxes axes{d, e, m, cut.sequence_parallel ? m : Axes{0},
-                          cut.zero == 3 ? d | e : Axes{0}};
-  for (const Dimension& dimension : network.dimensions)
-    layout.over.push_back(axes.of(dimension.name));
-  return layout;
 }
 
 }  // namespace weir::layout

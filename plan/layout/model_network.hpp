@@ -36,16 +36,4 @@ struct NetworkOf {
 // what of it has no words here.
 [[nodiscard]] Network model_network(const Model& model, const NetworkOf& of);
 
-// Megatron's cut, as far as the network has its dimensions: "heads:m, ffn:m, vocab:m".
-struct MegatronCut {
-  int tp = 1, dp = 1, ep = 1;  // ep: of the dp processors
-  bool sequence_parallel = false;
-  int zero = 0;  // or 3, where the network's weights have shards
-};
-// What of a layout is Megatron's cut. Throws std::invalid_argument, by the dimension that is placed
-// otherwise.
-[[nodiscard]] MegatronCut megatron_cut(const Network& network, const NetworkLayout& layout);
-// On the mesh d (replicas of experts), e (experts), m (tensor): dimensions of size 1 are left out.
-[[nodiscard]] NetworkLayout megatron_layout(const Network& network, const MegatronCut& cut);
-
 }  // namespace weir::layout

@@ -34,12 +34,8 @@ constexpr Names<Act, 19> kActs{{{Act::product, "product"},
                                 {Act::carry, "carry"},
                                 {Act::stack, "stack"}}};
 
-bool holds(const std::vector<int>& dimensions, int d) {
-  return std::ranges::find(dimensions, d) != dimensions.end();
-}
-
 bool within(const std::vector<int>& some, const std::vector<int>& all) {
-  return std::ranges::all_of(some, [&](int d) { return holds(all, d); });
+  return std::ranges::all_of(some, [&](int d) { return has_dimension(all, d); });
 }
 
 bool same(const std::vector<int>& a, const std::vector<int>& b) {
@@ -49,13 +45,6 @@ bool same(const std::vector<int>& a, const std::vector<int>& b) {
 std::vector<int> without(std::vector<int> dimensions, int d) {
   std::erase(dimensions, d);
   return dimensions;
-}
-
-// Elements, with every dimension that only the first has left out of it.
-double elements(const Network& network, const std::vector<int>& dimensions) {
-  double all = 1;
-  for (const int d : dimensions) all *= static_cast<double>(network.dimensions[at(d)].size);
-  return all;
 }
 
 // Two on one mesh dimension, in words.
@@ -109,11 +98,11 @@ struct Shape {
     return nullptr;
   }
   [[nodiscard]] const char* attention() const {
-    if (holds(in(0), operation.over) || holds(out(), operation.over))
+    if (has_dimension(in(0), operation.over) || has_dimension(out(), operation.over))
       return "only keys and values have the dimension of keys";
-    if (!holds(in(1), operation.over) || !holds(in(2), operation.over))
+    if (!has_dimension(in(1), operation.over) || !has_dimension(in(2), operation.over))
       return "keys and values need the dimension of keys";
-    if (in(0).empty() || !holds(in(1), in(0).back()))
+    if (in(0).empty() || !has_dimension(in(1), in(0).back()))
       return "scores are summed over the last dimension of queries, which keys need too";
     return nullptr;
   }
@@ -127,10 +116,10 @@ struct Shape {
   }
   [[nodiscard]] const char* route() const {
     std::vector<int> from = in(0), to = out();
-    std::erase_if(from, [&](int d) { return holds(out(), d); });
-    std::erase_if(to, [&](int d) { return holds(in(0), d); });
+    std::erase_if(from, [&](int d) { return has_dimension(out(), d); });
+    std::erase_if(to, [&](int d) { return has_dimension(in(0), d); });
     if (from.empty() || to.empty()) return "nothing is routed";
-    const double ratio = elements(network, to) / elements(network, from);
+    const double ratio = whole_elements(network, to) / whole_elements(network, from);
     // On the way out tokens are copied; on the way home visits only change their names.
     const bool home = operation.act == Act::back;
     const bool whole = home ? ratio == 1 : ratio >= 1 && ratio == std::floor(ratio);
@@ -143,7 +132,7 @@ struct Shape {
                : "one dimension is chosen from and another takes its place";
   }
   [[nodiscard]] const char* stack() const {
-    return holds(out(), operation.over) && same(without(out(), operation.over), in(0))
+    return has_dimension(out(), operation.over) && same(without(out(), operation.over), in(0))
                ? nullptr
                : "the output has its dimensions and that of the steps";
   }
@@ -152,7 +141,7 @@ struct Shape {
     return same(left, out()) ? nullptr : "the output has other dimensions";
   }
   [[nodiscard]] const char* gather() const {
-    return within(without(in(0), operation.over), out()) && !holds(out(), operation.over)
+    return within(without(in(0), operation.over), out()) && !has_dimension(out(), operation.over)
                ? nullptr
                : "the output has the table's dimensions but the one that is picked from";
   }
@@ -164,7 +153,7 @@ const char* complaint(const Shape& shape) {
   // of all of them.
   const bool of_a_step = operation.act == Act::carry || operation.act == Act::stack;
   if (operation.over >= 0 && !of_a_step &&
-      !holds(shape.in(operation.act == Act::attention ? 1 : 0), operation.over))
+      !has_dimension(shape.in(operation.act == Act::attention ? 1 : 0), operation.over))
     return "its first factor has no such dimension";
   switch (operation.act) {
     case Act::product:
@@ -217,11 +206,17 @@ bool multiplies(Act act) {
 
 std::string_view to_string(Act act) { return name_of(kActs, act); }
 
+double whole_elements(const Network& network, const std::vector<int>& dimensions) {
+  double all = 1;
+  for (const int d : dimensions) all *= static_cast<double>(network.dimensions[at(d)].size);
+  return all;
+}
+
 double all_elements(const Network& network) {
   double all = 0;
   for (const NetworkLayer& layer : network.layers) {
     for (const NetworkTensor& tensor : layer.tensors)
-      all += elements(network, tensor.dimensions) * static_cast<double>(layer.repeat);
+      all += whole_elements(network, tensor.dimensions) * static_cast<double>(layer.repeat);
   }
   return all;
 }
@@ -242,7 +237,7 @@ Axes axes_of(const NetworkLayout& layout, const std::vector<int>& dimensions) {
 
 double block_elements(const Network& network, const NetworkLayout& layout,
                       const std::vector<int>& dimensions) {
-  return elements(network, dimensions) /
+  return whole_elements(network, dimensions) /
          static_cast<double>(members(layout, axes_of(layout, dimensions)));
 }
 

@@ -99,6 +99,7 @@ struct NetworkLayer {
   int input = -1;              // the tensor of the first of them
   int time = -1;               // the dimension of its steps, where it has some (plan/layout/steps)
   std::vector<bool> stepwise;  // by tensor: there is one for each step
+  std::vector<bool> behind;    // by tensor: it is made of all steps, when the last is done
 };
 
 struct Network {
@@ -124,6 +125,8 @@ inline constexpr double kMostNumbers = 9007199254740992.0;  // 2^53
 
 [[nodiscard]] std::int64_t members(const NetworkLayout& layout, Axes axes);
 [[nodiscard]] Axes axes_of(const NetworkLayout& layout, const std::vector<int>& dimensions);
+// Elements of a tensor with these dimensions.
+[[nodiscard]] double whole_elements(const Network& network, const std::vector<int>& dimensions);
 // Elements of a processor's block.
 [[nodiscard]] double block_elements(const Network& network, const NetworkLayout& layout,
                                     const std::vector<int>& dimensions);

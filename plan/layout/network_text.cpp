@@ -168,7 +168,7 @@ void append_tensor(std::string_view text, const Network& network, NetworkLayer& 
   for (const std::string& name : parsed->dimensions) {
     const int d = named(network.dimensions, name);
     if (d < 0) refuse(text, fmt::format("no dimension is called {}", name));
-    if (std::ranges::find(tensor.dimensions, d) != tensor.dimensions.end())
+    if (has_dimension(tensor.dimensions, d))
       refuse(text, fmt::format("dimension {} is there twice", name));
     tensor.dimensions.push_back(d);
   }

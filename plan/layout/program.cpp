@@ -10,6 +10,11 @@
 #include <stdexcept>
 
 namespace weir::layout {
+
+bool has_dimension(const std::vector<int>& dimensions, int dimension) {
+  return std::ranges::find(dimensions, dimension) != dimensions.end();
+}
+
 namespace {
 
 const NamedTensor& tensor_of(const Program& program, int tensor) {

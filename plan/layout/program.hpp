@@ -17,6 +17,9 @@ struct Dimension {
   std::int64_t size = 1;
 };
 
+// Of a tensor's, by their indices.
+[[nodiscard]] bool has_dimension(const std::vector<int>& dimensions, int dimension);
+
 struct NamedTensor {
   std::string name;
   std::vector<int>

@@ -91,7 +91,7 @@ void read_tensors(JsonObject& top, Program& program) {
       if (d < 0)
         top.fail("tensors",
                  fmt::format("tensor {}: no dimension is called {}", parsed->name, name));
-      if (std::ranges::find(tensor.dimensions, d) != tensor.dimensions.end()) {
+      if (has_dimension(tensor.dimensions, d)) {
         top.fail("tensors",
                  fmt::format("tensor {}: dimension {} is there twice", parsed->name, name));
       }
@@ -118,10 +118,7 @@ void refuse_lonely_dimensions(const JsonObject& top, const Program& program, con
   std::vector<int> tensors = einsum.inputs;
   tensors.push_back(einsum.output);
   for (const int d : all_dimensions(program, einsum)) {
-    const auto holds = [&](int t) {
-      const auto& dimensions = program.tensors[t].dimensions;
-      return std::ranges::find(dimensions, d) != dimensions.end();
-    };
+    const auto holds = [&](int t) { return has_dimension(program.tensors[t].dimensions, d); };
     if (std::ranges::count_if(tensors, holds) > 1) continue;
     const int owner = *std::ranges::find_if(tensors, holds);
     top.fail("einsums",

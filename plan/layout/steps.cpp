@@ -31,15 +31,13 @@ int time_of(const Network& network, const NetworkLayer& layer) {
 struct Steps {
   const Network& network;
   NetworkLayer& layer;
-  std::vector<bool> behind;  // made of all steps, when the last is done
 
   [[noreturn]] void refuse(const Operation& o, const std::string& why) const {
     throw std::invalid_argument(fmt::format("{}: {}", to_text(network, layer, o), why));
   }
   [[nodiscard]] const std::string& name(int tensor) const { return layer.tensors[at(tensor)].name; }
   [[nodiscard]] bool has_time(int tensor) const {
-    const auto& dimensions = layer.tensors[at(tensor)].dimensions;
-    return std::ranges::find(dimensions, layer.time) != dimensions.end();
+    return has_dimension(layer.tensors[at(tensor)].dimensions, layer.time);
   }
   void require_step(const Operation& o) const {
     if (!layer.stepwise[at(o.inputs[0])])
@@ -55,12 +53,13 @@ struct Steps {
       refuse(o, fmt::format("{} is one step already", name(o.inputs[0])));
     if (o.act == Act::stack || !inside) {
       // Steps are put together, or nothing of a step is here.
-      behind[at(o.output)] = o.act == Act::stack ||
-                             std::ranges::any_of(o.inputs, [&](int i) { return behind[at(i)]; });
+      layer.behind[at(o.output)] = o.act == Act::stack || std::ranges::any_of(o.inputs, [&](int i) {
+                                     return layer.behind[at(i)];
+                                   });
       return;
     }
     for (const int input : o.inputs) {
-      if (behind[at(input)])
+      if (layer.behind[at(input)])
         refuse(o, fmt::format("{} is made of all steps, and a step reads it", name(input)));
       if (o.act != Act::step && has_time(input))
         refuse(o, fmt::format("{} has all steps: take one by step({})", name(input), name(input)));
@@ -74,8 +73,9 @@ struct Steps {
 void find_steps(const Network& network, NetworkLayer& layer) {
   layer.time = time_of(network, layer);
   layer.stepwise.assign(layer.tensors.size(), false);
+  layer.behind.assign(layer.tensors.size(), false);
   if (layer.time < 0) return;
-  Steps steps{network, layer, std::vector<bool>(layer.tensors.size(), false)};
+  Steps steps{network, layer};
   for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
     layer.stepwise[t] = layer.tensors[t].role == Role::state;
     if (layer.stepwise[t] && steps.has_time(static_cast<int>(t)))

@@ -12,6 +12,7 @@
 #include <map>
 #include <utility>
 
+#include "plan/layout/mesh_factors.hpp"
 #include "plan/words/indexed.hpp"
 #include "sim/parallel.hpp"
 
@@ -215,30 +216,21 @@ class MeshSearch {
   std::int64_t examined_ = 0;
 };
 
-void append_meshes(std::int64_t left, int axes, std::vector<std::int64_t>& so_far,
-                   std::vector<std::vector<std::int64_t>>& all) {
-  if (left == 1) return all.push_back(so_far);
-  if (axes == 0) return;
-  // Sizes in every order: what a mesh dimension is near to in the cluster follows from its place.
-  for (std::int64_t size = 2; size <= left; ++size) {
-    if (left % size != 0) continue;
-    so_far.push_back(size);
-    append_meshes(left / size, axes - 1, so_far, all);
-    so_far.pop_back();
-  }
-}
-
 }  // namespace
 
 const FoundLayout* FoundLayouts::best(Bytes memory) const { return first_within(front, memory); }
 const FoundLayout* MeshFront::best(Bytes memory) const { return first_within(front, memory); }
 
 std::vector<std::vector<std::int64_t>> meshes(int devices, int most_axes) {
-  std::vector<std::vector<std::int64_t>> all;
-  std::vector<std::int64_t> so_far;
-  append_meshes(devices, most_axes, so_far, all);
+  if (devices == 1) return {{}};
+  // Sizes in every order: what a mesh dimension is near to in the cluster follows from its place.
   // Of equal layouts the one on the simplest mesh is found first, and stays.
-  std::ranges::stable_sort(all, {}, [](const auto& mesh) { return mesh.size(); });
+  std::vector<std::vector<std::int64_t>> all;
+  for (int axes = 1; axes <= most_axes; ++axes) {
+    for (auto& sizes : layout::ordered_factors(devices, at(axes))) {
+      if (std::ranges::find(sizes, 1) == sizes.end()) all.push_back(std::move(sizes));
+    }
+  }
   return all;
 }
 

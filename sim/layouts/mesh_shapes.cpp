@@ -1,4 +1,4 @@
-// Every order of the names times every ordered factorisation.
+// Every order of the names times every list of factors.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/layouts/mesh_shapes.hpp"
 
@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "plan/layout/einsum_text.hpp"
+#include "plan/layout/mesh_factors.hpp"
 #include "plan/layout/network_text.hpp"
 #include "plan/words/indexed.hpp"
 
@@ -18,49 +19,18 @@ namespace {
 using layout::MeshDimension;
 using Mesh = std::vector<MeshDimension>;
 
-// Sizes of 1 included: a rule over such a dimension splits nothing.
-void append_shapes(const std::vector<std::string>& names, std::int64_t left, Mesh& so_far,
-                   std::vector<Mesh>& all) {
-  const std::string& name = names[so_far.size()];
-  const bool last = so_far.size() + 1 == names.size();
-  for (std::int64_t size = last ? left : 1; size <= left; ++size) {
-    if (left % size != 0) continue;
-    so_far.push_back({name, name, size});
-    if (last) {
-      all.push_back(so_far);
-    } else {
-      append_shapes(names, left / size, so_far, all);
-    }
-    so_far.pop_back();
-  }
-}
-
 std::vector<Mesh> shapes_of(std::vector<std::string> names, int devices) {
   std::vector<Mesh> all;
   std::ranges::sort(names);
   // Where a mesh dimension stands says which devices are its neighbours, so every order counts.
   do {
-    Mesh so_far;
-    append_shapes(names, devices, so_far, all);
+    // Sizes of 1 included: a rule over such a dimension splits nothing.
+    for (const auto& sizes : layout::ordered_factors(devices, names.size())) {
+      Mesh& mesh = all.emplace_back();
+      for (std::size_t m = 0; m < names.size(); ++m) mesh.push_back({names[m], names[m], sizes[m]});
+    }
   } while (std::next_permutation(names.begin(), names.end()));
   return all;
-}
-
-// The rules were read on a mesh with all names: a dimension of size 1 goes, and with it its bit.
-layout::NetworkLayout without_ones(const Mesh& shape, const Mesh& read,
-                                   const std::vector<layout::Axes>& over) {
-  layout::NetworkLayout made;
-  made.over.assign(over.size(), 0);
-  for (const MeshDimension& m : shape) {
-    if (m.size == 1) continue;
-    const auto from = std::ranges::find(read, m.name, &MeshDimension::name) - read.begin();
-    for (std::size_t d = 0; d < over.size(); ++d) {
-      if ((over[d] >> static_cast<unsigned>(from) & 1U) != 0)
-        made.over[d] |= layout::Axes{1} << made.mesh.size();
-    }
-    made.mesh.push_back(m);
-  }
-  return made;
 }
 
 std::string name_of(const layout::NetworkLayout& layout) {
@@ -92,11 +62,11 @@ std::vector<ShapedLayout> on_every_shape(const layout::Network& network, std::st
   const std::vector<std::string> names = axes_named(rules);
   layout::NetworkLayout read;
   for (const std::string& name : names) read.mesh.push_back({name, name, 1});
-  const std::vector<layout::Axes> over = parse_network_rules(rules, network, read);
+  read.over = parse_network_rules(rules, network, read);
   std::vector<ShapedLayout> all;
   std::set<std::string> seen;
   for (const Mesh& shape : shapes_of(names, devices)) {
-    ShapedLayout one{without_ones(shape, read.mesh, over), {}, {}};
+    ShapedLayout one{on_mesh(read, shape), {}, {}};
     one.layout.name = name_of(one.layout);
     // Orders that differ in dimensions of size 1 alone are the same mesh.
     if (!seen.insert(one.layout.name).second) continue;

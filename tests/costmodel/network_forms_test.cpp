@@ -10,6 +10,7 @@
 
 #include "costmodel/layers/network_math.hpp"
 #include "plan/layout/network_text.hpp"
+#include "tests/plan/written_network.hpp"
 
 namespace weir::network_forms_test {
 namespace {
@@ -30,14 +31,7 @@ struct Written {
 
   Written& add(const std::string& name, const Lines& tensors, const Lines& operations,
                std::optional<Lines> reads = {}, std::int64_t repeat = 1) {
-    layout::NetworkLayer layer;
-    layer.name = name;
-    layer.repeat = repeat;
-    layer.reads = std::move(reads);
-    for (const std::string& text : tensors) append_tensor(text, network, layer);
-    for (const std::string& text : operations) append_operation(text, network, layer);
-    finish_layer(network, layer);
-    network.layers.push_back(std::move(layer));
+    add_layer(network, name, tensors, operations, std::move(reads), repeat);
     return *this;
   }
   Written& split(const std::string& rules) {

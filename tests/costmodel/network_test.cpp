@@ -16,11 +16,13 @@
 #include "costmodel/links/collectives.hpp"
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/memory/training_state.hpp"
+#include "plan/layout/megatron_cut.hpp"
 #include "plan/layout/model_network.hpp"
 #include "plan/layout/network_text.hpp"
 #include "plan/model/hugging_face/hugging_face.hpp"
 #include "plan/model/layer_tensors.hpp"
 #include "plan/model/readers/model_import.hpp"
+#include "tests/plan/written_network.hpp"
 
 namespace weir::network_test {
 namespace {
@@ -380,23 +382,15 @@ struct Small {
   NetworkLayout layout{"both", {{"d", "d", 2}, {"m", "m", 4}}, {}};
 
   explicit Small(const std::string& rules) {
-    add("first", {"x[batch, rows, hidden]", "weight g[hidden]", "n[batch, rows, hidden]"},
-        {"n = norm(x g) over hidden"});
-    add("mlp",
-        {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, ffn]",
-         "u[batch, tokens, ffn]", "a[batch, tokens, ffn]", "weight v[ffn, hidden]",
-         "z[batch, tokens, hidden]", "y[batch, rows, hidden]"},
-        {"t = move(x)", "u = t w", "a = gelu(u)", "z = a v", "y = move(z)"});
+    add_layer(network, "first",
+              {"x[batch, rows, hidden]", "weight g[hidden]", "n[batch, rows, hidden]"},
+              {"n = norm(x g) over hidden"});
+    add_layer(network, "mlp",
+              {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, ffn]",
+               "u[batch, tokens, ffn]", "a[batch, tokens, ffn]", "weight v[ffn, hidden]",
+               "z[batch, tokens, hidden]", "y[batch, rows, hidden]"},
+              {"t = move(x)", "u = t w", "a = gelu(u)", "z = a v", "y = move(z)"});
     layout.over = layout::parse_network_rules(rules, network, layout);
-  }
-  void add(const std::string& name, const std::vector<std::string>& tensors,
-           const std::vector<std::string>& operations) {
-    layout::NetworkLayer layer;
-    layer.name = name;
-    for (const std::string& text : tensors) append_tensor(text, network, layer);
-    for (const std::string& text : operations) append_operation(text, network, layer);
-    finish_layer(network, layer);
-    network.layers.push_back(std::move(layer));
   }
   // "F all-reduce z over m: 512" for each exchange of the second layer.
   [[nodiscard]] std::vector<std::string> exchanges() const {

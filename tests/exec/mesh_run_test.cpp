@@ -7,7 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
+#include <new>
 #include <stdexcept>
 
 #include "costmodel/layers/layout_math.hpp"
@@ -159,8 +161,8 @@ TEST(MeshRun, KnowsWhenFp32Rounds) {
 TEST(AllReduce, SumsInOrderForEveryMember) {
   Workers workers(3);
   AllReduce reduce(3, 37);
-  EXPECT_EQ(reduce.exchanged(0), 2 * 16 + 21);
-  EXPECT_EQ(reduce.exchanged(2), 2 * 5 + 32);
+  EXPECT_EQ(reduce.parts().exchanged(0), 2 * 16 + 21);
+  EXPECT_EQ(reduce.parts().exchanged(2), 2 * 5 + 32);
   std::vector<std::vector<float>> blocks(3);
   for (int repetition = 0; repetition < 20; ++repetition) {
     for (std::size_t m = 0; m < 3; ++m) {
@@ -187,6 +189,29 @@ TEST(Workers, RethrowWhatOneOfThemThrew) {
   int ran[2] = {0, 0};
   workers.run([&](int worker) { ran[worker] = 1; });
   EXPECT_THAT(ran, testing::ElementsAre(1, 1));
+}
+
+// The first of three fails between two meetings: the others, who wait for it there, stop, and what
+// it threw is what is said. Afterwards all three work and meet again.
+TEST(Workers, OneThatFailsStopsThoseThatWaitForIt) {
+  Workers workers(3);
+  std::atomic<int> past = 0;
+  const auto failing = [&](int worker) {
+    workers.meet();
+    if (worker == 0) throw std::bad_alloc();
+    workers.meet();
+    ++past;
+  };
+  EXPECT_THROW(workers.run(failing), std::bad_alloc);
+  EXPECT_EQ(past, 0);
+  for (int round = 0; round < 2; ++round) {
+    workers.run([&](int) {
+      workers.meet();
+      workers.meet();
+      ++past;
+    });
+  }
+  EXPECT_EQ(past, 6);
 }
 
 TEST(MeshProbe, MeasuresAllThree) {

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <tuple>
 
+#include "plan/layout/megatron_cut.hpp"
+#include "plan/layout/mesh_factors.hpp"
 #include "plan/layout/model_network.hpp"
 #include "plan/layout/network_json.hpp"
 #include "plan/layout/network_text.hpp"
@@ -51,6 +53,23 @@ TEST(NetworkFiles, ExamplesReadBack) {
       EXPECT_EQ(sources_of(*again.network, again.network->layers[l]),
                 sources_of(*read.network, read.network->layers[l]));
   }
+}
+
+// 4 as a product of two is 1 4, 2 2 and 4 1. Rules of a mesh d, m on one of which d has size 1:
+// what was split over d is whole, and m, now the first, keeps its own.
+TEST(MeshFactors, InOrderAndWithoutOnes) {
+  using Factors = std::vector<std::vector<std::int64_t>>;
+  EXPECT_EQ(layout::ordered_factors(4, 2), (Factors{{1, 4}, {2, 2}, {4, 1}}));
+  EXPECT_EQ(layout::ordered_factors(1, 0), Factors{{}});
+  EXPECT_EQ(layout::ordered_factors(2, 0), Factors{});
+  const layout::NetworkLayout both{"both", {{"d", "d", 2}, {"m", "m", 2}}, {0b01, 0b10, 0b11}};
+  const layout::NetworkLayout one = on_mesh(both, {{"d", "d", 1}, {"m", "m", 4}});
+  ASSERT_EQ(one.mesh.size(), 1U);
+  EXPECT_EQ(one.mesh[0].size, 4);
+  EXPECT_EQ(one.over, (std::vector<layout::Axes>{0, 1, 1}));
+  // In another order each keeps its own, too.
+  const layout::NetworkLayout turned = on_mesh(both, {{"m", "m", 2}, {"d", "d", 2}});
+  EXPECT_EQ(turned.over, (std::vector<layout::Axes>{0b10, 0b01, 0b11}));
 }
 
 // Megatron's cut, and back from its layout; whatever is not it is named.

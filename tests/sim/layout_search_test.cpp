@@ -8,10 +8,11 @@
 #include <filesystem>
 #include <set>
 
+#include "plan/layout/megatron_cut.hpp"
 #include "plan/layout/model_network.hpp"
-#include "plan/layout/network_text.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "sim/layouts/mesh_shapes.hpp"
+#include "tests/plan/written_network.hpp"
 
 namespace weir::layout_search_test {
 namespace {
@@ -32,18 +33,6 @@ Cluster small_cluster() {
   return cluster;
 }
 
-void add(Network& network, const std::string& name, const std::vector<std::string>& tensors,
-         const std::vector<std::string>& operations,
-         std::optional<std::vector<std::string>> reads = {}) {
-  layout::NetworkLayer layer;
-  layer.name = name;
-  layer.reads = std::move(reads);
-  for (const std::string& text : tensors) append_tensor(text, network, layer);
-  for (const std::string& text : operations) append_operation(text, network, layer);
-  finish_layer(network, layer);
-  network.layers.push_back(std::move(layer));
-}
-
 // An embedding, an MLP of rows and tokens, and a head: dimensions that one layer has, and some that
 // several have.
 Network three_layers(std::int64_t batch, std::int64_t hidden, std::int64_t ffn) {
@@ -55,17 +44,17 @@ Network three_layers(std::int64_t batch, std::int64_t hidden, std::int64_t ffn) 
                    {"ffn", "f", ffn},
                    {"vocab", "V", 24}},
                   {}};
-  add(network, "embedding", {"weight table[vocab, hidden]", "x[batch, rows, hidden]"},
-      {"x = gather(table) over vocab"});
-  add(network, "mlp",
-      {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, ffn]",
-       "u[batch, tokens, ffn]", "a[batch, tokens, ffn]", "weight v[ffn, hidden]",
-       "z[batch, tokens, hidden]", "m[batch, rows, hidden]", "y[batch, rows, hidden]"},
-      {"t = move(x)", "u = t w", "a = gelu(u)", "z = a v", "m = move(z)", "y = add(x m)"});
-  add(network, "head",
-      {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, vocab]",
-       "logits[batch, tokens, vocab]", "losses[batch, tokens]"},
-      {"t = move(x)", "logits = t w", "losses = loss(logits) over vocab"});
+  add_layer(network, "embedding", {"weight table[vocab, hidden]", "x[batch, rows, hidden]"},
+            {"x = gather(table) over vocab"});
+  add_layer(network, "mlp",
+            {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, ffn]",
+             "u[batch, tokens, ffn]", "a[batch, tokens, ffn]", "weight v[ffn, hidden]",
+             "z[batch, tokens, hidden]", "m[batch, rows, hidden]", "y[batch, rows, hidden]"},
+            {"t = move(x)", "u = t w", "a = gelu(u)", "z = a v", "m = move(z)", "y = add(x m)"});
+  add_layer(network, "head",
+            {"x[batch, rows, hidden]", "t[batch, tokens, hidden]", "weight w[hidden, vocab]",
+             "logits[batch, tokens, vocab]", "losses[batch, tokens]"},
+            {"t = move(x)", "logits = t w", "losses = loss(logits) over vocab"});
   return network;
 }
 
@@ -78,18 +67,18 @@ Network recurrent(std::int64_t batch, std::int64_t units) {
                    {"units", "u", units},
                    {"vocab", "V", 24}},
                   {}};
-  add(network, "table", {"weight table[vocab, hidden]", "x[batch, time, hidden]"},
-      {"x = gather(table) over vocab"});
-  add(network, "cell",
-      {"x[batch, time, hidden]", "xt[batch, hidden]", "state h[batch, hidden]",
-       "weight wx[hidden, units]", "a[batch, units]", "weight wh[hidden, units]", "b[batch, units]",
-       "s[batch, units]", "n[batch, units]", "y[batch, time, units]"},
-      {"xt = step(x) over time", "a = xt wx", "b = h wh", "s = add(a b)", "n = tanh(s)",
-       "h = carry(n) over time", "y = stack(n) over time"});
-  add(network, "head",
-      {"x[batch, time, units]", "weight w[units, vocab]", "logits[batch, time, vocab]",
-       "losses[batch, time]"},
-      {"logits = x w", "losses = loss(logits) over vocab"});
+  add_layer(network, "table", {"weight table[vocab, hidden]", "x[batch, time, hidden]"},
+            {"x = gather(table) over vocab"});
+  add_layer(network, "cell",
+            {"x[batch, time, hidden]", "xt[batch, hidden]", "state h[batch, hidden]",
+             "weight wx[hidden, units]", "a[batch, units]", "weight wh[hidden, units]",
+             "b[batch, units]", "s[batch, units]", "n[batch, units]", "y[batch, time, units]"},
+            {"xt = step(x) over time", "a = xt wx", "b = h wh", "s = add(a b)", "n = tanh(s)",
+             "h = carry(n) over time", "y = stack(n) over time"});
+  add_layer(network, "head",
+            {"x[batch, time, units]", "weight w[units, vocab]", "logits[batch, time, vocab]",
+             "losses[batch, time]"},
+            {"logits = x w", "losses = loss(logits) over vocab"});
   return network;
 }
 
@@ -105,18 +94,18 @@ Network branches(std::int64_t batch, std::int64_t ffn) {
   const std::vector<std::string> head = {"x[batch, hidden]", "weight w[hidden, vocab]",
                                          "logits[batch, vocab]", "losses[batch]"};
   const std::vector<std::string> loss = {"logits = x w", "losses = loss(logits) over vocab"};
-  add(network, "stem", {"weight table[vocab, hidden]", "x[batch, hidden]"},
-      {"x = gather(table) over vocab"});
-  add(network, "wide",
-      {"x[batch, hidden]", "weight w[hidden, ffn]", "u[batch, ffn]", "a[batch, ffn]",
-       "weight v[ffn, hidden]", "z[batch, hidden]"},
-      {"u = x w", "a = gelu(u)", "z = a v"});
-  add(network, "aside", head, loss);
-  add(network, "join",
-      {"x[batch, hidden]", "l[batch, hidden]", "weight w[hidden, inner]", "u[batch, inner]",
-       "weight v[inner, hidden]", "z[batch, hidden]", "y[batch, hidden]"},
-      {"u = x w", "z = u v", "y = add(z l)"}, std::vector<std::string>{"stem", "wide"});
-  add(network, "head", head, loss);
+  add_layer(network, "stem", {"weight table[vocab, hidden]", "x[batch, hidden]"},
+            {"x = gather(table) over vocab"});
+  add_layer(network, "wide",
+            {"x[batch, hidden]", "weight w[hidden, ffn]", "u[batch, ffn]", "a[batch, ffn]",
+             "weight v[ffn, hidden]", "z[batch, hidden]"},
+            {"u = x w", "a = gelu(u)", "z = a v"});
+  add_layer(network, "aside", head, loss);
+  add_layer(network, "join",
+            {"x[batch, hidden]", "l[batch, hidden]", "weight w[hidden, inner]", "u[batch, inner]",
+             "weight v[inner, hidden]", "z[batch, hidden]", "y[batch, hidden]"},
+            {"u = x w", "z = u v", "y = add(z l)"}, std::vector<std::string>{"stem", "wide"});
+  add_layer(network, "head", head, loss);
   finish_network(network);
   return network;
 }

@@ -14,43 +14,59 @@ constexpr std::int64_t kChunk =
 
 }  // namespace
 
-AllReduce::AllReduce(int members, std::int64_t elements)
-    : elements_(elements), blocks_(static_cast<std::size_t>(members), nullptr), meeting_(members) {}
-
-std::int64_t AllReduce::begin_of(int member) const {
-  const std::int64_t lines = (elements_ + kLine - 1) / kLine;
-  return std::min(elements_, lines * member / members() * kLine);
+std::int64_t ReducedParts::begin_of(int member) const {
+  const std::int64_t lines = (elements + kLine - 1) / kLine;
+  return std::min(elements, lines * member / members * kLine);
 }
 
-std::int64_t AllReduce::exchanged(int member) const {
+std::int64_t ReducedParts::exchanged(int member) const {
   const std::int64_t own = begin_of(member + 1) - begin_of(member);
-  return own * (members() - 1) + (elements_ - own);
+  return own * (members - 1) + (elements - own);
 }
+
+void reduce_own_part(const std::vector<float*>& blocks, const ReducedParts& parts, int member,
+                     Reduction reduction) {
+  const std::int64_t end = parts.begin_of(member + 1);
+  float sum[kChunk];
+  for (std::int64_t from = parts.begin_of(member); from < end; from += kChunk) {
+    const std::int64_t n = std::min(kChunk, end - from);
+    std::copy_n(blocks[0] + from, n, sum);
+    for (std::size_t other = 1; other < blocks.size(); ++other) {
+      const float* values = blocks[other] + from;
+      if (reduction == Reduction::sum) {
+        for (std::int64_t i = 0; i < n; ++i) sum[i] += values[i];
+      } else {
+        for (std::int64_t i = 0; i < n; ++i) sum[i] = std::max(sum[i], values[i]);
+      }
+    }
+    std::copy_n(sum, n, blocks[static_cast<std::size_t>(member)] + from);
+  }
+}
+
+void take_other_parts(const std::vector<float*>& blocks, const ReducedParts& parts, int member) {
+  float* block = blocks[static_cast<std::size_t>(member)];
+  for (int other = 0; other < parts.members; ++other) {
+    if (other == member) continue;
+    const std::int64_t from = parts.begin_of(other);
+    std::copy_n(blocks[static_cast<std::size_t>(other)] + from, parts.begin_of(other + 1) - from,
+                block + from);
+  }
+}
+
+AllReduce::AllReduce(int members, std::int64_t elements)
+    : parts_{members, elements},
+      blocks_(static_cast<std::size_t>(members), nullptr),
+      meeting_(members) {}
 
 void AllReduce::run(int member, float* block) {
   // 1. Every member says where its block is. The barrier makes the others' values visible, too.
   blocks_[static_cast<std::size_t>(member)] = block;
   meeting_.arrive_and_wait();
   // 2. Each sums its own part of all blocks, in the order of members: the same bits in every run.
-  const std::int64_t end = begin_of(member + 1);
-  float sum[kChunk];
-  for (std::int64_t from = begin_of(member); from < end; from += kChunk) {
-    const std::int64_t n = std::min(kChunk, end - from);
-    std::copy_n(blocks_[0] + from, n, sum);
-    for (std::size_t other = 1; other < blocks_.size(); ++other) {
-      const float* values = blocks_[other] + from;
-      for (std::int64_t i = 0; i < n; ++i) sum[i] += values[i];
-    }
-    std::copy_n(sum, n, block + from);
-  }
+  reduce_own_part(blocks_, parts_, member, Reduction::sum);
   meeting_.arrive_and_wait();
-  // 3. Each takes the parts that the others have summed.
-  for (int other = 0; other < members(); ++other) {
-    if (other == member) continue;
-    const std::int64_t from = begin_of(other);
-    std::copy_n(blocks_[static_cast<std::size_t>(other)] + from, begin_of(other + 1) - from,
-                block + from);
-  }
+  // 3. Each takes the parts that the others have summed, and nobody goes on before all have.
+  take_other_parts(blocks_, parts_, member);
   meeting_.arrive_and_wait();
 }
 

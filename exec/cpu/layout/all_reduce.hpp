@@ -14,6 +14,22 @@
 
 namespace weir::cpu {
 
+// Which part of a block each member sums: whole cache lines, so that none is written by two.
+struct ReducedParts {
+  int members = 1;
+  std::int64_t elements = 0;
+  [[nodiscard]] std::int64_t begin_of(int member) const;
+  // Elements that a member reads from others, in one run.
+  [[nodiscard]] std::int64_t exchanged(int member) const;
+};
+
+enum class Reduction : std::uint8_t { sum, largest };
+// Between the meetings: a member's own part of all blocks, in the order of members, into its own;
+// and the others' parts from theirs.
+void reduce_own_part(const std::vector<float*>& blocks, const ReducedParts& parts, int member,
+                     Reduction reduction);
+void take_other_parts(const std::vector<float*>& blocks, const ReducedParts& parts, int member);
+
 class AllReduce {
  public:
   AllReduce(int members, std::int64_t elements);
@@ -22,15 +38,10 @@ class AllReduce {
   // from it any more.
   void run(int member, float* block);
 
-  [[nodiscard]] std::int64_t elements() const { return elements_; }
-  [[nodiscard]] int members() const { return static_cast<int>(blocks_.size()); }
-  // Elements that a member reads from others, in one run.
-  [[nodiscard]] std::int64_t exchanged(int member) const;
+  [[nodiscard]] const ReducedParts& parts() const { return parts_; }
 
  private:
-  [[nodiscard]] std::int64_t begin_of(int member) const;
-
-  std::int64_t elements_;
+  ReducedParts parts_;
   std::vector<float*> blocks_;
   std::barrier<> meeting_;
 };

@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <map>
 
+#include "exec/cpu/layout/apart.hpp"
 #include "exec/cpu/layout/core_clock.hpp"
 #include "exec/cpu/layout/elementwise.hpp"
+#include "exec/cpu/layout/network_blocks.hpp"
 #include "exec/device/host_blocks.hpp"
 #include "exec/training/philox.hpp"
 
@@ -37,30 +38,20 @@ template <class Visit>
 void for_each_element(const layout::Program& program, const layout::Layout& layout, int tensor,
                       int processor, Visit&& visit) {
   const layout::NamedTensor& named = program.tensors[tensor];
-  const auto local = local_shape(program, layout, named);
   const auto position = coordinates(layout, processor);
-  std::vector<std::int64_t> stride(local.size(), 1), index(local.size(), 0);
-  // Strides of the whole tensor; the block's own elements are counted by i.
-  for (std::size_t d = local.size(); d-- > 1;) {
-    stride[d - 1] = stride[d] * program.dimensions[named.dimensions[d]].size;
-  }
-  std::int64_t whole = 0;
-  std::int64_t elements = 1;
-  for (std::size_t d = 0; d < local.size(); ++d) {
+  const BlockShape block(named.dimensions, local_shape(program, layout, named));
+  std::vector<std::int64_t> sizes;
+  for (const int d : named.dimensions) sizes.push_back(program.dimensions[d].size);
+  // The whole's strides, a block's sizes.
+  BlockShape within = block;
+  within.strides = BlockShape(named.dimensions, std::move(sizes)).strides;
+  std::int64_t begin = 0;
+  for (std::size_t d = 0; d < block.sizes.size(); ++d) {
     const int on = layout.split_over[named.dimensions[d]];
-    if (on >= 0) whole += position[on] * local[d] * stride[d];
-    elements *= local[d];
+    if (on >= 0) begin += position[on] * block.sizes[d] * within.strides[d];
   }
-  for (std::int64_t i = 0; i < elements; ++i) {
-    visit(i, whole);
-    // An odometer: the fastest dimension steps, and a full one turns back and carries.
-    for (std::size_t d = local.size(); d-- > 0;) {
-      whole += stride[d];
-      if (++index[d] < local[d]) break;
-      whole -= local[d] * stride[d];
-      index[d] = 0;
-    }
-  }
+  walk<2>(named.dimensions, {&block, &within},
+          [&](const std::array<std::int64_t, 2>& at) { visit(at[0], begin + at[1]); });
 }
 
 }  // namespace
@@ -218,8 +209,8 @@ void MeshRun::run(int worker) {
       const int member = static_cast<int>(step.member_of[worker]);
       group.run(member, sums);
       ++counts.all_reduces;
-      counts.reduced_elements += group.elements();
-      counts.exchanged_elements += group.exchanged(member);
+      counts.reduced_elements += group.parts().elements;
+      counts.exchanged_elements += group.parts().exchanged(member);
       lap(processor.all_reduces);
     }
     finish(einsum, processor, sums, step.accumulates);
@@ -247,18 +238,15 @@ double MeshRun::difference(const MeshRun& whole) const {
   double worst = 0;
   for (int t = 0; t < static_cast<int>(program_.tensors.size()); ++t) {
     const auto expected = whole.block(0, t);
-    float largest = 0;
-    for (const float value : expected) largest = std::max(largest, std::abs(value));
-    float apart = 0;
+    Apart apart;
     for (int p = 0; p < workers_.count(); ++p) {
       const auto values = block(p, t);
       for_each_element(program_, layout_, t, p, [&](std::int64_t i, std::int64_t from) {
-        const float difference = std::abs(values[static_cast<std::size_t>(i)] -
-                                          expected[static_cast<std::size_t>(from)]);
-        if (!(difference <= apart)) apart = difference;  // a NaN counts
+        apart.compare(values[static_cast<std::size_t>(i)],
+                      expected[static_cast<std::size_t>(from)]);
       });
     }
-    const double relative = largest > 0 ? double{apart} / double{largest} : double{apart};
+    const double relative = apart.relative();
     if (!(relative <= worst)) worst = relative;
   }
   return worst;

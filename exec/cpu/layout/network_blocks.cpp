@@ -3,6 +3,7 @@
 #include "exec/cpu/layout/network_blocks.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "plan/words/indexed.hpp"
 
@@ -10,12 +11,25 @@ namespace weir::cpu {
 
 using layout::Axes;
 
-BlockShape::BlockShape(const layout::Network& network, const layout::NetworkLayout& layout,
-                       const std::vector<int>& of)
-    : dimensions(of) {
+namespace {
+
+std::vector<std::int64_t> block_sizes(const layout::Network& network,
+                                      const layout::NetworkLayout& layout,
+                                      const std::vector<int>& of) {
+  std::vector<std::int64_t> sizes;
   for (const int d : of)
     sizes.push_back(network.dimensions[at(d)].size / members(layout, layout.over[at(d)]));
-  strides.assign(sizes.size(), 1);
+  return sizes;
+}
+
+}  // namespace
+
+BlockShape::BlockShape(const layout::Network& network, const layout::NetworkLayout& layout,
+                       const std::vector<int>& of)
+    : BlockShape(of, block_sizes(network, layout, of)) {}
+
+BlockShape::BlockShape(std::vector<int> of, std::vector<std::int64_t> its_sizes)
+    : dimensions(std::move(of)), sizes(std::move(its_sizes)), strides(sizes.size(), 1) {
   for (std::size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
   for (const std::int64_t size : sizes) elements *= size;
 }

@@ -17,6 +17,7 @@ struct BlockShape {
   std::int64_t elements = 1;
 
   BlockShape() = default;
+  BlockShape(std::vector<int> of, std::vector<std::int64_t> its_sizes);
   BlockShape(const layout::Network& network, const layout::NetworkLayout& layout,
              const std::vector<int>& of);
   // 0, and 1, where it has no such dimension.

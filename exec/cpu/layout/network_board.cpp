@@ -11,35 +11,21 @@ namespace weir::cpu {
 using layout::Axes;
 
 std::int64_t Board::all_reduce(const MeshPlace& place, Axes axes, float* block, std::int64_t n,
-                               bool largest) {
+                               Reduction reduction) {
   const std::vector<int> group = place.group(axes);
-  const auto members = static_cast<std::int64_t>(group.size());
-  if (members == 1) return 0;
-  const auto begin_of = [&](std::int64_t member) { return n * member / members; };
-  const auto self =
-      static_cast<std::int64_t>(std::ranges::find(group, place.processor()) - group.begin());
-  // 1. Every member says where its block is.
+  if (group.size() == 1) return 0;
+  const ReducedParts parts{static_cast<int>(group.size()), n};
+  const auto self = static_cast<int>(std::ranges::find(group, place.processor()) - group.begin());
+  // As AllReduce::run, but that all of the mesh meet, each in a group of its own.
   blocks_[at(place.processor())] = block;
   workers_.meet();
-  // 2. Each sums its own part of all blocks. The others read no part of this block but theirs.
-  for (std::int64_t i = begin_of(self); i < begin_of(self + 1); ++i) {
-    float sum = blocks_[at(group[0])][i];
-    for (std::size_t m = 1; m < group.size(); ++m) {
-      const float other = blocks_[at(group[m])][i];
-      sum = largest ? std::max(sum, other) : sum + other;
-    }
-    block[i] = sum;
-  }
+  std::vector<float*> blocks;
+  for (const int processor : group) blocks.push_back(blocks_[at(processor)]);
+  reduce_own_part(blocks, parts, self, reduction);
   workers_.meet();
-  // 3. Each takes the parts that the others have summed, and nobody goes on before all have.
-  for (std::int64_t m = 0; m < members; ++m) {
-    if (m == self) continue;
-    std::copy(blocks_[at(group[at(m)])] + begin_of(m), blocks_[at(group[at(m)])] + begin_of(m + 1),
-              block + begin_of(m));
-  }
+  take_other_parts(blocks, parts, self);
   workers_.meet();
-  const std::int64_t own = begin_of(self + 1) - begin_of(self);
-  return own * (members - 1) + (n - own);
+  return parts.exchanged(self);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "exec/cpu/layout/all_reduce.hpp"
 #include "exec/cpu/layout/network_blocks.hpp"
 #include "exec/cpu/layout/workers.hpp"
 
@@ -21,7 +22,7 @@ class Board {
 
   // Both return the numbers that were read from other processors. All processors call alike.
   std::int64_t all_reduce(const MeshPlace& place, layout::Axes axes, float* block, std::int64_t n,
-                          bool largest = false);
+                          Reduction reduction = Reduction::sum);
   // From the dimensions `from` to the same under the names `to`, place by place; partial sums over
   // `pending` are added up where they are split over those in `to`.
   std::int64_t relocate(const MeshPlace& place, const std::vector<int>& from,

@@ -12,7 +12,8 @@ struct NetworkCounts {
   double exchanged_elements = 0;  // read from others
 };
 
-// By the workers' core clocks, means over them; `step` is by the wall clock.
+// By the workers' core clocks, means over them; `step` is by the wall clock. Products are the
+// multiply-adds alone: copies that they are made from are elementwise.
 struct NetworkTimes {
   Seconds step{0}, products{0}, elementwise{0}, exchanges{0};
   [[nodiscard]] Seconds work() const { return products + elementwise + exchanges; }

@@ -5,35 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "plan/words/indexed.hpp"
 
 namespace weir::cpu {
 namespace {
-
-bool contains(const std::vector<int>& dimensions, int d) {
-  return std::ranges::find(dimensions, d) != dimensions.end();
-}
-
-// The numbers of a block with dimension `last` as the fastest, in `packed`.
-NamedBlock with_last(const NamedBlock& block, int last, BlockShape& shape,
-                     std::vector<float>& packed) {
-  if (block.shape->stride(last) <= 1) return block;
-  std::vector<int> order = block.shape->dimensions;
-  std::erase(order, last);
-  order.push_back(last);
-  shape.dimensions = order;
-  shape.elements = block.shape->elements;
-  for (const int d : order) shape.sizes.push_back(block.shape->size(d));
-  shape.strides.assign(order.size(), 1);
-  for (std::size_t d = order.size(); d-- > 1;)
-    shape.strides[d - 1] = shape.strides[d] * shape.sizes[d];
-  packed.resize(static_cast<std::size_t>(shape.elements));
-  walk<2>(order, {block.shape, &shape}, [&](const std::array<std::int64_t, 2>& at) {
-    packed[static_cast<std::size_t>(at[1])] = block.numbers[at[0]];
-  });
-  return {&shape, packed.data()};
-}
 
 // c[j] += a b over the fastest dimension of c.
 void add_row(std::int64_t n, const float* a, std::int64_t a_step, const float* b,
@@ -86,6 +63,26 @@ float slope_of(std::string_view function, float x) {
 
 }  // namespace
 
+bool is_packed(const BlockShape& factor, const BlockShape& c) {
+  return c.dimensions.empty() || factor.stride(c.dimensions.back()) <= 1;
+}
+
+NamedBlock packed(const NamedBlock& factor, const BlockShape& c, PackingRoom& room) {
+  if (is_packed(*factor.shape, c)) return factor;
+  std::vector<int> order = factor.shape->dimensions;
+  const int last = c.dimensions.back();
+  std::erase(order, last);
+  order.push_back(last);
+  std::vector<std::int64_t> sizes;
+  for (const int d : order) sizes.push_back(factor.shape->size(d));
+  room.shape = BlockShape(order, std::move(sizes));
+  room.numbers.resize(static_cast<std::size_t>(room.shape.elements));
+  walk<2>(order, {factor.shape, &room.shape}, [&](const std::array<std::int64_t, 2>& at) {
+    room.numbers[static_cast<std::size_t>(at[1])] = factor.numbers[at[0]];
+  });
+  return {&room.shape, room.numbers.data()};
+}
+
 void add_product(const NamedBlock& a, const NamedBlock& b, const NamedBlock& c) {
   // Outer to inner: c's dimensions, what is summed, and c's fastest dimension, along which rows are
   // added up.
@@ -94,25 +91,21 @@ void add_product(const NamedBlock& a, const NamedBlock& b, const NamedBlock& c) 
   if (!loops.empty()) loops.pop_back();
   for (const NamedBlock* factor : {&a, &b}) {
     for (const int d : factor->shape->dimensions) {
-      if (d != fastest && !contains(loops, d)) loops.push_back(d);
+      if (d != fastest && !layout::has_dimension(loops, d)) loops.push_back(d);
     }
   }
-  BlockShape a_shape, b_shape;
-  std::vector<float> a_packed, b_packed;
-  const NamedBlock left = with_last(a, fastest, a_shape, a_packed),
-                   right = with_last(b, fastest, b_shape, b_packed);
   const std::int64_t n =
-      std::max({c.shape->size(fastest), left.shape->size(fastest), right.shape->size(fastest)});
-  walk<3>(loops, {left.shape, right.shape, c.shape}, [&](const std::array<std::int64_t, 3>& at) {
-    add_row(n, left.numbers + at[0], left.shape->stride(fastest), right.numbers + at[1],
-            right.shape->stride(fastest), c.numbers + at[2]);
+      std::max({c.shape->size(fastest), a.shape->size(fastest), b.shape->size(fastest)});
+  walk<3>(loops, {a.shape, b.shape, c.shape}, [&](const std::array<std::int64_t, 3>& at) {
+    add_row(n, a.numbers + at[0], a.shape->stride(fastest), b.numbers + at[1],
+            b.shape->stride(fastest), c.numbers + at[2]);
   });
 }
 
 void add_to(const NamedBlock& a, const NamedBlock& c) {
   std::vector<int> loops = c.shape->dimensions;
   for (const int d : a.shape->dimensions) {
-    if (!contains(loops, d)) loops.push_back(d);
+    if (!layout::has_dimension(loops, d)) loops.push_back(d);
   }
   walk<2>(loops, {a.shape, c.shape},
           [&](const std::array<std::int64_t, 2>& at) { c.numbers[at[1]] += a.numbers[at[0]]; });

@@ -15,8 +15,17 @@ struct NamedBlock {
   float* numbers = nullptr;
 };
 
-// c += a b, summed over what c does not have. A dimension that c alone has repeats its sums.
+// c += a b, summed over what c does not have. A dimension that c alone has repeats its sums. Fast
+// where c's fastest dimension is also the factors' that have it.
 void add_product(const NamedBlock& a, const NamedBlock& b, const NamedBlock& c);
+// So made: a copy of the factor, with its shape and numbers in the room. None where `factor` is
+// fast already.
+struct PackingRoom {
+  BlockShape shape;
+  std::vector<float> numbers;
+};
+[[nodiscard]] bool is_packed(const BlockShape& factor, const BlockShape& c);
+[[nodiscard]] NamedBlock packed(const NamedBlock& factor, const BlockShape& c, PackingRoom& room);
 // c += a, summed over what c does not have, repeated over what a does not.
 void add_to(const NamedBlock& a, const NamedBlock& c);
 

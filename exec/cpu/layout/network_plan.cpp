@@ -3,7 +3,10 @@
 #include "exec/cpu/layout/network_plan.hpp"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
+#include "exec/cpu/layout/network_kernels.hpp"
 #include "plan/words/indexed.hpp"
 
 namespace weir::cpu {
@@ -23,20 +26,80 @@ bool of_the_forward(const Instruction& i) {
   return i.what == Do::forward || i.what == Do::make_whole || (i.what == Do::move && !i.again);
 }
 
-// Tensors that are made of all steps, when the last is done.
-std::vector<bool> behind_the_steps(const NetworkLayer& layer) {
-  std::vector<bool> behind(layer.tensors.size(), false);
-  for (const Operation& o : layer.operations) {
-    behind[at(o.output)] = behind[at(o.output)] || o.act == Act::stack ||
-                           std::ranges::any_of(o.inputs, [&](int i) { return behind[at(i)]; });
-  }
-  return behind;
-}
-
 // The tensor whose place among the steps is the instruction's.
 int place_of(const NetworkLayer& layer, const Instruction& i) {
   const bool of_a_tensor = i.what == Do::make_whole || i.what == Do::whole_gradient;
   return of_a_tensor ? i.tensor : layer.operations[at(i.operation)].output;
+}
+
+// Sums over other processors are added up apart; of a weight, which is reduced once a step, those
+// of each operation too.
+std::vector<std::size_t> parts_of(const NetworkLayer& layer, const Phases& backward) {
+  std::vector<std::set<std::pair<Axes, int>>> kinds(layer.tensors.size());
+  std::vector<std::size_t> parts(layer.tensors.size(), 0);
+  for (const auto* list : {&backward.before, &backward.step, &backward.behind}) {
+    for (const Instruction& i : *list) {
+      const Operation& o = layer.operations[at(i.operation)];
+      const bool moves = i.what == Do::move_gradient;
+      if (i.what != Do::gradient && !moves) continue;
+      parts[at(o.output)] = 1;  // is read, if of nothing but zeros
+      if (i.again) continue;
+      const int operation = is_weight(layer.tensors[at(i.tensor)]) ? i.operation : -1;
+      const Axes partial = !moves ? i.axes : o.act == Act::carry ? 0 : i.left;
+      kinds[at(i.tensor)].insert({partial, operation});
+    }
+  }
+  // Whole gradients of the output come from the layers that read it.
+  kinds[at(layer.operations.back().output)].insert({0, -1});
+  for (std::size_t t = 0; t < parts.size(); ++t) {
+    const bool weight = layer.tensors[t].role == layout::Role::weight;
+    parts[t] = std::max({parts[t], kinds[t].size(), std::size_t{weight ? 1U : 0U}});
+  }
+  return parts;
+}
+
+// Statistics of a norm and a loss, and the integers of a gather and a loss.
+void add_rows(const NetworkLayer& layer, LayerPlan& plan) {
+  for (const Operation& o : layer.operations) {
+    const bool norm = o.act == Act::norm || o.act == Act::rms_norm;
+    const BlockShape& in = plan.shapes[at(o.inputs[0])];
+    const std::int64_t rows =
+        norm || o.act == Act::softmax || o.act == Act::loss ? in.without(o.over).elements : 0;
+    plan.rows = std::max(plan.rows, rows);
+    plan.statistics.push_back(norm || o.act == Act::loss ? 2 * rows : 0);
+    std::int64_t picks = o.act == Act::loss ? rows : 0;
+    if (o.act == Act::gather)
+      picks = plan.shapes[at(o.output)].elements / in.without(o.over).elements;
+    plan.picks.push_back(picks);
+  }
+}
+
+// Room for copies of factors, and for gradients on their way home.
+void add_copies(const NetworkLayer& layer, LayerPlan& plan) {
+  const auto product = [&plan](int a, int b, int c) {
+    const std::array<int, 2> factors{a, b};
+    for (std::size_t f = 0; f < factors.size(); ++f) {
+      const BlockShape& factor = plan.shapes[at(factors[f])];
+      if (!is_packed(factor, plan.shapes[at(c)]))
+        plan.packed[f] = std::max(plan.packed[f], factor.elements);
+    }
+  };
+  const auto is_product = [](const Operation& o) {
+    return o.act == Act::product || o.act == Act::weigh;
+  };
+  for (const Operation& o : layer.operations) {
+    if (is_product(o)) product(o.inputs[0], o.inputs[1], o.output);
+  }
+  const Phases& backward = plan.backward;
+  for (const auto* list : {&backward.before, &backward.step, &backward.behind}) {
+    for (const Instruction& i : *list) {
+      const Operation& o = layer.operations[at(i.operation)];
+      if (i.what == Do::move_gradient)
+        plan.moved = std::max(plan.moved, plan.shapes[at(i.tensor)].elements);
+      if (i.what == Do::gradient && is_product(o))
+        product(o.output, other_factor(o, i.tensor), i.tensor);
+    }
+  }
 }
 
 LayerPlan layer_plan(const Network& network, const NetworkLayout& layout, std::size_t l) {
@@ -44,18 +107,20 @@ LayerPlan layer_plan(const Network& network, const NetworkLayout& layout, std::s
   LayerPlan plan;
   for (const layout::NetworkTensor& tensor : layer.tensors)
     plan.shapes.emplace_back(network, layout, tensor.dimensions);
-  const std::vector<bool> behind = behind_the_steps(layer);
   plan.pending.assign(layer.tensors.size(), 0);
   for (const Instruction& i : layer_script(network, layout, l)) {
     const int tensor = place_of(layer, i);
     Phases& phases = of_the_forward(i) ? plan.forward : plan.backward;
     const bool step = layer.time >= 0 && layer.stepwise[at(tensor)];
-    (step ? phases.step : behind[at(tensor)] ? phases.behind : phases.before).push_back(i);
+    (step ? phases.step : layer.behind[at(tensor)] ? phases.behind : phases.before).push_back(i);
     if (i.what == Do::forward) plan.pending[at(i.tensor)] = i.axes;
     if (i.what == Do::move && !i.again)
       plan.pending[at(i.tensor)] = layer.operations[at(i.operation)].act == Act::carry ? 0 : i.left;
     if (i.what == Do::make_whole) plan.pending[at(i.tensor)] &= ~i.axes;
   }
+  plan.parts = parts_of(layer, plan.backward);
+  add_rows(layer, plan);
+  add_copies(layer, plan);
   plan.owners.assign(layer.tensors.size(), -1);
   plan.owned.assign(layer.tensors.size(), -1);
   for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
@@ -158,12 +223,53 @@ void follow_order(const Network& network, const NetworkLayout& layout, NetworkPl
 
 }  // namespace
 
+std::vector<LayerPlan> layer_plans(const Network& network, const NetworkLayout& layout) {
+  std::vector<LayerPlan> plans;
+  for (std::size_t l = 0; l < network.layers.size(); ++l)
+    plans.push_back(layer_plan(network, layout, l));
+  return plans;
+}
+
+int other_factor(const Operation& o, int tensor) { return o.inputs[o.inputs[0] == tensor ? 1 : 0]; }
+
+BlockBytes block_bytes(const Network& network, const std::vector<LayerPlan>& layers) {
+  constexpr double kRecord = 64;  // a vector's own words and its allocation's
+  BlockBytes bytes;
+  std::int64_t rows = 0, moved = 0;
+  std::array<std::int64_t, 2> packed{};
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const NetworkLayer& layer = network.layers[l];
+    const LayerPlan& plan = layers[l];
+    const auto times = [&](int tensor) {
+      return static_cast<double>(layer.repeat) *
+             static_cast<double>(times_of(network, layer, tensor));
+    };
+    for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+      const double all = times(static_cast<int>(t)), parts = static_cast<double>(plan.parts[t]);
+      bytes.numbers += 4 * all * static_cast<double>(plan.shapes[t].elements) * (1 + parts);
+      bytes.records += kRecord * all * (2 + parts);
+    }
+    for (std::size_t o = 0; o < layer.operations.size(); ++o) {
+      const double all = times(layer.operations[o].output);
+      bytes.numbers += all * (4 * static_cast<double>(plan.statistics[o]) +
+                              8 * static_cast<double>(plan.picks[o]));
+      bytes.records += kRecord * all * 2;
+    }
+    rows = std::max(rows, plan.rows);
+    moved = std::max(moved, plan.moved);
+    for (std::size_t f = 0; f < packed.size(); ++f) packed[f] = std::max(packed[f], plan.packed[f]);
+  }
+  for (const std::int64_t each : kRowScratch) bytes.numbers += 4 * static_cast<double>(each * rows);
+  bytes.numbers += 4 * static_cast<double>(moved + packed[0] + packed[1]);
+  return bytes;
+}
+
 NetworkPlan network_plan(const Network& network, const NetworkLayout& layout) {
   NetworkPlan plan;
+  plan.layers = layer_plans(network, layout);
   std::vector<int> last_of;  // by layer: its last node
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
     const NetworkLayer& layer = network.layers[l];
-    plan.layers.push_back(layer_plan(network, layout, l));
     for (std::int64_t r = 0; r < layer.repeat; ++r) {
       NetworkNode node{l, {}, false, {}, {}};
       for (const Given& given : layer.given) {

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "exec/cpu/layout/network_blocks.hpp"
@@ -23,6 +24,12 @@ struct LayerPlan {
   std::vector<int> owned;          // and the tensor there
   // At the end of a step, by tensor.
   std::vector<layout::Axes> pending;  // the value is a partial sum still: nobody reads it whole
+  // What a processor needs beside the tensors' blocks, made once so that no step allocates blocks.
+  std::vector<std::size_t> parts;  // by tensor: kinds of partial sums that its gradient is made of
+  std::vector<std::int64_t> statistics, picks;  // by operation: numbers and integers it has a step
+  std::int64_t rows = 0;                        // of the operation that reduces most of them
+  std::int64_t moved = 0;                // numbers of the largest gradient that is moved home
+  std::array<std::int64_t, 2> packed{};  // of the largest first and second factor that is copied
 };
 
 // One repetition of a layer.
@@ -41,5 +48,19 @@ struct NetworkPlan {
 
 [[nodiscard]] NetworkPlan network_plan(const layout::Network& network,
                                        const layout::NetworkLayout& layout);
+// Of one repetition each: its size does not grow with `repeat`.
+[[nodiscard]] std::vector<LayerPlan> layer_plans(const layout::Network& network,
+                                                 const layout::NetworkLayout& layout);
+// What one processor holds of all repetitions. Real numbers, for they may be beyond any machine.
+struct BlockBytes {
+  double numbers = 0;  // values, gradients, statistics, integers and scratch, to the byte
+  double records = 0;  // where they are: about so much
+};
+[[nodiscard]] BlockBytes block_bytes(const layout::Network& network,
+                                     const std::vector<LayerPlan>& layers);
+// The one of a product's two that is not `tensor`.
+[[nodiscard]] int other_factor(const layout::Operation& o, int tensor);
+// A row's two numbers are summed at once, or two more such sums are needed beside it.
+inline constexpr std::int64_t kRowScratch[] = {2, 1, 1};
 
 }  // namespace weir::cpu

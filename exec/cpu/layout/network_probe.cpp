@@ -9,17 +9,13 @@
 #include "exec/cpu/layout/network_board.hpp"
 #include "exec/cpu/layout/network_kernels.hpp"
 #include "plan/words/indexed.hpp"
+#include "traces/stats.hpp"
 
 namespace weir::cpu {
 namespace {
 
 constexpr std::int64_t kEdge = 128;                 // of the product's dimensions
 constexpr std::int64_t kFew = 16, kMany = 1 << 16;  // numbers all-reduced
-
-double middle(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 struct Samples {
   std::vector<double> product, few, many;
@@ -67,9 +63,9 @@ NetworkRates network_rates(Workers& workers, int rounds) {
   }
   NetworkRates rates;
   rates.products =
-      FlopsPerSecond(2.0 * kEdge * kEdge * kEdge / middle(std::move(together.product)));
+      FlopsPerSecond(2.0 * kEdge * kEdge * kEdge / median(std::move(together.product)));
   if (workers.count() == 1) return rates;
-  const double few = middle(std::move(together.few)), many = middle(std::move(together.many));
+  const double few = median(std::move(together.few)), many = median(std::move(together.many));
   const double p = workers.count();
   rates.exchange_latency = Seconds(few);
   rates.exchange_bandwidth =

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 #include <utility>
 
 #include "exec/cpu/layout/core_clock.hpp"
@@ -20,22 +19,14 @@ using layout::Operation;
 using layout::Role;
 using Do = Instruction::Do;
 
-// Numbers that follow from a key and an index alone (SplitMix64's finaliser, Steele et al. 2014).
-std::uint64_t mixed(std::uint64_t key, std::int64_t index) {
-  std::uint64_t x = key * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(index) + 1;
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31U);
-}
-
-std::uint64_t key_of(std::uint64_t seed, std::size_t node, int tensor, std::int64_t time) {
-  return mixed(mixed(mixed(seed, static_cast<std::int64_t>(node)), tensor), time);
-}
-
-// Weights shrink with their number, so that sums over them stay of the size of what they sum: by
-// the power of two nearest to the fourth root of it, so that no bit of a whole number is lost.
-int halvings_of(const BlockShape& whole) {
-  return static_cast<int>(std::lround(std::log2(static_cast<double>(whole.elements)) / 4));
+// visit(offset in all, offset in one) for each number of a step: the same under the dimension of
+// time.
+template <class Visit>
+void each_of_step(const BlockShape& all, const BlockShape& one, int over, std::int64_t time,
+                  const Visit& visit) {
+  const std::int64_t begin = time * all.stride(over);
+  walk<2>(one.dimensions, {&all, &one},
+          [&](const std::array<std::int64_t, 2>& at) { visit(begin + at[0], at[1]); });
 }
 
 }  // namespace
@@ -48,36 +39,8 @@ NetworkProcessor::NetworkProcessor(const layout::Network& network,
       plan_(plan),
       board_(board),
       place_(layout, processor),
-      seed_(seed) {
-  const layout::NetworkLayout nowhere{"", {}, std::vector<Axes>(network.dimensions.size(), 0)};
-  for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
-    const std::size_t l = plan.nodes[n].layer;
-    const layout::NetworkLayer& layer = network.layers[l];
-    NodeBlocks blocks;
-    blocks.statistics.resize(layer.operations.size());
-    for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
-      const auto times = static_cast<std::size_t>(times_of(network, layer, static_cast<int>(t)));
-      const auto elements = static_cast<std::size_t>(plan.layers[l].shapes[t].elements);
-      blocks.values.emplace_back(times, std::vector<float>(elements, 0.0F));
-      blocks.gradients.emplace_back(times);
-      if (layer.tensors[t].role != Role::weight) continue;
-      const BlockShape whole(network, nowhere, layer.tensors[t].dimensions);
-      fill(blocks.values[t][0], layer.tensors[t], key_of(seed, n, static_cast<int>(t), 0),
-           halvings_of(whole));
-    }
-    const std::int64_t steps = layer.time < 0 ? 1 : network.dimensions[at(layer.time)].size;
-    for (auto& of_operation : blocks.statistics) of_operation.resize(at(steps));
-    nodes_.push_back(std::move(blocks));
-  }
-}
-
-void NetworkProcessor::fill(std::vector<float>& numbers, const layout::NetworkTensor& tensor,
-                            std::uint64_t key, int halvings) {
-  walk_whole(network_, layout_, place_, tensor.dimensions, [&](std::int64_t i, std::int64_t whole) {
-    const auto number = static_cast<float>(mixed(key, whole) % 5) - 2;
-    numbers[at(i)] = std::ldexp(number, -halvings);
-  });
-}
+      numbers_(network, layout, plan, place_, seed),
+      nodes_(numbers_.nodes) {}
 
 void NetworkProcessor::lap(Seconds& to) {
   const Seconds now = core_time();
@@ -91,38 +54,21 @@ void NetworkProcessor::step() {
   counts_ = {};
   times_ = {};
   before_ = core_time();
-  reset();
+  numbers_.clear_gradients();
+  lap(times_.elementwise);
   for (std::size_t n = 0; n < nodes_.size(); ++n) forward(n);
   for (std::size_t n = nodes_.size(); n-- > 0;) backward(n);
   reduce_weights();
 }
 
-void NetworkProcessor::reset() {
-  for (NodeBlocks& blocks : nodes_) {
-    for (auto& of_tensor : blocks.gradients) {
-      for (auto& parts : of_tensor) parts.clear();
-    }
-  }
-}
-
-// What the node is given, and what tied weights are.
+// What the node is given by others.
 void NetworkProcessor::give_values(std::size_t n) {
   const NetworkNode& node = plan_.nodes[n];
-  const LayerPlan& plan = plan_.layers[node.layer];
   for (std::size_t g = 0; g < layer_->given.size(); ++g) {
-    const int tensor = layer_->given[g].tensor;
-    auto& mine = nodes_[n].values[at(tensor)][0];
-    if (node.sources[g] < 0) {
-      fill(mine, layer_->tensors[at(tensor)], key_of(seed_, n, tensor, 0), 0);
-      continue;
-    }
+    if (node.sources[g] < 0) continue;
     const layout::NetworkLayer& source = network_.layers[plan_.nodes[at(node.sources[g])].layer];
-    mine = nodes_[at(node.sources[g])].values[at(source.operations.back().output)][0];
-  }
-  for (std::size_t t = 0; t < plan.owners.size(); ++t) {
-    if (plan.owners[t] < 0) continue;
-    const auto owner = std::ranges::find(plan_.nodes, at(plan.owners[t]), &NetworkNode::layer);
-    nodes_[n].values[t] = nodes_[at(owner - plan_.nodes.begin())].values[at(plan.owned[t])];
+    nodes_[n].values[at(layer_->given[g].tensor)][0] =
+        nodes_[at(node.sources[g])].values[at(source.operations.back().output)][0];
   }
 }
 
@@ -131,6 +77,7 @@ void NetworkProcessor::forward(std::size_t n) {
   layer_ = &network_.layers[plan_.nodes[n].layer];
   const Phases& phases = plan_.layers[plan_.nodes[n].layer].forward;
   give_values(n);
+  lap(times_.elementwise);
   for (const Instruction& i : phases.before) carry_out(i, 0);
   const std::int64_t steps = layer_->time < 0 ? 0 : network_.dimensions[at(layer_->time)].size;
   for (std::int64_t t = 0; t < steps; ++t) {
@@ -146,8 +93,8 @@ void NetworkProcessor::backward(std::size_t n) {
   const int output = layer_->operations.back().output;
   // What nobody reads ends the network: its gradient is given.
   if (!plan_.nodes[n].read) {
-    fill(part_of(output, 0, 0, -1).numbers, layer_->tensors[at(output)],
-         key_of(seed_, n, output, 1), 2);
+    numbers_.give_gradient(n, part_of(output, 0, 0, -1).numbers);
+    lap(times_.elementwise);
   }
   for (const Instruction& i : phases.behind) carry_out(i, 0);
   const std::int64_t steps = layer_->time < 0 ? 0 : network_.dimensions[at(layer_->time)].size;
@@ -156,13 +103,14 @@ void NetworkProcessor::backward(std::size_t n) {
   }
   for (const Instruction& i : phases.before) carry_out(i, 0);
   hand_on(n);
+  lap(times_.elementwise);
 }
 
 // Gradients of what was given, to who made it.
 void NetworkProcessor::hand_on(std::size_t n) {
   for (std::size_t g = 0; g < layer_->given.size(); ++g) {
     const int tensor = layer_->given[g].tensor, source = plan_.nodes[n].sources[g];
-    if (source < 0 || nodes_[n].gradients[at(tensor)][0].empty()) continue;
+    if (source < 0 || nodes_[n].gradients[at(tensor)][0].used == 0) continue;
     const GradientPart& given = combined(tensor, 0);
     assert(given.partial == 0 && "a layer's reader knows nothing of partial sums");
     const std::size_t before = std::exchange(node_, at(source));
@@ -183,13 +131,13 @@ void NetworkProcessor::reduce_weights() {
     for (std::size_t t = 0; t < plan.owners.size(); ++t) {
       if (plan.owners[t] < 0) continue;
       const auto owner = std::ranges::find(plan_.nodes, at(plan.owners[t]), &NetworkNode::layer);
-      auto& owned = nodes_[at(owner - plan_.nodes.begin())].gradients[at(plan.owned[t])][0];
-      for (const GradientPart& part : nodes_[n].gradients[t][0]) {
+      const auto owned =
+          nodes_[at(owner - plan_.nodes.begin())].gradients[at(plan.owned[t])][0].parts();
+      for (const GradientPart& part : nodes_[n].gradients[t][0].parts()) {
         auto to = std::ranges::find(owned, part.partial, &GradientPart::partial);
         assert(to != owned.end() && "not_run has said so");
         for (std::size_t i = 0; i < part.numbers.size(); ++i) to->numbers[i] += part.numbers[i];
       }
-      nodes_[n].gradients[t][0].clear();
     }
   }
   lap(times_.elementwise);
@@ -197,14 +145,14 @@ void NetworkProcessor::reduce_weights() {
     const layout::NetworkLayer& layer = network_.layers[plan_.nodes[n].layer];
     for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
       if (layer.tensors[t].role != Role::weight) continue;
-      for (GradientPart& part : nodes_[n].gradients[t][0])
+      for (GradientPart& part : nodes_[n].gradients[t][0].parts())
         all_reduce(std::exchange(part.partial, 0), part.numbers);
+      lap(times_.exchanges);
       node_ = n;
       layer_ = &layer;
       static_cast<void>(combined(static_cast<int>(t), 0));
     }
   }
-  lap(times_.exchanges);
 }
 
 void NetworkProcessor::carry_out(const Instruction& i, std::int64_t time) {
@@ -234,9 +182,19 @@ void NetworkProcessor::carry_out(const Instruction& i, std::int64_t time) {
   }
 }
 
-void NetworkProcessor::all_reduce(Axes axes, std::vector<float>& numbers) {
-  counts_.exchanged_elements += static_cast<double>(
-      board_.all_reduce(place_, axes, numbers.data(), static_cast<std::int64_t>(numbers.size())));
+void NetworkProcessor::all_reduce(Axes axes, std::vector<float>& numbers, Reduction reduction) {
+  counts_.exchanged_elements += static_cast<double>(board_.all_reduce(
+      place_, axes, numbers.data(), static_cast<std::int64_t>(numbers.size()), reduction));
+}
+
+// A move of which a processor has all there already is a copy.
+void NetworkProcessor::relocate(int from, int to, Axes pending, float* in, float* out) {
+  lap(times_.elementwise);
+  const auto read =
+      static_cast<double>(board_.relocate(place_, layer_->tensors[at(from)].dimensions,
+                                          layer_->tensors[at(to)].dimensions, pending, in, out));
+  counts_.exchanged_elements += read;
+  lap(read > 0 ? times_.exchanges : times_.elementwise);
 }
 
 // ---- blocks ----
@@ -251,7 +209,8 @@ NamedBlock NetworkProcessor::value(int tensor, std::int64_t time) {
 }
 
 GradientPart& NetworkProcessor::combined(int tensor, std::int64_t time) {
-  auto& parts = nodes_[node_].gradients[at(tensor)][slot(tensor, time)];
+  GradientParts& made = nodes_[node_].gradients[at(tensor)][slot(tensor, time)];
+  const std::span<GradientPart> parts = made.parts();
   if (parts.empty()) return part_of(tensor, time, 0, -1);
   Axes all = 0;
   for (const GradientPart& part : parts) all |= part.partial;
@@ -262,32 +221,38 @@ GradientPart& NetworkProcessor::combined(int tensor, std::int64_t time) {
   GradientPart& sum = parts.front();
   for (std::size_t p = 1; p < parts.size(); ++p) {
     for (std::size_t i = 0; i < sum.numbers.size(); ++i) sum.numbers[i] += parts[p].numbers[i];
+    std::ranges::fill(parts[p].numbers, 0.0F);
   }
-  parts.resize(1);
-  parts.front().partial = all;
-  return parts.front();
+  made.used = 1;
+  sum.partial = all;
+  lap(times_.elementwise);
+  return sum;
 }
 
 GradientPart& NetworkProcessor::part_of(int tensor, std::int64_t time, Axes partial,
                                         int operation) {
-  auto& parts = nodes_[node_].gradients[at(tensor)][slot(tensor, time)];
-  for (GradientPart& part : parts) {
+  GradientParts& made = nodes_[node_].gradients[at(tensor)][slot(tensor, time)];
+  for (GradientPart& part : made.parts()) {
     if (part.partial == partial && part.operation == operation) return part;
   }
-  const auto elements =
-      static_cast<std::size_t>(plan_.layers[plan_.nodes[node_].layer].shapes[at(tensor)].elements);
-  parts.push_back({partial, operation, std::vector<float>(elements, 0.0F)});
-  return parts.back();
+  assert(made.used < made.all.size() && "the plan has counted them");
+  GradientPart& part = made.all[made.used++];
+  part.partial = partial;
+  part.operation = operation;
+  return part;
 }
 
 RowWork NetworkProcessor::rows(const Operation& o, const layout::NetworkTensor& tensor) {
   const Axes split = layout_.over[at(o.over)];
   const BlockShape block(network_, layout_, tensor.dimensions);
   return {o.over, network_.dimensions[at(o.over)].size, place_.part(split) * block.size(o.over),
-          [this, split](std::vector<float>& of_rows, bool largest) {
-            counts_.exchanged_elements += static_cast<double>(board_.all_reduce(
-                place_, split, of_rows.data(), static_cast<std::int64_t>(of_rows.size()), largest));
-          }};
+          [this, split](std::vector<float>& of_rows, Reduction reduction) {
+            if (split == 0) return;
+            lap(times_.elementwise);
+            all_reduce(split, of_rows, reduction);
+            lap(times_.exchanges);
+          },
+          &numbers_.of_rows};
 }
 
 NormBlocks NetworkProcessor::norm_blocks(const Operation& o, std::int64_t time) {
@@ -297,34 +262,18 @@ NormBlocks NetworkProcessor::norm_blocks(const Operation& o, std::int64_t time) 
   return blocks;
 }
 
-// The integers that a gather or a loss is given, by row of its output: of the whole tensor's rows,
-// so that every layout has the same.
-std::vector<std::int64_t> NetworkProcessor::picks(const Operation& o, std::int64_t time) {
-  std::vector<int> left = layer_->tensors[at(o.output)].dimensions;
-  if (o.act == Act::gather) {
-    for (const int d : layer_->tensors[at(o.inputs[0])].dimensions) std::erase(left, d);
-  }
-  const std::uint64_t key = key_of(seed_, node_, o.output, time + 2);
-  const auto most = static_cast<std::uint64_t>(network_.dimensions[at(o.over)].size);
-  std::vector<std::int64_t> picks;
-  walk_whole(network_, layout_, place_, left, [&](std::int64_t, std::int64_t whole) {
-    picks.push_back(static_cast<std::int64_t>(mixed(key, whole) % most));
-  });
-  return picks;
-}
-
 // ---- forward ----
 
 void NetworkProcessor::compute(const Operation& o, std::int64_t time) {
   const NamedBlock out = value(o.output, time), in = value(o.inputs[0], time);
-  auto& statistics = nodes_[node_].statistics[at(&o - layer_->operations.data())][at(time)];
+  const std::size_t index = at(&o - layer_->operations.data());
+  auto& statistics = nodes_[node_].statistics[index][at(time)];
+  const auto& picks = nodes_[node_].picks[index][at(time)];
   switch (o.act) {
     case Act::product:
-      counts_.multiply_adds += block_elements(network_, layout_, o.all);
-      [[fallthrough]];
     case Act::weigh:
       std::fill_n(out.numbers, out.shape->elements, 0.0F);
-      return add_product(in, value(o.inputs[1], time), out);
+      return multiply(o, in, value(o.inputs[1], time), out);
     case Act::add:
       std::fill_n(out.numbers, out.shape->elements, 0.0F);
       for (const int input : o.inputs) add_to(value(input, time), out);
@@ -339,9 +288,9 @@ void NetworkProcessor::compute(const Operation& o, std::int64_t time) {
     case Act::softmax:
       return softmax(rows(o, layer_->tensors[at(o.inputs[0])]), in, out);
     case Act::loss:
-      return loss(rows(o, layer_->tensors[at(o.inputs[0])]), in, picks(o, time), out, statistics);
+      return loss(rows(o, layer_->tensors[at(o.inputs[0])]), in, picks, out, statistics);
     case Act::gather:
-      return gather(rows(o, layer_->tensors[at(o.inputs[0])]), in, picks(o, time), out);
+      return gather(rows(o, layer_->tensors[at(o.inputs[0])]), in, picks, out);
     case Act::step:
       return take_step(o, time);
     case Act::stack:
@@ -351,26 +300,30 @@ void NetworkProcessor::compute(const Operation& o, std::int64_t time) {
   }
 }
 
+// What is copied and cleared before is no multiply-add: the rate of products does not know it.
+void NetworkProcessor::multiply(const Operation& o, const NamedBlock& a, const NamedBlock& b,
+                                const NamedBlock& c) {
+  const NamedBlock left = packed(a, *c.shape, numbers_.packed[0]),
+                   right = packed(b, *c.shape, numbers_.packed[1]);
+  lap(times_.elementwise);
+  if (o.act == Act::product) counts_.multiply_adds += block_elements(network_, layout_, o.all);
+  add_product(left, right, c);
+}
+
 // One step of all, or a block of all of them: the same numbers with the dimension of time in front
 // of the others.
 void NetworkProcessor::take_step(const Operation& o, std::int64_t time) {
   const NamedBlock all = value(o.inputs[0], 0), one = value(o.output, time);
-  const std::int64_t begin = time * all.shape->stride(o.over);
-  walk<2>(one.shape->dimensions, {all.shape, one.shape},
-          [&](const std::array<std::int64_t, 2>& at) {
-            one.numbers[at[1]] = all.numbers[begin + at[0]];
-          });
+  each_of_step(*all.shape, *one.shape, o.over, time,
+               [&](std::int64_t from, std::int64_t to) { one.numbers[to] = all.numbers[from]; });
 }
 
 void NetworkProcessor::stack(const Operation& o) {
   const NamedBlock all = value(o.output, 0);
   for (std::int64_t t = 0; t < network_.dimensions[at(o.over)].size; ++t) {
     const NamedBlock one = value(o.inputs[0], t);
-    const std::int64_t begin = t * all.shape->stride(o.over);
-    walk<2>(one.shape->dimensions, {all.shape, one.shape},
-            [&](const std::array<std::int64_t, 2>& at) {
-              all.numbers[begin + at[0]] = one.numbers[at[1]];
-            });
+    each_of_step(*all.shape, *one.shape, o.over, t,
+                 [&](std::int64_t to, std::int64_t from) { all.numbers[to] = one.numbers[from]; });
   }
 }
 
@@ -379,9 +332,7 @@ void NetworkProcessor::move(const Instruction& i, std::int64_t time) {
   const bool carries = o.act == Act::carry;
   if (carries && time + 1 == network_.dimensions[at(o.over)].size) return;
   auto& to = nodes_[node_].values[at(o.output)][slot(o.output, carries ? time + 1 : time)];
-  counts_.exchanged_elements += static_cast<double>(board_.relocate(
-      place_, layer_->tensors[at(o.inputs[0])].dimensions, layer_->tensors[at(o.output)].dimensions,
-      i.axes, value(o.inputs[0], time).numbers, to.data()));
+  relocate(o.inputs[0], o.output, i.axes, value(o.inputs[0], time).numbers, to.data());
   if (carries) all_reduce(i.left, to);
 }
 
@@ -397,24 +348,18 @@ void NetworkProcessor::gradient(const Instruction& i, std::int64_t time) {
                       part_of(i.tensor, time, i.axes, of).numbers.data()};
   switch (o.act) {
     case Act::product:
-      counts_.multiply_adds += block_elements(network_, layout_, o.all);
-      [[fallthrough]];
     case Act::weigh:
-      return add_product(out, value(o.inputs[o.inputs[0] == i.tensor ? 1 : 0], time), in);
+      return multiply(o, out, value(other_factor(o, i.tensor), time), in);
     case Act::add:
       return add_to(out, in);
     case Act::apply:
       return add_apply_gradient(o.function, value(i.tensor, time), out, in);
     case Act::glu:
       return add_glu_gradient(o.over, value(i.tensor, time), out, in);
-    case Act::step: {
-      const std::int64_t begin = time * in.shape->stride(o.over);
-      walk<2>(out.shape->dimensions, {out.shape, in.shape},
-              [&](const std::array<std::int64_t, 2>& at) {
-                in.numbers[begin + at[1]] += out.numbers[at[0]];
-              });
-      return;
-    }
+    case Act::step:
+      return each_of_step(
+          *in.shape, *out.shape, o.over, time,
+          [&](std::int64_t to, std::int64_t from) { in.numbers[to] += out.numbers[from]; });
     default:
       return row_gradient(o, i.tensor, out, in, time);
   }
@@ -423,7 +368,9 @@ void NetworkProcessor::gradient(const Instruction& i, std::int64_t time) {
 void NetworkProcessor::row_gradient(const Operation& o, int tensor, const NamedBlock& out,
                                     const NamedBlock& in, std::int64_t time) {
   const RowWork work = rows(o, layer_->tensors[at(o.inputs[0])]);
-  const auto& statistics = nodes_[node_].statistics[at(&o - layer_->operations.data())][at(time)];
+  const std::size_t index = at(&o - layer_->operations.data());
+  const auto& statistics = nodes_[node_].statistics[index][at(time)];
+  const auto& picks = nodes_[node_].picks[index][at(time)];
   switch (o.act) {
     case Act::norm:
     case Act::rms_norm:
@@ -434,9 +381,9 @@ void NetworkProcessor::row_gradient(const Operation& o, int tensor, const NamedB
     case Act::softmax:
       return add_softmax_gradient(work, value(o.output, time), out, in);
     case Act::loss:
-      return add_loss_gradient(work, value(tensor, time), picks(o, time), out, statistics, in);
+      return add_loss_gradient(work, value(tensor, time), picks, out, statistics, in);
     case Act::gather:
-      return add_gather_gradient(work, picks(o, time), out, in);
+      return add_gather_gradient(work, picks, out, in);
     default:
       assert(false && "not_run has said so");
   }
@@ -449,11 +396,8 @@ void NetworkProcessor::stack_gradient(const Instruction& i) {
   for (std::int64_t t = 0; t < network_.dimensions[at(o.over)].size; ++t) {
     const NamedBlock in{&plan.shapes[at(i.tensor)],
                         part_of(i.tensor, t, i.axes, -1).numbers.data()};
-    const std::int64_t begin = t * out.shape->stride(o.over);
-    walk<2>(in.shape->dimensions, {out.shape, in.shape},
-            [&](const std::array<std::int64_t, 2>& at) {
-              in.numbers[at[1]] += out.numbers[begin + at[0]];
-            });
+    each_of_step(*out.shape, *in.shape, o.over, t,
+                 [&](std::int64_t from, std::int64_t to) { in.numbers[to] += out.numbers[from]; });
   }
 }
 
@@ -464,18 +408,19 @@ void NetworkProcessor::move_gradient(const Instruction& i, std::int64_t time) {
   if (carries && time == 0) return;
   GradientPart& out = combined(o.output, time);
   assert(out.partial == i.axes && "as derived");
-  const auto elements = static_cast<std::size_t>(
-      plan_.layers[plan_.nodes[node_].layer].shapes[at(i.tensor)].elements);
-  std::vector<float> home(elements, 0.0F);
-  counts_.exchanged_elements += static_cast<double>(board_.relocate(
-      place_, layer_->tensors[at(o.output)].dimensions, layer_->tensors[at(i.tensor)].dimensions,
-      i.axes, out.numbers.data(), home.data()));
+  const std::size_t elements =
+      at(plan_.layers[plan_.nodes[node_].layer].shapes[at(i.tensor)].elements);
+  std::vector<float>& home = numbers_.moved;
+  home.resize(elements);
+  relocate(o.output, i.tensor, i.axes, out.numbers.data(), home.data());
   if (carries) all_reduce(i.left, home);
+  lap(times_.exchanges);
   // W moves it a second time, to the same numbers.
   if (i.again) return;
   GradientPart& in = part_of(i.tensor, carries ? time - 1 : time, carries ? Axes{0} : i.left,
                              is_weight(layer_->tensors[at(i.tensor)]) ? i.operation : -1);
   for (std::size_t n = 0; n < elements; ++n) in.numbers[n] += home[n];
+  lap(times_.elementwise);
 }
 
 }  // namespace weir::cpu

@@ -7,25 +7,11 @@
 
 #include "exec/cpu/layout/network_board.hpp"
 #include "exec/cpu/layout/network_figures.hpp"
+#include "exec/cpu/layout/network_numbers.hpp"
 #include "exec/cpu/layout/network_plan.hpp"
 #include "exec/cpu/layout/network_rows.hpp"
 
 namespace weir::cpu {
-
-// What has been added up of a gradient so far, over these processors a partial sum. Of a weight a
-// part is one operation's, as each is reduced by itself.
-struct GradientPart {
-  layout::Axes partial = 0;
-  int operation = -1;
-  std::vector<float> numbers;
-};
-
-// One repetition of a layer; by tensor, then by step over time, where it is one of a step.
-struct NodeBlocks {
-  std::vector<std::vector<std::vector<float>>> values;
-  std::vector<std::vector<std::vector<GradientPart>>> gradients;
-  std::vector<std::vector<std::vector<float>>> statistics;  // by operation, then by step
-};
 
 class NetworkProcessor {
  public:
@@ -33,13 +19,13 @@ class NetworkProcessor {
                    const NetworkPlan& plan, Board& board, int processor, std::uint64_t seed);
 
   void step();
+  [[nodiscard]] double held_bytes() const { return numbers_.bytes(); }
   [[nodiscard]] const NetworkCounts& counts() const { return counts_; }
   [[nodiscard]] const NetworkTimes& times() const { return times_; }
   [[nodiscard]] const std::vector<NodeBlocks>& nodes() const { return nodes_; }
   [[nodiscard]] const MeshPlace& place() const { return place_; }
 
  private:
-  void reset();
   void give_values(std::size_t node);
   void forward(std::size_t node);
   void backward(std::size_t node);
@@ -48,6 +34,8 @@ class NetworkProcessor {
   void carry_out(const layout::Instruction& instruction, std::int64_t time);
 
   void compute(const layout::Operation& o, std::int64_t time);
+  void multiply(const layout::Operation& o, const NamedBlock& a, const NamedBlock& b,
+                const NamedBlock& c);
   void take_step(const layout::Operation& o, std::int64_t time);
   void stack(const layout::Operation& o);
   void move(const layout::Instruction& instruction, std::int64_t time);
@@ -56,7 +44,9 @@ class NetworkProcessor {
                     const NamedBlock& in, std::int64_t time);
   void stack_gradient(const layout::Instruction& instruction);
   void move_gradient(const layout::Instruction& instruction, std::int64_t time);
-  void all_reduce(layout::Axes axes, std::vector<float>& numbers);
+  void all_reduce(layout::Axes axes, std::vector<float>& numbers,
+                  Reduction reduction = Reduction::sum);
+  void relocate(int from, int to, layout::Axes pending, float* in, float* out);
 
   [[nodiscard]] std::size_t slot(int tensor, std::int64_t time) const;
   [[nodiscard]] NamedBlock value(int tensor, std::int64_t time);
@@ -65,9 +55,6 @@ class NetworkProcessor {
   GradientPart& part_of(int tensor, std::int64_t time, layout::Axes partial, int operation);
   [[nodiscard]] RowWork rows(const layout::Operation& o, const layout::NetworkTensor& tensor);
   [[nodiscard]] NormBlocks norm_blocks(const layout::Operation& o, std::int64_t time);
-  [[nodiscard]] std::vector<std::int64_t> picks(const layout::Operation& o, std::int64_t time);
-  void fill(std::vector<float>& numbers, const layout::NetworkTensor& tensor, std::uint64_t key,
-            int halvings);
   void lap(Seconds& to);
 
   const layout::Network& network_;
@@ -75,8 +62,8 @@ class NetworkProcessor {
   const NetworkPlan& plan_;
   Board& board_;
   MeshPlace place_;
-  std::uint64_t seed_;
-  std::vector<NodeBlocks> nodes_;
+  NetworkNumbers numbers_;
+  std::vector<NodeBlocks>& nodes_;               // theirs
   std::size_t node_ = 0;                         // the one that is carried out
   const layout::NetworkLayer* layer_ = nullptr;  // its layer
   NetworkCounts counts_;

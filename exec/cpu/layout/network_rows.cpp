@@ -25,6 +25,13 @@ std::size_t rows_of(const BlockShape& shape, int over) {
   return static_cast<std::size_t>(shape.without(over).elements);
 }
 
+// Room that is there already, as all that a step needs.
+std::vector<float>& sums_of(const RowWork& work, std::size_t which, std::size_t n, float from) {
+  std::vector<float>& sums = (*work.scratch)[which];
+  sums.assign(n, from);
+  return sums;
+}
+
 // What a gain multiplies by: 1 where there is none.
 struct Gain {
   const float* numbers;
@@ -60,7 +67,7 @@ void norm(const RowWork& work, const NormBlocks& blocks, const NamedBlock& out,
                      step = blocks.in.shape->stride(work.over),
                      out_step = out.shape->stride(work.over);
   const std::size_t each = blocks.centred ? 2 : 1;
-  std::vector<float> sums(rows * each, 0.0F);
+  std::vector<float>& sums = sums_of(work, 0, rows * each, 0);
   each_row<1>(work.over, {blocks.in.shape}, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i) {
       const float x = blocks.in.numbers[at[0] + i * step];
@@ -68,7 +75,7 @@ void norm(const RowWork& work, const NormBlocks& blocks, const NamedBlock& out,
       if (blocks.centred) sums[row * each] += x;
     }
   });
-  work.reduce(sums, false);
+  work.reduce(sums, Reduction::sum);
   statistics.assign(rows * 2, 0.0F);
   for (std::size_t row = 0; row < rows; ++row) {
     if (blocks.centred) statistics[row * 2] = sums[row * 2];
@@ -98,7 +105,7 @@ void add_norm_gradient(const RowWork& work, const NormBlocks& blocks,
                      out_step = gradient_out.shape->stride(work.over),
                      in_step = gradient_in.shape->stride(work.over);
   const std::size_t each = blocks.centred ? 2 : 1;
-  std::vector<float> sums(rows_of(*blocks.in.shape, work.over) * each, 0.0F);
+  std::vector<float>& sums = sums_of(work, 0, rows_of(*blocks.in.shape, work.over) * each, 0);
   const Gain gain = gain_of(blocks.gain, work.over);
   const BlockShape none;
   const std::array<const BlockShape*, 4> shapes{blocks.in.shape, gradient_out.shape,
@@ -116,7 +123,7 @@ void add_norm_gradient(const RowWork& work, const NormBlocks& blocks,
       if (blocks.centred) sums[row * each] += g;
     }
   });
-  work.reduce(sums, false);
+  work.reduce(sums, Reduction::sum);
   const auto all = static_cast<float>(work.whole);
   each_row<4>(work.over, shapes, [&](std::size_t row, const auto& at) {
     const float along = sums[row * each + each - 1] / all,
@@ -150,12 +157,12 @@ void softmax(const RowWork& work, const NamedBlock& in, const NamedBlock& out) {
   const std::int64_t n = in.shape->size(work.over), step = in.shape->stride(work.over),
                      out_step = out.shape->stride(work.over);
   const std::size_t rows = rows_of(*in.shape, work.over);
-  std::vector<float> largest(rows, -INFINITY), sums(rows, 0.0F);
+  std::vector<float>&largest = sums_of(work, 0, rows, -INFINITY), &sums = sums_of(work, 1, rows, 0);
   each_row<1>(work.over, {in.shape}, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i)
       largest[row] = std::max(largest[row], in.numbers[at[0] + i * step]);
   });
-  work.reduce(largest, true);
+  work.reduce(largest, Reduction::largest);
   each_row<2>(work.over, {in.shape, out.shape}, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i) {
       const float e = std::exp(in.numbers[at[0] + i * step] - largest[row]);
@@ -163,7 +170,7 @@ void softmax(const RowWork& work, const NamedBlock& in, const NamedBlock& out) {
       sums[row] += e;
     }
   });
-  work.reduce(sums, false);
+  work.reduce(sums, Reduction::sum);
   each_row<2>(work.over, {in.shape, out.shape}, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i) out.numbers[at[1] + i * out_step] /= sums[row];
   });
@@ -174,14 +181,14 @@ void add_softmax_gradient(const RowWork& work, const NamedBlock& out,
   const std::int64_t n = out.shape->size(work.over), step = out.shape->stride(work.over),
                      out_step = gradient_out.shape->stride(work.over),
                      in_step = gradient_in.shape->stride(work.over);
-  std::vector<float> sums(rows_of(*out.shape, work.over), 0.0F);
+  std::vector<float>& sums = sums_of(work, 0, rows_of(*out.shape, work.over), 0);
   const std::array<const BlockShape*, 3> shapes{out.shape, gradient_out.shape, gradient_in.shape};
   each_row<3>(work.over, shapes, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i) {
       sums[row] += out.numbers[at[0] + i * step] * gradient_out.numbers[at[1] + i * out_step];
     }
   });
-  work.reduce(sums, false);
+  work.reduce(sums, Reduction::sum);
   each_row<3>(work.over, shapes, [&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i) {
       gradient_in.numbers[at[2] + i * in_step] +=
@@ -194,7 +201,8 @@ void loss(const RowWork& work, const NamedBlock& in, const std::vector<std::int6
           const NamedBlock& out, std::vector<float>& statistics) {
   const std::int64_t n = in.shape->size(work.over), step = in.shape->stride(work.over);
   const std::size_t rows = rows_of(*in.shape, work.over);
-  std::vector<float> largest(rows, -INFINITY), sums(rows, 0.0F), its(rows, 0.0F);
+  std::vector<float>&largest = sums_of(work, 0, rows, -INFINITY), &sums = sums_of(work, 1, rows, 0),
+  &its = sums_of(work, 2, rows, 0);
   // Rows in the output's order, which targets are in.
   const auto each = [&](const auto& visit) {
     std::size_t row = 0;
@@ -205,15 +213,15 @@ void loss(const RowWork& work, const NamedBlock& in, const std::vector<std::int6
     for (std::int64_t i = 0; i < n; ++i)
       largest[row] = std::max(largest[row], in.numbers[at[0] + i * step]);
   });
-  work.reduce(largest, true);
+  work.reduce(largest, Reduction::largest);
   each([&](std::size_t row, const auto& at) {
     for (std::int64_t i = 0; i < n; ++i)
       sums[row] += std::exp(in.numbers[at[0] + i * step] - largest[row]);
     const std::int64_t target = targets[row] - work.begin;
     if (target >= 0 && target < n) its[row] = in.numbers[at[0] + target * step];
   });
-  work.reduce(sums, false);
-  work.reduce(its, false);
+  work.reduce(sums, Reduction::sum);
+  work.reduce(its, Reduction::sum);
   statistics.assign(rows * 2, 0.0F);
   each([&](std::size_t row, const auto& at) {
     out.numbers[at[1]] = std::log(sums[row]) + largest[row] - its[row];

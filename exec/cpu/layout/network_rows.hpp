@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "exec/cpu/layout/all_reduce.hpp"
 #include "exec/cpu/layout/network_kernels.hpp"
 
 namespace weir::cpu {
@@ -15,7 +16,8 @@ struct RowWork {
   int over = 0;
   std::int64_t whole = 1;  // the dimension's size on all processors
   std::int64_t begin = 0;  // of it, where this processor's part is
-  std::function<void(std::vector<float>& of_rows, bool largest)> reduce;
+  std::function<void(std::vector<float>& of_rows, Reduction reduction)> reduce;
+  std::array<std::vector<float>, 3>* scratch = nullptr;  // with room for sums of all rows
 };
 
 // gain and shift may be none. `statistics` holds a row's two between forward and backward.

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "exec/cpu/layout/apart.hpp"
 #include "exec/cpu/layout/network_plan.hpp"
 #include "exec/cpu/layout/network_processor.hpp"
 #include "plan/words/indexed.hpp"
@@ -38,17 +39,17 @@ std::vector<Axes> partial_gradients(const LayerPlan& plan, int tensor) {
 }
 
 // A tied weight's gradients go into its owner's, where those are the same kind of partial sum.
-std::optional<std::string> not_tied(const Network& network, const NetworkPlan& plan,
+std::optional<std::string> not_tied(const Network& network, const std::vector<LayerPlan>& plans,
                                     std::size_t l) {
   const NetworkLayer& layer = network.layers[l];
   for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
     if (layer.tensors[t].role != Role::tied) continue;
-    const LayerPlan& mine = plan.layers[l];
+    const LayerPlan& mine = plans[l];
     const std::string what =
         fmt::format("layer {}: {}", layer.name, to_text(network, layer.tensors[t]));
     if (mine.owners[t] < 0)
       return what + ": no layer that is there once has a weight of that name and dimensions";
-    const auto owned = partial_gradients(plan.layers[at(mine.owners[t])], mine.owned[t]);
+    const auto owned = partial_gradients(plans[at(mine.owners[t])], mine.owned[t]);
     for (const Axes partial : partial_gradients(mine, static_cast<int>(t))) {
       if (std::ranges::find(owned, partial) == owned.end())
         return what + ": its gradient is summed over other processors than its owner's";
@@ -57,18 +58,23 @@ std::optional<std::string> not_tied(const Network& network, const NetworkPlan& p
   return std::nullopt;
 }
 
-// The largest difference of one tensor's blocks, over its largest number.
-struct Apart {
-  float apart = 0, largest = 0;
-  void compare(float mine, float its) {
-    largest = std::max(largest, std::abs(its));
-    const float difference = std::abs(mine - its);
-    if (!(difference <= apart)) apart = difference;  // a NaN counts
+// The largest of the numbers that a gradient adds up as they are, those of a bias. Their sum may
+// cancel, as that of keys' biases does under a softmax: what is left is their rounding.
+float largest_summand(const NetworkLayer& layer, const NodeBlocks& blocks, int tensor) {
+  float largest = 0;
+  for (const layout::Operation& o : layer.operations) {
+    const bool linear = o.act == Act::add || o.act == Act::move;
+    const bool shift = o.act == Act::norm && o.inputs.size() > 2 && o.inputs[2] == tensor;
+    if (!shift && (!linear || std::ranges::find(o.inputs, tensor) == o.inputs.end())) continue;
+    for (const GradientParts& made : blocks.gradients[at(o.output)]) {
+      for (const GradientPart& part : made.parts()) {
+        for (const float number : part.numbers) largest = std::max(largest, std::abs(number));
+      }
+    }
+    largest = std::max(largest, largest_summand(layer, blocks, o.output));
   }
-  [[nodiscard]] double relative() const {
-    return largest > 0 ? double{apart} / double{largest} : double{apart};
-  }
-};
+  return largest;
+}
 
 void count(NetworkDifference& all, const Apart& one, bool reordered) {
   double& worst = reordered ? all.reordered : all.in_order;
@@ -88,11 +94,17 @@ std::optional<std::string> not_run(const Network& network, const NetworkLayout& 
                            to_text(network, layer, o), to_string(o.act));
     }
   }
-  const NetworkPlan plan = network_plan(network, layout);
+  const std::vector<LayerPlan> plans = layer_plans(network, layout);
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
-    if (auto why = not_tied(network, plan, l)) return why;
+    if (auto why = not_tied(network, plans, l)) return why;
   }
   return std::nullopt;
+}
+
+RunBytes run_bytes(const Network& network, const NetworkLayout& layout) {
+  const BlockBytes each = block_bytes(network, layer_plans(network, layout));
+  const auto processors = static_cast<double>(members(layout, ~Axes{0}));
+  return {processors * each.numbers, processors * (each.numbers + each.records)};
 }
 
 NetworkRun::NetworkRun(const Network& network, const NetworkLayout& layout, Workers& workers,
@@ -113,6 +125,12 @@ NetworkRun::NetworkRun(const Network& network, const NetworkLayout& layout, Work
 }
 
 NetworkRun::~NetworkRun() = default;
+
+double NetworkRun::held_bytes() const {
+  double all = 0;
+  for (const auto& processor : processors_) all += processor->held_bytes();
+  return all;
+}
 
 NetworkTimes NetworkRun::step() {
   using Clock = std::chrono::steady_clock;
@@ -166,11 +184,12 @@ NetworkDifference NetworkRun::difference(const NetworkRun& whole) const {
       }
       const bool given = std::ranges::any_of(
           layer.given, [t](const layout::Given& g) { return g.tensor == static_cast<int>(t); });
-      if ((tensor.role != Role::weight && !given) || truth[n].gradients[t][0].empty()) continue;
+      if ((tensor.role != Role::weight && !given) || truth[n].gradients[t][0].used == 0) continue;
       Apart apart;
+      apart.largest = largest_summand(layer, truth[n], static_cast<int>(t));
       compare(tensor, apart, [&](const std::vector<NodeBlocks>& nodes) {
-        return std::pair(nodes[n].gradients[t][0].front().numbers.data(),
-                         truth[n].gradients[t][0].front().numbers.data());
+        return std::pair(nodes[n].gradients[t][0].all.front().numbers.data(),
+                         truth[n].gradients[t][0].all.front().numbers.data());
       });
       count(all, apart, node.gradient_reordered[t]);
     }

@@ -25,8 +25,17 @@ namespace weir::cpu {
 [[nodiscard]] std::optional<std::string> not_run(const layout::Network& network,
                                                  const layout::NetworkLayout& layout);
 
+// What the layout's processors hold together, which a run allocates before its first step: numbers
+// to the byte, and about how much with the records of where they are. May be beyond any machine.
+struct RunBytes {
+  double numbers = 0, all = 0;
+};
+[[nodiscard]] RunBytes run_bytes(const layout::Network& network,
+                                 const layout::NetworkLayout& layout);
+
 // Of all blocks of values, gradients of weights and of what layers are given: how far they are from
-// the unsplit computation's, over the largest number of the tensor.
+// the unsplit computation's, over the largest number of the tensor; of a bias's gradient, which may
+// be 0 but for rounding, over the largest that it is the sum of.
 struct NetworkDifference {
   double in_order = 0;   // tensors whose sums all keep the unsplit computation's order: 0, the same
                          // bits, or something is wrong
@@ -48,6 +57,7 @@ class NetworkRun {
 
   NetworkTimes step();  // forward and backward
   [[nodiscard]] const std::vector<NetworkCounts>& counts() const { return counts_; }
+  [[nodiscard]] double held_bytes() const;  // by all processors; run_bytes has derived it
   // Both must have made a step; `whole` runs on a mesh of one.
   [[nodiscard]] NetworkDifference difference(const NetworkRun& whole) const;
 

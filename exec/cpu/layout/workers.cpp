@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cpu/layout/workers.hpp"
 
+#include <utility>
+
 #include "exec/cpu/core.hpp"
 #include "exec/cpu/kernels/matmul.hpp"
 
@@ -9,6 +11,11 @@ namespace weir::cpu {
 
 Workers::Workers(int count)
     : meeting_(count), team_(count, [this](int worker) { serve(worker); }) {}
+
+void Workers::meet() {
+  meeting_->arrive_and_wait();
+  if (stopped_) throw Stopped();
+}
 
 Workers::~Workers() {
   {
@@ -28,7 +35,21 @@ void Workers::run(const std::function<void(int)>& work) {
   ++round_;
   changed_.notify_all();
   changed_.wait(lock, [this] { return busy_ == 0; });
-  if (failure_) std::rethrow_exception(failure_);
+  if (!failure_) return;
+  // All are back, and none is in a meeting.
+  meeting_.emplace(count());
+  stopped_ = false;
+  std::rethrow_exception(failure_);
+}
+
+// The first failure counts, and is told before the others can fail because of it.
+void Workers::fail(std::exception_ptr failure) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::move(failure);
+  }
+  stopped_ = true;
+  meeting_->arrive_and_drop();
 }
 
 void Workers::serve(int worker) {
@@ -43,15 +64,13 @@ void Workers::serve(int worker) {
       seen = round_;
       work = work_;
     }
-    std::exception_ptr failure;
     try {
       (*work)(worker);
     } catch (...) {
-      failure = std::current_exception();
+      fail(std::current_exception());
     }
-    // The first failure counts; the last worker wakes `run`.
+    // The last worker wakes `run`.
     const std::lock_guard lock(mutex_);
-    if (failure && !failure_) failure_ = failure;
     if (--busy_ == 0) changed_.notify_all();
   }
 }

@@ -3,11 +3,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <barrier>
 #include <condition_variable>
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 
 #include "exec/threads/team.hpp"
 
@@ -22,16 +24,19 @@ class Workers {
 
   [[nodiscard]] int count() const { return team_.count(); }
   // work(0), work(1)... at the same time, one on each worker; returns when all have returned and
-  // rethrows what the first of them threw. Work that meets others must not throw: they would wait
-  // for it.
+  // rethrows what the first of them threw.
   void run(const std::function<void(int worker)>& work);
-  // All workers wait here for each other; only inside run.
-  void meet() { meeting_.arrive_and_wait(); }
+  // All workers wait here for each other; only inside run. Throws Stopped where another one has
+  // thrown, so that nobody waits for it.
+  void meet();
+  class Stopped : public std::exception {};
 
  private:
   void serve(int worker);
+  void fail(std::exception_ptr failure);
 
-  std::barrier<> meeting_;
+  std::optional<std::barrier<>> meeting_;  // made anew after a failure, which takes workers from it
+  std::atomic<bool> stopped_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   const std::function<void(int)>* work_ = nullptr;

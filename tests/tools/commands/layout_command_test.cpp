@@ -160,12 +160,80 @@ TEST_F(LayoutCommand, NetworksRun) {
   const Json found = of("small.json --run --devices 2 --rounds 1 2> notes");
   EXPECT_LE(found["run"]["layouts"].size(), 5U);
   EXPECT_GT(found["run"]["layouts"].size(), 1U);
+  EXPECT_EQ(found["run"]["layouts"][0]["name"], "fastest 1");
+  // Two rounds have a spread, and this machine's memory is what it is.
+  const Json twice = of("small.json --run --workers 2 --rounds 2 2> notes");
+  EXPECT_GE(twice["run"]["layouts"][0]["spread"].get<double>(), 0);
   EXPECT_EQ(weir("layout small.json --run --devices 2 --workers 3").code, 2);
   EXPECT_EQ(weir("layout small.json --run --workers 3").code, 3);
   EXPECT_EQ(weir("layout small.json --run --cluster dgx-h100").code, 2);
   const CommandResult refused = weir("layout " + kLayouts + "experts.json --run --workers 2");
   EXPECT_EQ(refused.code, 3);
   EXPECT_THAT(refused.out, HasSubstr("choose is priced, not run"));
+}
+
+// Seven dimensions, each on any set of three mesh dimensions: 2^21 layouts are too many to rank,
+// and those that are run are of the front, by their names there.
+TEST_F(LayoutCommand, OfTooManyLayoutsTheFrontRuns) {
+  write("many.json", R"json({"schema": "weir.layout/1", "name": "many", "dimensions": [
+    {"name": "a", "size": 8}, {"name": "b", "size": 8}, {"name": "c", "size": 8},
+    {"name": "d", "size": 8}, {"name": "e", "size": 8}, {"name": "f", "size": 8},
+    {"name": "g", "size": 8}],
+    "layers": [{"name": "chain", "tensors": ["x[a, b, c]", "weight w[c, d]", "u[a, b, d]",
+      "weight v[d, e]", "y[a, b, e]", "weight r[e, f]", "z[a, b, f]", "weight s[f, g]",
+      "o[a, b, g]"], "operations": ["u = x w", "y = u v", "z = y r", "o = z s"]}],
+    "layouts": [{"name": "whole", "mesh": [{"name": "m", "size": 2}], "rules": ""}]})json");
+  const Json json = of("many.json --run --devices 8 --rounds 1 2> notes");
+  const Json& rows = json["run"]["layouts"];
+  ASSERT_GE(rows.size(), 1U);
+  EXPECT_LE(rows.size(), 5U);
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    EXPECT_EQ(rows[r]["name"], "found " + std::to_string(r + 1));
+}
+
+// A GPT-2 of two small blocks, whose head is the embedding's table: its gradients are the
+// embedding's and the head's. With the vocabulary split both have half of the table.
+TEST_F(LayoutCommand, ATiedHeadRuns) {
+  write("tiny.json", R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"],
+    "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 16, "vocab_size": 64,
+    "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "tie_word_embeddings": true})");
+  const std::string model = "tiny.json -b 4 --seq-length 16 --attention unfused ";
+  for (const char* rules :
+       {"heads:m,ffn:m,vocab:m", "heads:m,ffn:m,vocab:m,rows:m", "batch:m", "batch:m,shard:m"}) {
+    const Json json = of(model + "--run --rounds 1 --mesh m=2 --rules " + rules + " 2> notes");
+    const Json& head = json["layouts"][0]["layers"].back();
+    EXPECT_EQ(head["weights"], 0) << rules;
+    const Json& row = json["run"]["layouts"][0];
+    EXPECT_EQ(row["difference_in_order"], 0) << rules;
+    EXPECT_LT(row["difference_reordered"], 1e-3) << rules;
+    EXPECT_TRUE(row["spread"].is_null());
+  }
+}
+
+// 2^40 weights and as many gradients of 4 bytes, 8 TiB, split over two; and the same unsplit.
+TEST_F(LayoutCommand, ARunThatMemoryCannotHold) {
+  write("huge.json", R"json({"schema": "weir.layout/1", "name": "huge", "dimensions": [
+    {"name": "batch", "size": 16}, {"name": "hidden", "size": 1048576},
+    {"name": "ffn", "size": 1048576}],
+    "layers": [{"name": "mlp", "tensors": ["x[batch, hidden]", "weight w[hidden, ffn]",
+      "u[batch, ffn]"], "operations": ["u = x w"]}],
+    "layouts": [{"name": "wide", "mesh": [{"name": "m", "size": 2}], "rules": "ffn:m"}]})json");
+  const CommandResult refused = weir("layout huge.json --run --workers 2");
+  EXPECT_EQ(refused.code, 6);
+  EXPECT_THAT(refused.out,
+              testing::MatchesRegex("weir: runs of 1 layout and of the unsplit computation hold "
+                                    "16384.4 GiB together, 8192.3 GiB of them layout wide "
+                                    "\\(ffn:m\\): [^\n]* are free\n"));
+  // Of einsums: x, dx 2^24, w, dw 2^40, y, dy 2^24 numbers, and w's gradient's room once more.
+  write("einsum.json", R"json({"schema": "weir.layout/1", "name": "huge", "dimensions": [
+    {"name": "batch", "size": 16}, {"name": "hidden", "size": 1048576},
+    {"name": "ffn", "size": 1048576}],
+    "tensors": ["x[batch, hidden]", "w[hidden, ffn]", "y[batch, ffn]"], "einsums": ["y = x w"],
+    "layouts": [{"name": "wide", "mesh": [{"name": "m", "size": 2}], "rules": "ffn:m"}]})json");
+  const CommandResult einsum = weir("layout einsum.json --run --workers 2");
+  EXPECT_EQ(einsum.code, 6);
+  EXPECT_THAT(einsum.out, HasSubstr("weir: runs of 1 layout and of the unsplit computation hold "));
+  EXPECT_THAT(einsum.out, HasSubstr("layout wide (ffn:m): "));
 }
 
 TEST_F(LayoutCommand, WhatCannotBeIsSaid) {

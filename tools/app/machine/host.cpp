@@ -78,13 +78,16 @@ int default_devices(BackendKind backend) {
   return backend == BackendKind::cuda ? 2 : available_cores();
 }
 
+Bytes host_memory() {
+  return Bytes(std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE));
+}
+
 Cluster host_cluster() {
   Cluster cluster;
   cluster.name = "this machine";
   cluster.devices_per_node = available_cores();
   cluster.device.name = "cpu-core";
-  const std::int64_t memory = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
-  cluster.device.memory = Bytes(memory / cluster.devices_per_node);
+  cluster.device.memory = Bytes(host_memory().count() / cluster.devices_per_node);
   // Rough rates of a server core with two 512-bit multiply-add units at 2.5 GHz, and a core's share
   // of its memory bus.
   cluster.device.peak_fp32 = FlopsPerSecond(160e9);

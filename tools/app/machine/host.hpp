@@ -13,6 +13,9 @@ namespace weir {
 // that.
 [[nodiscard]] std::string machine_name(BackendKind backend = BackendKind::cpu);
 
+// What is built in, in use or not.
+[[nodiscard]] Bytes host_memory();
+
 // One node whose devices are the cores this process may use; memory shared evenly, rates rough.
 [[nodiscard]] Cluster host_cluster();
 

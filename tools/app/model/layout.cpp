@@ -40,25 +40,36 @@ LayoutResult of_einsums(const LayoutRequest& request, LayoutsRequest layouts_req
   return {layouts(layouts_request, request.seed, session), {}};
 }
 
-constexpr std::size_t kMostRun = 5;  // of those that a search has found: the best and the next four
+constexpr std::size_t kMostRun = 5;  // of those that a search has found
 
-// Of a search the fastest, whatever their memory; where all are too many to compare one by one,
-// those of its front; of rules on every mesh all that are
-// legal; else each layout on every mesh of so many workers, or where its mesh was asked for on
-// that.
-std::vector<layout::NetworkLayout> layouts_to_run(const LayoutRequest& request,
-                                                  const NetworksResult& result, int workers) {
+// The fastest, whatever their memory; where all are too many to compare one by one, those of the
+// front, whose names say so: a layout that is faster than the second of them may be none of it.
+std::vector<layout::NetworkLayout> found_to_run(const NetworksResult& result, int workers,
+                                                const Session& session) {
   std::vector<layout::NetworkLayout> all;
-  if (result.found) {
-    auto fastest =
-        fastest_layouts(result.network, result.job, *result.cluster, {workers}, kMostRun);
-    std::vector<FoundLayout> found = fastest ? std::move(*fastest) : result.found->front;
-    for (std::size_t f = 0; f < std::min(found.size(), kMostRun); ++f) {
-      all.push_back(std::move(found[f].layout));
-      all.back().name = fmt::format("fastest {}", f + 1);
+  if (auto fastest =
+          fastest_layouts(result.network, result.job, *result.cluster, {workers}, kMostRun)) {
+    for (FoundLayout& one : *fastest) {
+      all.push_back(std::move(one.layout));
+      all.back().name = fmt::format("fastest {}", all.size());
     }
     return all;
   }
+  session.note(
+      "too many layouts to rank one by one: those run are of the front of time and memory");
+  for (const FoundLayout& one : result.found->front) {
+    if (all.size() < kMostRun) all.push_back(one.layout);
+  }
+  return all;
+}
+
+// Of a search the best; of rules on every mesh all that are legal; else each layout on every mesh
+// of so many workers, or where its mesh was asked for on that.
+std::vector<layout::NetworkLayout> layouts_to_run(const LayoutRequest& request,
+                                                  const NetworksResult& result, int workers,
+                                                  const Session& session) {
+  if (result.found) return found_to_run(result, workers, session);
+  std::vector<layout::NetworkLayout> all;
   if (result.shapes || !request.networks.mesh.empty()) return result.layouts;
   for (const layout::NetworkLayout& written : result.layouts) {
     for (layout::NetworkLayout& one : on_workers(written, workers)) {
@@ -105,7 +116,7 @@ NetworksResult run_on_cores(const LayoutRequest& request, const Session& session
   const int workers = workers_of(request, session);
   measured.networks.measured = measured_cores(workers);
   NetworksResult result = networks(measured);
-  result.layouts = layouts_to_run(request, result, workers);
+  result.layouts = layouts_to_run(request, result, workers, session);
   if (result.layouts.empty()) throw UsageError("none of these layouts is legal: nothing to run");
   result.run = run_networks(
       result.network, result.layouts, result.job, *result.cluster,

@@ -7,51 +7,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
-#include <random>
+#include <ranges>
 #include <stdexcept>
+#include <utility>
 
 #include "exec/device/cores.hpp"
+#include "plan/layout/mesh_factors.hpp"
 #include "plan/words/error.hpp"
 #ifdef WEIR_HAS_CPU_BACKEND
 #include "exec/cpu/layout/mesh_run.hpp"
 #include "exec/cpu/layout/probe.hpp"
 #include "exec/run/run.hpp"
-#include "traces/stats.hpp"
+#include "tools/app/model/interleaved.hpp"
+#include "tools/app/model/run_memory.hpp"
 #endif
 
 namespace weir {
 namespace {
 
-void append_meshes(layout::Layout layout, std::size_t dimension, std::int64_t left,
-                   std::vector<layout::Layout>& all) {
-  // The last dimension takes what is left, so that every mesh has all workers.
-  if (dimension + 1 == layout.mesh.size()) {
-    layout.mesh[dimension].size = left;
-    all.push_back(std::move(layout));
-    return;
-  }
-  for (std::int64_t size = left; size >= 1; --size) {
-    if (left % size != 0) continue;
-    layout.mesh[dimension].size = size;
-    append_meshes(layout, dimension + 1, left / size, all);
-  }
-}
-
 #ifdef WEIR_HAS_CPU_BACKEND
-
-double quantile(std::vector<double> values, double at) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(std::lround(at * static_cast<double>(values.size() - 1)))];
-}
-
-template <class Sample>
-Seconds median_of(const std::vector<Sample>& samples, Seconds Sample::*part) {
-  std::vector<double> values;
-  for (const Sample& sample : samples) values.push_back((sample.*part).count());
-  return Seconds(median(values));
-}
 
 LayoutRates rates_of(const cpu::MeshProbe& probe,
                      const std::vector<cpu::MeshProbe::Sample>& samples) {
@@ -128,15 +103,30 @@ std::unique_ptr<cpu::MeshRun> mesh_run(const layout::LayoutFile& file, const lay
   }
 }
 
+layout::Layout nowhere(const layout::Program& program) {
+  return {"unsplit", {{"one", "one", 1}}, std::vector<int>(program.dimensions.size(), -1)};
+}
+
+// Blocks, and as much again at most as the largest of them: where a product is made apart that is
+// then added. The libraries' room is little.
+double run_bytes(const layout::Program& program, const layout::Layout& layout) {
+  double largest = 0;
+  for (const layout::NamedTensor& tensor : program.tensors) {
+    double elements = 1;
+    for (const std::int64_t size : local_shape(program, layout, tensor))
+      elements *= static_cast<double>(size);
+    largest = std::max(largest, elements);
+  }
+  const auto blocks = static_cast<double>(layout_numbers(program, layout).memory.count());
+  return static_cast<double>(processors(layout)) * (blocks + 4 * largest);
+}
+
 void compare_with_unsplit(const layout::LayoutFile& file, const LayoutRunRequest& request,
                           const std::vector<std::unique_ptr<cpu::MeshRun>>& runs,
                           std::vector<LayoutRunRow>& rows) {
   // The same program on one worker, split nowhere: the truth that all are held against.
   cpu::Workers one(1);
-  layout::Layout nowhere;
-  nowhere.mesh = {{"one", "one", 1}};
-  nowhere.split_over.assign(file.program.dimensions.size(), -1);
-  const auto whole = mesh_run(file, nowhere, one, request);
+  const auto whole = mesh_run(file, nowhere(file.program), one, request);
   static_cast<void>(whole->step());
   for (std::size_t r = 0; r < runs.size(); ++r) rows[r].difference = runs[r]->difference(*whole);
 }
@@ -147,7 +137,12 @@ void compare_with_unsplit(const layout::LayoutFile& file, const LayoutRunRequest
 
 std::vector<layout::Layout> on_workers(const layout::Layout& layout, int workers) {
   std::vector<layout::Layout> all;
-  append_meshes(layout, 0, workers, all);
+  // The first dimension's largest size first.
+  const auto factors = layout::ordered_factors(workers, layout.mesh.size());
+  for (const auto& sizes : std::views::reverse(factors)) {
+    all.push_back(layout);
+    for (std::size_t m = 0; m < sizes.size(); ++m) all.back().mesh[m].size = sizes[m];
+  }
   return all;
 }
 
@@ -161,36 +156,37 @@ LayoutRunResult run_layouts(const layout::LayoutFile& file, const LayoutRunReque
   cpu::MeshProbe probe(workers);
   LayoutRunResult result;
   std::vector<std::unique_ptr<cpu::MeshRun>> runs;
+  std::vector<RunNeed> needs;
   for (const layout::Layout& written : file.layouts) {
     for (layout::Layout& layout : on_workers(written, request.workers)) {
       if (const auto why = illegal(file.program, layout)) {
         throw InputError(request.file, "layouts",
                          fmt::format("{} on {} workers: {}", layout.name, request.workers, *why));
       }
-      // Legal layouts are all built before the first is timed.
-      runs.push_back(mesh_run(file, layout, workers, request));
       LayoutRunRow row;
       row.formula = layout_numbers(file.program, layout);
+      needs.push_back({fmt::format("{} ({})", layout.name, rules_text(file.program, layout)),
+                       run_bytes(file.program, layout)});
       row.layout = std::move(layout);
       result.rows.push_back(std::move(row));
     }
   }
+  require_memory(needs, run_bytes(file.program, nowhere(file.program)));
+  // Legal layouts are all built before the first is timed.
+  for (const LayoutRunRow& row : result.rows)
+    runs.push_back(mesh_run(file, row.layout, workers, request));
   std::vector<std::vector<cpu::MeshTimes>> times(runs.size());
   std::vector<cpu::MeshProbe::Sample> samples;
-  std::vector<std::size_t> order(runs.size());
-  for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
-  std::mt19937_64 random(request.seed);
-  for (int round = -1; round < request.rounds; ++round) {  // round -1 warms up
-    const cpu::MeshProbe::Sample sample = probe.measure();
-    if (round >= 0) samples.push_back(sample);
-    // A fresh order each round: whatever drifts meets every layout alike.
-    std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t r : order) {
-      const cpu::MeshTimes step = runs[r]->step();
-      if (round >= 0) times[r].push_back(step);
-    }
-    if (request.progress) request.progress(round + 1, request.rounds);
-  }
+  interleaved(
+      runs.size(), {request.rounds, request.seed, request.progress},
+      [&](bool counts) {
+        const cpu::MeshProbe::Sample sample = probe.measure();
+        if (counts) samples.push_back(sample);
+      },
+      [&](std::size_t run, bool counts) {
+        const cpu::MeshTimes step = runs[run]->step();
+        if (counts) times[run].push_back(step);
+      });
   result.oversubscribed = request.workers > available_cores();
   result.rates = rates_of(probe, samples);
   result.rounds_nowhere = cpu::rounds_nowhere(file.program);
@@ -211,7 +207,7 @@ LayoutRunResult run_layouts(const layout::LayoutFile& file, const LayoutRunReque
       result.preemptions += static_cast<double>(time.preemptions) /
                             static_cast<double>(times.size() * times[r].size()) / request.workers;
     }
-    row.spread = (quantile(steps, 0.75) - quantile(steps, 0.25)) / step.count();
+    row.spread = spread_of(std::move(steps));
     check(row, file.program, result.rounds_nowhere);
   }
   return result;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,10 @@ struct LayoutRunRow {
   layout::Layout layout;  // with the mesh it ran on
   LayoutNumbers formula, counted;
   LayoutTime predicted;
-  LayoutTime measured;    // medians of each part by the workers' core clocks; waiting: what is left
-                          // of the step
-  double spread = 0;      // interquartile range of the step over its median
-  double difference = 0;  // from the unsplit computation; 0: the same bits
+  LayoutTime measured;  // medians of each part by the workers' core clocks; waiting: what is left
+                        // of the step
+  std::optional<double> spread;  // interquartile range of the step over its median
+  double difference = 0;         // from the unsplit computation; 0: the same bits
 };
 
 struct LayoutRunResult {
@@ -45,7 +46,8 @@ struct LayoutRunResult {
 [[nodiscard]] std::vector<layout::Layout> on_workers(const layout::Layout& layout, int workers);
 
 // Throws InputError where a layout cannot be on such a mesh or an einsum is no matrix product,
-// RunFailed where a result or a count is not as it has to be, MissingComponent in a build without
+// RunFailed where they need more memory than there is, before anything is allocated, or where a
+// result or a count is not as it has to be, MissingComponent in a build without
 // the CPU backend.
 [[nodiscard]] LayoutRunResult run_layouts(const layout::LayoutFile& file,
                                           const LayoutRunRequest& request);

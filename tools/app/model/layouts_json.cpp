@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 
+#include "plan/text/strict_json.hpp"
 #include "tools/app/model/layouts.hpp"
 
 namespace weir::app {
@@ -90,7 +91,7 @@ Json run_json(const layout::Program& program, const LayoutRunRequest& request,
     one["measured"] = time_json(row.measured);
     // Rates of a core each say nothing where workers share one.
     one["predicted"] = result.oversubscribed ? Json() : time_json(row.predicted);
-    one["spread"] = row.spread;
+    one["spread"] = or_null(row.spread);
     one["multiply_adds"] = row.counted.multiply_adds;
     one["all_reduced_elements"] = row.counted.reduced_elements;
     one["exchanged_elements"] = row.counted.exchanged_elements;

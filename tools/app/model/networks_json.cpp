@@ -155,6 +155,7 @@ Json run_json(const NetworksResult& result) {
                                {"rules", rules_text(result.network, row.layout)},
                                {"predicted_s", row.predicted.time().count()},
                                {"priced_s", row.priced().count()},
+                               {"spread", or_null(row.spread)},
                                {"products_s", row.products.count()},
                                {"exchanges_s", row.exchanges.count()},
                                {"elementwise_s", row.elementwise.count()},

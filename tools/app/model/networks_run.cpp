@@ -8,15 +8,19 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <random>
+#include <ranges>
+#include <utility>
 
 #include "exec/device/cores.hpp"
+#include "plan/layout/mesh_factors.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/indexed.hpp"
 #ifdef WEIR_HAS_CPU_BACKEND
 #include "exec/cpu/layout/network_probe.hpp"
 #include "exec/cpu/layout/network_run.hpp"
-#include "traces/stats.hpp"
+#include "tools/app/machine/host.hpp"
+#include "tools/app/model/interleaved.hpp"
+#include "tools/app/model/run_memory.hpp"
 #endif
 
 namespace weir {
@@ -24,30 +28,6 @@ namespace {
 
 using layout::MeshDimension;
 using layout::NetworkLayout;
-
-// The mesh's dimensions that are left, each with the sizes that the processors left divide into.
-void append_sizes(const NetworkLayout& layout, std::size_t dimension, std::int64_t left,
-                  std::vector<std::int64_t>& sizes, std::vector<NetworkLayout>& all) {
-  if (dimension == layout.mesh.size()) {
-    if (left > 1) return;
-    NetworkLayout made{layout.name, {}, std::vector<layout::Axes>(layout.over.size(), 0)};
-    for (std::size_t m = 0; m < sizes.size(); ++m) {
-      if (sizes[m] == 1) continue;
-      for (std::size_t d = 0; d < layout.over.size(); ++d) {
-        if ((layout.over[d] >> m & 1U) != 0) made.over[d] |= layout::Axes{1} << made.mesh.size();
-      }
-      made.mesh.push_back({layout.mesh[m].name, layout.mesh[m].symbol, sizes[m]});
-    }
-    all.push_back(std::move(made));
-    return;
-  }
-  for (std::int64_t size = left; size >= 1; --size) {
-    if (left % size != 0) continue;
-    sizes.push_back(size);
-    append_sizes(layout, dimension + 1, left / size, sizes, all);
-    sizes.pop_back();
-  }
-}
 
 #ifdef WEIR_HAS_CPU_BACKEND
 
@@ -81,7 +61,7 @@ double derived_products(const layout::Network& network, const NetworkLayout& lay
   return sum;
 }
 
-void check(const layout::Network& network, const NetworkRunRow& row) {
+void check(const layout::Network& network, const NetworkRunRow& row, const cpu::NetworkRun& run) {
   const std::string where =
       fmt::format("layout {}: {}", row.layout.name, rules_text(network, row.layout));
   if (row.in_order != 0)
@@ -94,12 +74,36 @@ void check(const layout::Network& network, const NetworkRunRow& row) {
   if (row.multiply_adds != products)
     throw RunFailed(fmt::format("{}: {} multiply-adds counted, {} derived", where,
                                 row.multiply_adds, products));
+  const double held = run.held_bytes(), bytes = cpu::run_bytes(network, row.layout).numbers;
+  if (held != bytes)
+    throw RunFailed(fmt::format("{}: {} bytes of numbers held, {} derived", where, held, bytes));
   // On several mesh dimensions a move may be two collectives, which are read in one here, or
   // change the mesh dimension of a place, which is priced as if blocks were numbered for it.
   const double apart = std::abs(row.exchanged_elements - row.derived_elements);
   if (row.layout.mesh.size() <= 1 && apart > 1e-9 * row.derived_elements)
     throw RunFailed(fmt::format("{}: {} elements exchanged, {} derived", where,
                                 row.exchanged_elements, row.derived_elements));
+}
+
+// The first step's counts are every step's.
+NetworkRunRow row_of(NetworkRunRow row, const layout::Network& network, const cpu::NetworkRun& run,
+                     const cpu::NetworkRun& whole, const std::vector<cpu::NetworkTimes>& times) {
+  row.products = median_of(times, &cpu::NetworkTimes::products);
+  row.exchanges = median_of(times, &cpu::NetworkTimes::exchanges);
+  row.elementwise = median_of(times, &cpu::NetworkTimes::elementwise);
+  row.step = median_of(times, &cpu::NetworkTimes::step);
+  std::vector<double> priced;
+  for (const cpu::NetworkTimes& one : times)
+    priced.push_back((one.products + one.exchanges).count());
+  row.spread = spread_of(std::move(priced));
+  row.multiply_adds = run.counts()[0].multiply_adds;
+  for (const cpu::NetworkCounts& counts : run.counts())
+    row.exchanged_elements += counts.exchanged_elements / static_cast<double>(run.counts().size());
+  row.derived_elements = derived_elements(network, row.layout);
+  const cpu::NetworkDifference difference = run.difference(whole);
+  row.in_order = difference.in_order;
+  row.reordered = difference.reordered;
+  return row;
 }
 
 void count_pairs(NetworksRunResult& result) {
@@ -121,8 +125,13 @@ void count_pairs(NetworksRunResult& result) {
 
 std::vector<NetworkLayout> on_workers(const NetworkLayout& layout, int workers) {
   std::vector<NetworkLayout> all;
-  std::vector<std::int64_t> sizes;
-  append_sizes(layout, 0, workers, sizes, all);
+  // The first dimension's largest size first.
+  const auto factors = layout::ordered_factors(workers, layout.mesh.size());
+  for (const auto& sizes : std::views::reverse(factors)) {
+    std::vector<MeshDimension> mesh = layout.mesh;
+    for (std::size_t m = 0; m < mesh.size(); ++m) mesh[m].size = sizes[m];
+    all.push_back(on_mesh(layout, mesh));
+  }
   return all;
 }
 
@@ -143,7 +152,7 @@ Cluster measured_cores(int workers) {
   cluster.devices_per_node = workers;
   cluster.device.name = "a core";
   cluster.device.peak_fp32 = rates.products;
-  cluster.device.memory = Bytes(std::int64_t{1} << 50);  // runs on cores are not judged by it
+  cluster.device.memory = Bytes(host_memory().count() / workers);
   // An all-reduce of nothing is 2 (p - 1) messages of a ring.
   cluster.intra = {rates.exchange_latency / std::max(1, 2 * (workers - 1)),
                    rates.exchange_bandwidth};
@@ -160,45 +169,32 @@ NetworksRunResult run_networks(const layout::Network& network,
   for (const NetworkLayout& layout : layouts) {
     if (const auto why = cpu::not_run(network, layout))
       throw InputError(request.file, "layers", *why);
+  }
+  const NetworkLayout nowhere{"", {}, std::vector<layout::Axes>(network.dimensions.size(), 0)};
+  std::vector<RunNeed> needs;
+  for (const NetworkLayout& layout : layouts) {
+    needs.push_back({fmt::format("{} ({})", layout.name, rules_text(network, layout)),
+                     cpu::run_bytes(network, layout).all});
+  }
+  require_memory(needs, cpu::run_bytes(network, nowhere).all);
+  for (const NetworkLayout& layout : layouts) {
     runs.push_back(std::make_unique<cpu::NetworkRun>(network, layout, workers, request.seed));
     result.rows.push_back({layout, network_cost(network, layout, job, machine)});
   }
   std::vector<std::vector<cpu::NetworkTimes> > times(runs.size());
-  std::vector<std::size_t> order(runs.size());
-  for (std::size_t r = 0; r < order.size(); ++r) order[r] = r;
-  std::mt19937_64 random(request.seed);
-  for (int round = -1; round < request.rounds; ++round) {  // round -1 warms up
-    std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t r : order) {
-      const cpu::NetworkTimes step = runs[r]->step();
-      if (round >= 0) times[r].push_back(step);
-    }
-    if (request.progress) request.progress(round + 1, request.rounds);
-  }
+  interleaved(
+      runs.size(), {request.rounds, request.seed, request.progress}, [](bool) {},
+      [&](std::size_t run, bool counts) {
+        const cpu::NetworkTimes step = runs[run]->step();
+        if (counts) times[run].push_back(step);
+      });
   cpu::Workers one(1);
-  const NetworkLayout nowhere{"", {}, std::vector<layout::Axes>(network.dimensions.size(), 0)};
   cpu::NetworkRun whole(network, nowhere, one, request.seed);
   static_cast<void>(whole.step());
-  const auto median_of = [](const std::vector<cpu::NetworkTimes>& all,
-                            Seconds cpu::NetworkTimes::*part) {
-    std::vector<double> values;
-    for (const cpu::NetworkTimes& one : all) values.push_back((one.*part).count());
-    return Seconds(median(values));
-  };
   for (std::size_t r = 0; r < runs.size(); ++r) {
     NetworkRunRow& row = result.rows[r];
-    row.products = median_of(times[r], &cpu::NetworkTimes::products);
-    row.exchanges = median_of(times[r], &cpu::NetworkTimes::exchanges);
-    row.elementwise = median_of(times[r], &cpu::NetworkTimes::elementwise);
-    row.step = median_of(times[r], &cpu::NetworkTimes::step);
-    row.multiply_adds = runs[r]->counts()[0].multiply_adds;
-    for (const cpu::NetworkCounts& counts : runs[r]->counts())
-      row.exchanged_elements += counts.exchanged_elements / request.workers;
-    row.derived_elements = derived_elements(network, row.layout);
-    const cpu::NetworkDifference difference = runs[r]->difference(whole);
-    row.in_order = difference.in_order;
-    row.reordered = difference.reordered;
-    check(network, row);
+    row = row_of(std::move(row), network, *runs[r], whole, times[r]);
+    check(network, row, *runs[r]);
   }
   result.oversubscribed = request.workers > available_cores();
   count_pairs(result);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,10 @@ struct NetworkRunRow {
   NetworkCost predicted;  // of products and exchanges; what else there is has no price
   // Medians of the rounds, by the workers' core clocks; the step by the wall clock.
   Seconds products{0}, exchanges{0}, elementwise{0}, step{0};
-  double multiply_adds = 0;            // counted, of a worker
-  double exchanged_elements = 0;       // counted, a mean over the workers
-  double derived_elements = 0;         // the same by the collectives' formulas
+  std::optional<double> spread;   // of products and exchanges: interquartile range over the median
+  double multiply_adds = 0;       // counted, of a worker
+  double exchanged_elements = 0;  // counted, a mean over the workers
+  double derived_elements = 0;    // the same by the collectives' formulas
   double in_order = 0, reordered = 0;  // differences from the unsplit computation: of tensors whose
                                        // sums keep its order, and of the others
   [[nodiscard]] Seconds priced() const { return products + exchanges; }
@@ -48,8 +50,9 @@ struct NetworksRunResult {
 // MissingComponent in a build without the CPU backend.
 [[nodiscard]] Cluster measured_cores(int workers);
 
-// Layouts of `workers` processors. Throws InputError where one cannot be run, RunFailed where a
-// number or a count is not what it has to be.
+// Layouts of `workers` processors. Throws InputError where one cannot be run, RunFailed where they
+// need more memory than there is, before anything is allocated, or where a number or a count is not
+// what it has to be.
 [[nodiscard]] NetworksRunResult run_networks(const layout::Network& network,
                                              const std::vector<layout::NetworkLayout>& layouts,
                                              const NetworkJob& job, const Cluster& machine,

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "plan/layout/megatron_cut.hpp"
 #include "plan/layout/model_network.hpp"
 #include "plan/layout/network_json.hpp"
 #include "plan/layout/read.hpp"

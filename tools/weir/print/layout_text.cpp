@@ -215,7 +215,7 @@ void print_layout_run(Printout& out, const layout::LayoutFile& file,
     rows.push_back(parts(
         {row.layout.name, rules_text(file.program, row.layout), mesh_text(row.layout), "measured"},
         row.measured, 0, 0));
-    rows.back().push_back(fmt::format("{:.1f}%", row.spread * 100));
+    rows.back().push_back(row.spread ? fmt::format("{:.1f}%", *row.spread * 100) : "");
     rows.back().push_back(row.difference == 0 ? "bitwise equal"
                                               : fmt::format("within {:.1e}", row.difference));
     // With more workers than cores rates of a core predict nothing.

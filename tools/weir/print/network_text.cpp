@@ -223,6 +223,7 @@ void print_run(Printout& out, const app::NetworksResult& result) {
                left("rules"),
                {"predicted"},
                {"measured"},
+               {"spread"},
                {"= products"},
                {"+ exchanges"},
                {"elementwise"},
@@ -239,6 +240,7 @@ void print_run(Printout& out, const app::NetworksResult& result) {
     table.rows.push_back({row.layout.name, mesh_of(row.layout),
                           rules_text(result.network, row.layout),
                           milliseconds_of(row.predicted.time()), milliseconds_of(row.priced()),
+                          row.spread ? fmt::format("{:.0f} %", *row.spread * 100) : "",
                           milliseconds_of(row.products), milliseconds_of(row.exchanges),
                           milliseconds_of(row.elementwise), milliseconds_of(row.step),
                           text_of(row.exchanged_elements), fmt::format("{:.0f} %", share * 100),
@@ -250,7 +252,8 @@ void print_run(Printout& out, const app::NetworksResult& result) {
       "Every block against the unsplit computation: equal bits where its sums keep that one's "
       "order, "
       "else the largest difference over the tensor's largest number. Multiply-adds are the derived "
-      "ones. Measured by the workers' core clocks, the step by the wall clock.\n");
+      "ones, and so are the bytes held. Measured by the workers' core clocks, the step by the wall "
+      "clock; spread: interquartile range of measured over its median.\n");
   if (run.pairs > 0) {
     out.say("Of {} pairs that are predicted to differ by more than 5 %, {} are so measured.\n",
             run.pairs, run.pairs_right);
