@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import shlex
 import signal
 import socket
 import subprocess
@@ -127,13 +128,22 @@ class Serve(unittest.TestCase):
         for words in ({"from": "torch"}, {"python": "/bin/sh"}, {"output": "x"}):
             body = {"files": [{"name": "job.sh", "text": SCRIPT}], **words}
             self.assertEqual(self.served.post("job", body)[0], 400, words)
+        # A schedule may be a program's on the command line. Here it could write to one folder.
+        program = "exec:touch weir-serve/ran"
         told = self.job()
+        name, told_of = list(self.served.events("POST", "/api/sweep", {
+            "model": told["result"]["model"], "cluster": "dgx-h100", "gpus": 8,
+            "global-batch-size": 8, "schedule": [program]}))[-1]
+        self.assertEqual((name, told_of["exit_code"]), ("error", 2), told_of)
+        self.assertIn(program, told_of["message"])
         plan = json.loads((self.folder / told["plan"]).read_text())
-        plan["schedule"] = f"exec:touch {self.folder}/ran"
-        body = {"files": [{"name": "p.json", "text": json.dumps(plan)},
-                          {"name": "plan.model.json", "text": ""}]}
-        self.assertEqual(self.served.post("job", body)[0], 400)
-        self.assertFalse((self.folder / "ran").exists())
+        model = self.folder / pathlib.Path(told["plan"]).parent / plan["model"]
+        body = {"files": [{"name": "p.json", "text": json.dumps({**plan, "schedule": program})},
+                          {"name": plan["model"], "text": model.read_text()}]}
+        status, refused = self.served.post("job", body)
+        self.assertEqual(status, 400, refused)
+        self.assertIn("schedule", refused["message"])
+        self.assertFalse((self.folder / "weir-serve/ran").exists())
 
     def test_a_body_is_limited_in_size_and_time(self):
         with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
@@ -141,18 +151,19 @@ class Serve(unittest.TestCase):
                     f"X-Weir-Token: {self.served.token}\r\nContent-Type: application/json\r\n")
             sent.sendall((head + f"Content-Length: {17 << 20}\r\n\r\n").encode())
             self.assertIn(b" 413 ", sent.recv(1000).split(b"\r\n")[0] + b" ")
-        # In parts, whose sum nobody has said: it is cut off, not kept.
-        with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
-            sent.sendall((head + "Transfer-Encoding: chunked\r\n\r\n").encode())
-            part = b"100000\r\n" + b"a" * (1 << 20) + b"\r\n"
-            told = b""
-            try:
-                for _ in range(64):
-                    sent.sendall(part)
-                told = sent.recv(1000)
-            except OSError:  # closed while we send
-                pass
-            self.assertNotIn(b" 200 ", told)
+        # In parts, whose sum nobody has said: it is cut off, not kept. 16 MiB are 16,777,216 bytes,
+        # 16 parts of a million and 777,216 bytes of the next.
+        part = b"%x\r\n" % 1_000_000 + b"a" * 1_000_000 + b"\r\n"
+        for parts, status in ((16, b"400"), (17, b"413"), (64, b"413")):
+            with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
+                sent.sendall((head + "Transfer-Encoding: chunked\r\n\r\n").encode())
+                try:
+                    for _ in range(parts):
+                        sent.sendall(part)
+                    sent.sendall(b"0\r\n\r\n")
+                except OSError:  # closed while we send: what was told before that is there
+                    pass
+                self.assertEqual(sent.recv(1000)[9:12], status)
         # Nothing more comes: five seconds, and it is given up.
         with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
             begun = time.monotonic()
@@ -204,6 +215,16 @@ class Serve(unittest.TestCase):
         self.assertEqual(answer["result"]["fits"], "no")
         page = self.served.raw("POST", "/api/page", json.dumps(where).encode())[2].decode()
         self.assertIn('id="planned"', page)
+        # Lists, of texts and of numbers: the line that is shown finds the same plans.
+        found = list(self.served.events("POST", "/api/sweep", {
+            "model": told["result"]["model"], "cluster": "dgx-h100", "gpus": 8, "seq-length": 4096,
+            "global-batch-size": 8, "schedule": ["gpipe", "1f1b"], "pp": [2, 4], "tp": "1,2"}))[-1]
+        self.assertEqual(found[0], "result", found)
+        words = shlex.split(found[1]["command"])
+        self.assertEqual(words[words.index("--schedule") + 1], "gpipe,1f1b")
+        own = command(self.folder, *words[1:])
+        self.assertEqual(own["plans"], found[1]["result"]["plans"])
+        self.assertEqual({row["plan"]["pp"] for row in own["plans"]} - {2, 4}, set())
 
     def test_an_answer_to_what_cannot_be_is_one_line(self):
         for name, body, code, status in (
@@ -305,7 +326,7 @@ class Serve(unittest.TestCase):
         events = self.served.events("GET", "/api/runs")
         rows = next(events)[1]
         self.assertNotIn("mine", [row["folder"] for row in rows])
-        # Waits in place of training: 200 steps of some 20 ms, watched.
+        # Waits in place of training, more steps of them than are watched: it is killed.
         waits = subprocess.Popen([weir, "-q", "run", "mine.json", "--backend", "synthetic",
                                   "--steps", "100000", "-o", "waits"], cwd=self.folder,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -325,7 +346,6 @@ class Serve(unittest.TestCase):
         run = json.loads((self.folder / "mine/run.json").read_text())
         row = next(row for _, rows in events for row in rows
                    if row["folder"] == "mine" and row["state"] == "ended")
-        events.close()
         self.assertEqual((row["steps"], row["backend"]), (3, "cpu"))
         self.assertEqual(row["losses"], [step["loss"] for step in run["steps"]])
         # G = b M D = 2 samples of 32 tokens a step.
@@ -333,6 +353,17 @@ class Serve(unittest.TestCase):
         forecast = command(self.folder, "simulate", "mine.json")["step_time_s"]
         self.assertAlmostEqual(row["forecast_step_time_s"], forecast)
         self.assertAlmostEqual(row["error"], forecast / run["step_time_s"] - 1)
+        self.assertEqual(row["basis"], "builtin")
+        # Costs that are learnt after the run has ended forecast it from then on.
+        command(self.folder, "calibrate", "--measured", f"mine.json={run['step_time_s']}s", "-o",
+                "costs.json")
+        row = next(row for _, rows in events for row in rows
+                   if row["folder"] == "mine" and row["basis"] != "builtin")
+        events.close()
+        learnt = command(self.folder, "simulate", "mine.json", "--costs", "costs.json")
+        self.assertEqual((row["basis"], row["forecast_step_time_s"]),
+                         (learnt["basis"], learnt["step_time_s"]))
+        self.assertEqual(row["basis"], "anchored")
 
 
 class Ends(unittest.TestCase):
@@ -359,6 +390,18 @@ class Ends(unittest.TestCase):
                                       text=True, timeout=30, check=False)
                 self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1)
+            # A link that nobody has is no use: it does not go on without.
+            with open("/dev/full", "w", encoding="ascii") as full:
+                done = subprocess.run([weir, "serve", "."], cwd=folder, stdout=full, text=True,
+                                      stderr=subprocess.PIPE, timeout=30, check=False)
+            self.assertEqual((done.returncode, done.stderr),
+                             (6, "weir: standard output: No space left on device\n"))
+            reader, writer = os.pipe()
+            os.close(reader)
+            done = subprocess.run([weir, "serve", "."], cwd=folder, stdout=writer, text=True,
+                                  stderr=subprocess.PIPE, timeout=30, check=False)
+            os.close(writer)
+            self.assertEqual((done.returncode, done.stderr), (128 + signal.SIGPIPE, ""))
             with socket.socket() as taken:
                 taken.bind(("127.0.0.1", 0))
                 taken.listen()

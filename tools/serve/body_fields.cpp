@@ -183,13 +183,25 @@ std::set<std::string> fill(const app::Fields& fields, const std::vector<std::str
   return given;
 }
 
+namespace {
+
+// One word, as the command line takes it: the parts of a list behind commas.
+std::string word_of(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return value.dump();
+  std::vector<std::string> parts;
+  for (const Json& part : value) parts.push_back(word_of(part));
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+}  // namespace
+
 std::string command_line_of(std::string_view command, const app::Fields& fields, const Json& body) {
   std::string by_place, options;
   for (const auto& [key, value] : body.items()) {
     const app::Field* field = field_named(fields, key);
     if (field == nullptr || value.is_null() || value == false) continue;
-    std::string word = value.is_string() ? value.get<std::string>() : value.dump();
-    if (value.is_array()) std::erase_if(word, [](char c) { return c == '[' || c == ']'; });
+    const std::string word = word_of(value);
     if (!field->names.starts_with("-")) {
       by_place += " " + shell_quoted(word);
     } else {

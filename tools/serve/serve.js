@@ -121,6 +121,8 @@ async function readJob() {
   for (const id of ['gpus', 'cluster']) if (machine[id]) body[id] = machine[id];
   for (const id of ['global-batch-size', 'seq-length']) if ($(id).value) body[id] = Number($(id).value);
   for (const id of ['forecast', 'explained', 'searched', 'shown', 'measuring']) $(id).hidden = true;
+  // What a search of the job before would find has no place beside this one.
+  searching?.abort();
   found = null;
   job = await ask('job', body);
   showRead();
@@ -274,6 +276,8 @@ async function search() {
       if (name === 'result') showPlans(data);
       if (name === 'error') throw new Error(data.message);
     });
+  } catch (error) {
+    if (error.name !== 'AbortError') throw error;
   } finally {
     $('stop').disabled = true;
   }
