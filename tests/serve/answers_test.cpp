@@ -20,6 +20,9 @@
 #include <utility>
 #include <vector>
 
+#include "plan/words/error.hpp"
+#include "tools/app/plan/plan.hpp"
+#include "tools/serve/body_fields.hpp"
 #include "tools/serve/runs.hpp"
 
 namespace weir {
@@ -180,7 +183,7 @@ std::vector<Asked> requests(const Json& job, const Json& model) {
           {"simulate", machine},
           {"explain", measured},
           {"page", machine},
-          {"read", {{"plan", job["plan"]}}},
+          {"changes", {{"from", job["plan"]}, {"to", job["plan"]}}},
           {"simulate", {{"plan", model["model"]}}},
           {"sweep",
            {{"model", job["result"]["model"]},
@@ -293,6 +296,24 @@ TEST(Runs, RowsGoWithTheirFolders) {
   EXPECT_EQ(runs_json(workplace).size(), 1);
   EXPECT_EQ(workplace.runs.size(), 1);
   EXPECT_TRUE(workplace.runs.contains("b"));
+}
+
+// A schedule that the command line would have a program make: whoever asks starts none here.
+TEST(BodyFields, NoProgramIsTaken) {
+  app::PlanRequest request;
+  const app::Fields fields = app::fields(request);
+  const auto take = [&](const char* schedule) {
+    fill(fields, {"model", "schedule"}, {{"model", "m.json"}, {"schedule", schedule}});
+  };
+  take("gpipe");
+  EXPECT_EQ(std::get<std::string>(request.schedule), "gpipe");
+  try {
+    take("exec:true");
+    ADD_FAILURE() << "taken";
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(), "request: schedule: expected a name or a CSV file");
+  }
+  EXPECT_EQ(std::get<std::string>(request.schedule), "gpipe");
 }
 
 TEST(Answers, NoRequestBreaksThem) { send_changed(1'000); }

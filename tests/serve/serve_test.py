@@ -209,6 +209,14 @@ class Serve(unittest.TestCase):
             answer = self.served.ask(name, where)
             self.assertEqual(answer["command"], f"weir {name} {' '.join(words)}")
             self.assertEqual(answer["result"], command(self.folder, name, *words))
+        # What a change does otherwise is what compare says, but for what changes no step.
+        changed = self.served.ask("explain", where)["plans"] + "/what-if-1.json"
+        rows = self.served.ask("changes", {"from": told["plan"], "to": changed})["result"]
+        own = command(self.folder, "compare", told["plan"], changed, "--cluster", "dgx-h100")
+        about = {"schema", "model", "model_sha256", "note", "job", "seed"}
+        self.assertTrue(rows)
+        self.assertEqual(rows, [{"key": d["key"], "before": d["first"], "after": d["second"]}
+                                for d in own["differences"] if d["key"] not in about])
         # 1 GiB holds no rank: the forecast is shown, and how the command would end.
         answer = self.served.ask("simulate", {**where, "memory-limit": "1 GiB"})
         self.assertEqual(answer["end"]["exit_code"], 4)

@@ -9,22 +9,19 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
-#include <exception>
-#include <optional>
 
-#include "plan/job/plan_json.hpp"
+#include "plan/job/plan.hpp"
 #include "plan/text/bytes_file.hpp"
-#include "plan/text/ending.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/text/utf8.hpp"
 #include "plan/words/error.hpp"
+#include "sim/explain/plan_changes.hpp"
 #include "sim/search/space/space.hpp"
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/page/page.hpp"
-#include "tools/app/shared/exit_code.hpp"
-#include "tools/app/shared/provenance.hpp"
 #include "tools/app/simulate/simulate.hpp"
 #include "tools/app/sweep/sweep.hpp"
+#include "tools/serve/asked.hpp"
 #include "tools/serve/body_fields.hpp"
 #include "tools/serve/pasted_job.hpp"
 
@@ -39,71 +36,10 @@ Names with_machine(Names names) {
   return names;
 }
 
-Json error_json(const Ending& ending) {
-  return {
-      {"schema", "weir.error/1"}, {"message", ending.line}, {"exit_code", exit_code(ending.kind)}};
-}
-
-int status_of(EndKind kind) {
-  switch (kind) {
-    case EndKind::usage:
-    case EndKind::bad_input:
-      return 400;
-    case EndKind::no_plan:
-      return 422;
-    case EndKind::missing:
-      return 501;
-    default:
-      return 500;
-  }
-}
-
 Json json_of(const std::string& body) {
   if (utf8_prefix(body) != body.size()) throw InputError(kRequest, "", "is not UTF-8");
   return parse_json(body, kRequest);
 }
-
-// A request of a use case, and what becomes of what it says.
-template <class Request, class Result>
-class Asked {
- public:
-  Asked(const app::UseCase<Request, Result>& use_case, const Names& allowed, const Json& body,
-        Request defaults = {})
-      : use_case_(use_case), request(std::move(defaults)) {
-    const app::Fields all = fields(request);
-    std::set<std::string> given = fill(all, allowed, body);
-    session = app::Session(app::files_read(all), std::move(given));
-    session.command = command_line_of(use_case.name, all, body);
-    session.date = app::today();
-    session.note = session.log = [this](const std::string& line) { notes_.push_back(line); };
-  }
-  Asked(const Asked&) = delete;
-  Asked& operator=(const Asked&) = delete;
-  ~Asked() = default;
-
-  [[nodiscard]] Result run() const { return use_case_.run(request, session); }
-
-  // With `end` where the command would end with another code than 0 and yet has a result.
-  [[nodiscard]] Json envelope(const Result& result, Json json) const {
-    Json told{{"command", session.command}, {"result", std::move(json)}, {"notes", notes_}};
-    if constexpr (requires { require_success(result); }) {
-      try {
-        require_success(result);
-      } catch (const NoFeasiblePlan&) {
-        told["end"] = error_json(ending_of(std::current_exception()));
-      }
-    }
-    return told;
-  }
-
- private:
-  const app::UseCase<Request, Result>& use_case_;
-  std::vector<std::string> notes_;
-
- public:
-  Request request;
-  app::Session session;
-};
 
 Answer simulate_answer(Workplace& workplace, const Json& body) {
   const Asked asked(app::kSimulate, with_machine({"plan"}), body);
@@ -132,14 +68,19 @@ Answer page_answer(Workplace& workplace, const Json& body) {
   return {.type = "text/html; charset=utf-8", .body = html};
 }
 
-// A plan as its file has it.
-Answer read_answer(Workplace& /*workplace*/, const Json& body) {
+// What one plan has otherwise than another, of how a step is run.
+Answer changes_answer(Workplace& /*workplace*/, const Json& body) {
   JsonObject request(body, kRequest, "");
-  const auto file = path_within(request.text("plan"), "plan");
+  const auto plan_of = [&](const char* key) {
+    const auto file = path_within(request.text(key), key);
+    return parse_plan(read_text_file(file), file.string());
+  };
+  const Plan from = plan_of("from"), to = plan_of("to");
   request.finish();
-  const Json told{{"result", plan_json(parse_plan(read_text_file(file), file.string()))},
-                  {"notes", Json::array()}};
-  return {.body = told.dump()};
+  Json rows = Json::array();
+  for (const PlanChange& change : step_changes(from, to))
+    rows.push_back({{"key", change.key}, {"before", change.before}, {"after", change.after}});
+  return {.body = Json{{"result", rows}, {"notes", Json::array()}}.dump()};
 }
 
 Answer stop_answer(Workplace& workplace, const Json& body) {
@@ -155,7 +96,7 @@ struct Answered {
 constexpr std::array kAnswered{
     Answered{"job", &job_answer},           Answered{"file", &file_answer},
     Answered{"simulate", &simulate_answer}, Answered{"explain", &explain_answer},
-    Answered{"page", &page_answer},         Answered{"read", &read_answer},
+    Answered{"page", &page_answer},         Answered{"changes", &changes_answer},
     Answered{"stop", &stop_answer}};
 
 Json progress_json(const SearchProgress& progress) {
@@ -182,24 +123,6 @@ const Names kSearched{"model",    "seq-length", "dtype",        "global-batch-si
                       "explain",  "top"};
 
 }  // namespace
-
-Answer answer_of_error() {
-  try {
-    throw;
-  } catch (const Busy& busy) {
-    return {503, "application/json", error_json({EndKind::failed, busy.what()}).dump()};
-  } catch (...) {
-    const Ending ending = ending_of(std::current_exception());
-    return {status_of(ending.kind), "application/json",
-            error_json(ending).dump(-1, ' ', false, Json::error_handler_t::replace)};
-  }
-}
-
-std::string event_text(std::string_view name, const Json& data) {
-  // JSON has no line break outside its texts, and within them it is written as \n.
-  return fmt::format("event: {}\ndata: {}\n\n", name,
-                     data.dump(-1, ' ', false, Json::error_handler_t::replace));
-}
 
 Answer answer(Workplace& workplace, std::string_view name, const std::string& body) {
   try {

@@ -5,7 +5,6 @@
 
 const $ = id => document.getElementById(id);
 const TOKEN = new URLSearchParams(location.search).get('token');
-const WIDEST = 12;  // of a plan's figures
 let job = null, planned = null, found = null, searching = null, machine = {};
 
 const seconds = s => s >= 1 ? `${s.toFixed(3)} s` : `${(s * 1e3).toFixed(s < 0.01 ? 3 : 1)} ms`;
@@ -192,7 +191,7 @@ function showForecast(told, what) {
     ['fits', f.fits ?? 'no limit known'],
     ['tokens a second', f.tokens_per_s ? figure(f.tokens_per_s) : 'no tokens'],
     ['of the peak', f.mfu ? percent(f.mfu) : 'no peak known'], ['costs', f.basis]];
-  $('facts').replaceChildren(...facts.slice(0, WIDEST).map(([name, value]) => {
+  $('facts').replaceChildren(...facts.map(([name, value]) => {
     const pair = document.createElement('div'), dt = document.createElement('dt'), dd = document.createElement('dd');
     dt.textContent = name;
     dd.textContent = value;
@@ -327,14 +326,12 @@ async function choosePlan(i) {
 }
 
 // What the plan that is looked at does otherwise than the job's, key by key.
-const LEFT_OUT = new Set(['schema', 'model', 'model_sha256', 'note', 'job', 'seed']);
 async function differences(plan) {
   $('differs').replaceChildren();
   if (!job.plan || plan === job.plan) return;
-  const [now, then] = await Promise.all([job.plan, plan].map(async p => (await ask('read', {plan: p})).result));
-  const rows = [...new Set([...Object.keys(now), ...Object.keys(then)])].filter(key => !LEFT_OUT.has(key))
-    .map(key => [key, JSON.stringify(now[key]), JSON.stringify(then[key])]).filter(([, a, b]) => a !== b)
-    .map(([key, a, b]) => [words(key), a ?? 'not said', b ?? 'not said']);
+  const said = value => value === null ? 'not said' : JSON.stringify(value);
+  const rows = (await ask('changes', {from: job.plan, to: plan})).result
+    .map(({key, before, after}) => [words(key), said(before), said(after)]);
   const holder = document.createElement('div'), head = document.createElement('h3'), its = document.createElement('table');
   head.textContent = 'What it does otherwise than the job today';
   holder.className = 'wide';
