@@ -21,7 +21,9 @@
 #include <vector>
 
 #include "plan/words/error.hpp"
+#include "tools/app/calibrate/calibrate.hpp"
 #include "tools/app/plan/plan.hpp"
+#include "tools/app/sweep/sweep.hpp"
 #include "tools/serve/body_fields.hpp"
 #include "tools/serve/runs.hpp"
 
@@ -184,6 +186,10 @@ std::vector<Asked> requests(const Json& job, const Json& model) {
           {"explain", measured},
           {"page", machine},
           {"changes", {{"from", job["plan"]}, {"to", job["plan"]}}},
+          {"calibrate",
+           {{"measured", Json::array({job["plan"].get<std::string>() + "=900ms,20GiB"})},
+            {"cluster", "dgx-h100"},
+            {"gpus", 8}}},
           {"simulate", {{"plan", model["model"]}}},
           {"sweep",
            {{"model", job["result"]["model"]},
@@ -255,7 +261,7 @@ void send_changed(int requests_sent) {
     return name == "sweep" ? search_answer(workplace, body) : answer(workplace, name, body);
   };
   for (std::size_t i = 0; i < seeds.size(); ++i)
-    EXPECT_EQ(ask(seeds[i].first, seeds[i].second.dump()).status, i == 8 ? 400 : 200)
+    EXPECT_EQ(ask(seeds[i].first, seeds[i].second.dump()).status, i == 9 ? 400 : 200)
         << seeds[i].first;
   const auto before = folder.beside();
   Mutator mutator(48);
@@ -314,6 +320,26 @@ TEST(BodyFields, NoProgramIsTaken) {
     EXPECT_STREQ(error.what(), "request: schedule: expected a name or a CSV file");
   }
   EXPECT_EQ(std::get<std::string>(request.schedule), "gpipe");
+}
+
+// A list that the command takes as one word has commas; one of whole arguments, which may have
+// commas themselves, stands behind its option each time.
+TEST(BodyFields, ListsAreAsTheCommandLineHasThem) {
+  app::SweepRequest sweep;
+  EXPECT_EQ(command_line_of("sweep", app::fields(sweep),
+                            {{"model", "m.json"},
+                             {"schedule", {"gpipe", "1f1b"}},
+                             {"pp", {1, 2}},
+                             {"explain", true},
+                             {"may-fit", false},
+                             {"stack", nullptr}}),
+            "weir sweep m.json --schedule gpipe,1f1b --pp 1,2 --explain");
+  app::CalibrateRequest calibrate;
+  EXPECT_EQ(
+      command_line_of("calibrate", app::fields(calibrate),
+                      {{"traces", {"a.json", "of b.json"}},
+                       {"measured", {"p.json=22.3s,61GiB", "q.json=20s"}}}),
+      "weir calibrate a.json 'of b.json' --measured p.json=22.3s,61GiB --measured q.json=20s");
 }
 
 TEST(Answers, NoRequestBreaksThem) { send_changed(1'000); }

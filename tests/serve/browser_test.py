@@ -103,6 +103,20 @@ def person(tab, served, folder, width, scheme):
     press(tab, "measure")
     until(tab, "document.querySelectorAll('#causes tbody tr').length > 2", "causes")
     assert "Measured 5.000 s" in text(tab, "difference"), text(tab, "difference")
+    # By what was measured the forecasts are corrected, the search's too; and back again.
+    builtin = text(tab, "facts")
+    press(tab, "correct")
+    until(tab, "document.getElementById('facts').textContent.includes('anchored')", "the correction")
+    assert "5.000 s" in text(tab, "facts"), text(tab, "facts")
+    assert tab.ask("document.querySelectorAll('#factors tbody tr').length") == 4
+    fits_the_window(tab, width)
+    keep(tab, f"corrected-{width}-{scheme}")
+    press(tab, "search")
+    until(tab, "document.querySelectorAll('#plans tbody tr').length > 3", "the corrected search")
+    assert tab.ask("found.plans.every(one => one.forecast.basis === 'anchored')"), "built-in"
+    press(tab, "uncorrect")
+    until(tab, "document.getElementById('corrected').hidden", "built-in costs")
+    until(tab, f"document.getElementById('facts').textContent === {json.dumps(builtin)}", "as before")
     # A mistake is said, and the page goes on.
     tab.ask("document.getElementById('cluster').value = 'no-such-cluster'")
     press(tab, "read")

@@ -263,6 +263,36 @@ class Serve(unittest.TestCase):
         answer = self.served.ask("explain", {"plan": job["plan"], "cluster": "dgx-h100",
                                              "measured": log["result"]["file"]})
         self.assertAlmostEqual(answer["result"]["measured"]["step_time_s"], 5.0)
+        # Costs corrected by the log forecast the step that it has; and so it is by the commands.
+        measured = [f"{job['plan']}={log['result']['file']}"]
+        told = self.served.ask("calibrate", {"measured": measured, "cluster": "dgx-h100"})
+        where = {"cluster": "dgx-h100", "costs": told["costs"]}
+        corrected = self.served.ask("simulate", {"plan": job["plan"], **where})
+        self.assertEqual(corrected["result"]["basis"], "anchored")
+        self.assertAlmostEqual(corrected["result"]["step_time_s"], 5.0, places=3)
+        words = shlex.split(told["command"])
+        self.assertEqual(words[-1], told["costs"])
+        own = command(self.folder, *words[1:-1], "own.json")
+        self.assertEqual(own["anchor"], told["result"]["anchor"])
+        self.assertEqual(corrected["result"], command(
+            self.folder, "simulate", job["plan"], "--cluster", "dgx-h100", "--costs", "own.json"))
+        # A search by them finds other times than one by built-in costs.
+        search = {"model": job["result"]["model"], "baseline": job["plan"], "gpus": 16, "top": 1}
+        anchored, builtin = (list(self.served.events("POST", "/api/sweep", {**search, **costs}))[-1]
+                             for costs in (where, {"cluster": "dgx-h100"}))
+        self.assertEqual(anchored[1]["result"]["baseline"]["forecast"]["step_time_s"],
+                         corrected["result"]["step_time_s"])
+        self.assertNotAlmostEqual(builtin[1]["result"]["baseline"]["forecast"]["step_time_s"], 5.0)
+        # Two figures of one kind are two options of the line; what is refused leaves nothing.
+        before = sorted(self.folder.rglob("*"))
+        for body, why in (({}, "measured"), ({"measured": []}, "measured"),
+                          ({"measured": ["none.json=5s", "more.json=6s"]}, "none.json"),
+                          ({"measured": measured, "output": "x"}, "output"),
+                          ({"measured": measured, "costs": told["costs"]}, "costs")):
+            status, refused = self.served.post("calibrate", body)
+            self.assertEqual(status, 400, refused)
+            self.assertIn(why, refused["message"])
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
 
     def test_a_search_tells_its_front_and_its_plans(self):
         job = self.job()

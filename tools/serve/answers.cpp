@@ -17,6 +17,7 @@
 #include "plan/words/error.hpp"
 #include "sim/explain/plan_changes.hpp"
 #include "sim/search/space/space.hpp"
+#include "tools/app/calibrate/calibrate.hpp"
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/page/page.hpp"
 #include "tools/app/simulate/simulate.hpp"
@@ -51,12 +52,35 @@ Answer simulate_answer(Workplace& workplace, const Json& body) {
 Answer explain_answer(Workplace& workplace, const Json& body) {
   Asked asked(app::kExplain, with_machine({"plan", "any-schedule", "measured"}), body);
   const auto lock = turn(workplace);
-  // The changed plans are files, so that a forecast of one can be asked for.
-  asked.request.plans = new_job_folder(workplace);
-  const app::ExplainResult result = asked.run();
-  Json json = asked.envelope(result, to_json(result));
-  json["plans"] = asked.request.plans->string();
-  return {.body = json.dump()};
+  return in_new_folder(workplace, [&](const std::filesystem::path& folder) -> Answer {
+    // The changed plans are files, so that a forecast of one can be asked for.
+    asked.request.plans = folder;
+    const app::ExplainResult result = asked.run();
+    Json json = asked.envelope(result, to_json(result));
+    json["plans"] = folder.string();
+    return {.body = json.dump()};
+  });
+}
+
+// Costs that measured steps have corrected, as a file that other requests name as theirs.
+Answer calibrate_answer(Workplace& workplace, const Json& body) {
+  // What the page may say, of what the command takes: without figures it would fit traces.
+  Names allowed{"measured", "cluster", "stack", "gpus"};
+  app::CalibrateRequest said;
+  if (!fill(app::fields(said), allowed, body).contains("measured"))
+    throw InputError(kRequest, "measured", "is missing");
+  allowed.emplace_back("output");
+  const auto lock = turn(workplace);
+  return in_new_folder(workplace, [&](const std::filesystem::path& folder) -> Answer {
+    const std::string costs = folder / "costs.json";
+    Json with_output = body;
+    with_output["output"] = costs;
+    const Asked asked(app::kCalibrate, allowed, with_output);
+    const app::CalibrateResult result = asked.run();
+    Json told = asked.envelope(result, to_json(result));
+    told["costs"] = costs;
+    return {.body = told.dump()};
+  });
 }
 
 // The page itself, which a frame shows.
@@ -93,11 +117,14 @@ struct Answered {
   std::string_view name;
   Answer (*answer)(Workplace&, const Json&);
 };
-constexpr std::array kAnswered{
-    Answered{"job", &job_answer},           Answered{"file", &file_answer},
-    Answered{"simulate", &simulate_answer}, Answered{"explain", &explain_answer},
-    Answered{"page", &page_answer},         Answered{"changes", &changes_answer},
-    Answered{"stop", &stop_answer}};
+constexpr std::array kAnswered{Answered{"job", &job_answer},
+                               Answered{"file", &file_answer},
+                               Answered{"simulate", &simulate_answer},
+                               Answered{"explain", &explain_answer},
+                               Answered{"calibrate", &calibrate_answer},
+                               Answered{"page", &page_answer},
+                               Answered{"changes", &changes_answer},
+                               Answered{"stop", &stop_answer}};
 
 Json progress_json(const SearchProgress& progress) {
   Json front = Json::array();

@@ -14,7 +14,7 @@
 
 namespace weir {
 
-// Of POST /api/NAME: job, file, simulate, explain, page, changes, stop.
+// Of POST /api/NAME: job, file, simulate, explain, calibrate, page, changes, stop.
 [[nodiscard]] Answer answer(Workplace& workplace, std::string_view name, const std::string& body);
 
 // A search: `send` is given its events (progress, then result or error); it ends where nobody

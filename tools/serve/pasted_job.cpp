@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <system_error>
 
 #include "plan/job/summary.hpp"
 #include "plan/model/readers/foreign_job.hpp"
@@ -143,9 +142,8 @@ Answer job_answer(Workplace& workplace, const Json& body) {
   app::PlanRequest beside;
   static_cast<void>(fill(app::fields(beside), kBesideJob, options));
   const auto lock = turn(workplace);
-  const auto folder = new_job_folder(workplace);
-  for (const Pasted& file : files) write_file_atomically(folder / file.name, file.text);
-  try {
+  return in_new_folder(workplace, [&](const std::filesystem::path& folder) -> Answer {
+    for (const Pasted& file : files) write_file_atomically(folder / file.name, file.text);
     const Pasted& main = main_of(files);
     switch (main.kind) {
       case Kind::plan:
@@ -155,12 +153,7 @@ Answer job_answer(Workplace& workplace, const Json& body) {
       default:
         return {.body = given_model(main, folder, options).dump()};
     }
-  } catch (...) {
-    // Nothing came of it: what is pasted again has another folder.
-    std::error_code none;
-    std::filesystem::remove_all(folder, none);
-    throw;
-  }
+  });
 }
 
 Answer file_answer(Workplace& workplace, const Json& body) {

@@ -6,6 +6,9 @@
 const $ = id => document.getElementById(id);
 const TOKEN = new URLSearchParams(location.search).get('token');
 let job = null, planned = null, found = null, searching = null, machine = {};
+// What was compared last, {plan, figure}; and of what corrects the forecasts, the figure of each plan.
+let compared = null;
+const learnt = new Map();
 
 const seconds = s => s >= 1 ? `${s.toFixed(3)} s` : `${(s * 1e3).toFixed(s < 0.01 ? 3 : 1)} ms`;
 const percent = share => `${(share * 100).toFixed(1)} %`;
@@ -119,14 +122,22 @@ async function readJob() {
   const body = {files: await pastedFiles()};
   for (const id of ['gpus', 'cluster']) if (machine[id]) body[id] = machine[id];
   for (const id of ['global-batch-size', 'seq-length']) if ($(id).value) body[id] = Number($(id).value);
-  for (const id of ['forecast', 'explained', 'searched', 'shown', 'measuring']) $(id).hidden = true;
+  for (const id of ['forecast', 'measuring', 'correct', 'corrected']) $(id).hidden = true;
   // What a search of the job before would find has no place beside this one.
-  searching?.abort();
-  found = null;
+  forgetFound();
+  compared = null;
+  learnt.clear();
   job = await ask('job', body);
   showRead();
   if (job.plan) await forecastOf(job.plan, 'the job as it runs today');
   else startOfModel();
+}
+
+// What was found by other costs, or of another job.
+function forgetFound() {
+  for (const id of ['explained', 'searched', 'shown']) $(id).hidden = true;
+  searching?.abort();
+  found = null;
 }
 
 // What became of each argument, the ones that matter to the eye first.
@@ -240,10 +251,43 @@ async function measure() {
   if (log) measured = (await ask('file', {job: job.job, name: log.name, text: await log.text()})).result.file;
   if (!measured) throw new Error('say a step time, or choose a log');
   const {measured: m} = await explain({measured});
+  compared = {plan: planned.plan, figure: measured};
+  $('correct').hidden = false;
   $('difference').textContent = `Measured ${seconds(m.step_time_s)}, ${signed(m.difference_s / (m.step_time_s - m.difference_s))}
-    of the forecast; ${m.within_interval ? 'within' : 'outside'} its interval. What one cause alone would have to be:`;
+    of the forecast ${seconds(m.step_time_s - m.difference_s)}; ${m.within_interval ? 'within' : 'outside'} its interval. What one cause alone would have to be:`;
   table('causes', ['cause', 'times', 'plausible', 'how to tell'],
         m.causes.map(c => [TOLD[c.name] || words(c.name), c.factor.toFixed(2), c.plausible ? 'yes' : 'no', c.measurement]));
+}
+
+// From here on forecasts and searches are by costs that are corrected by what was measured.
+const FACTORS = {compute: 'computing', messages: 'messages', step: 'what comes once a step', memory: 'memory'};
+async function correct() {
+  const figures = new Map(learnt).set(compared.plan, compared.figure);
+  const {costs, 'memory-limit': limit, ...where} = withMachine({});
+  const told = await ask('calibrate', {...where, measured: [...figures].map(([plan, figure]) => `${plan}=${figure}`)});
+  learnt.set(compared.plan, compared.figure);
+  machine.costs = told.costs;
+  const {factors, runs} = told.result.anchor;
+  table('factors', ['built-in costs of', 'times'],
+        Object.entries(FACTORS).map(([name, said]) => [said, factors[name].toFixed(3)]));
+  table('learnt', ['measured', 'step', 'left over'],
+        runs.map(r => [`${r.plan}=${r.figure}`, seconds(r.step_time_s), signed(Math.expm1(r.residual))]));
+  list('corrected-notes', told.notes);
+  $('corrected-by').textContent = told.command;
+  $('corrected').hidden = false;
+  await forecastAnew();
+}
+
+async function uncorrect() {
+  delete machine.costs;
+  learnt.clear();
+  $('corrected').hidden = true;
+  await forecastAnew();
+}
+
+async function forecastAnew() {
+  forgetFound();
+  await forecastOf(planned.plan, planned.what, planned.stack);
 }
 
 async function timeline() {
@@ -382,6 +426,8 @@ doing('why', () => explain());
 doing('timeline', timeline);
 doing('search', search);
 doing('measure', measure);
+doing('correct', correct);
+doing('uncorrect', uncorrect);
 doing('stop', () => ask('stop', {}));
 doing('back', () => forecastOf(job.plan, 'the job as it runs today'));
 $('log').addEventListener('change', () => tried(measure, $('measure')));

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,19 @@ struct Workplace {
 
 // A new folder in it: "weir-serve/7".
 [[nodiscard]] std::filesystem::path new_job_folder(const Workplace& workplace);
+
+// What `work` answers, given a new folder; where it throws nothing is left of that.
+template <class Work>
+[[nodiscard]] auto in_new_folder(const Workplace& workplace, const Work& work) {
+  const std::filesystem::path folder = new_job_folder(workplace);
+  try {
+    return work(folder);
+  } catch (...) {
+    std::error_code none;
+    std::filesystem::remove_all(folder, none);
+    throw;
+  }
+}
 
 // A file's name as it is kept: letters, digits, '.', '-' and '_', 80 of them at most.
 [[nodiscard]] std::string kept_name(std::string_view name);
