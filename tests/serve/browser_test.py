@@ -106,7 +106,7 @@ def person(tab, served, folder, width, scheme):
     # By what was measured the forecasts are corrected, the search's too; and back again.
     builtin = text(tab, "facts")
     press(tab, "correct")
-    until(tab, "document.getElementById('facts').textContent.includes('anchored')", "the correction")
+    until(tab, "document.getElementById('facts').textContent.includes('anchored')", "corrected")
     assert "5.000 s" in text(tab, "facts"), text(tab, "facts")
     assert tab.ask("document.querySelectorAll('#factors tbody tr').length") == 4
     fits_the_window(tab, width)
@@ -116,7 +116,7 @@ def person(tab, served, folder, width, scheme):
     assert tab.ask("found.plans.every(one => one.forecast.basis === 'anchored')"), "built-in"
     press(tab, "uncorrect")
     until(tab, "document.getElementById('corrected').hidden", "built-in costs")
-    until(tab, f"document.getElementById('facts').textContent === {json.dumps(builtin)}", "as before")
+    until(tab, f"document.getElementById('facts').textContent === {json.dumps(builtin)}", "again")
     # A mistake is said, and the page goes on.
     tab.ask("document.getElementById('cluster').value = 'no-such-cluster'")
     press(tab, "read")
