@@ -168,7 +168,7 @@ class Serve(unittest.TestCase):
         with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
             begun = time.monotonic()
             sent.sendall((head + "Content-Length: 100\r\n\r\n{").encode())
-            sent.recv(1000)
+            self.assertEqual(sent.recv(1000)[9:12], b"408")
             self.assertLess(time.monotonic() - begun, 15)
         self.job()  # and it answers as before
 
@@ -334,14 +334,12 @@ class Serve(unittest.TestCase):
         self.assertEqual(last[0], "result", last)
         self.assertTrue(any("stopped" in note for note in last[1]["notes"]), last[1]["notes"])
         self.assertLess(time.monotonic() - begun, 60)
-        # A page that is closed ends its search: another may begin.
+        # A page that is closed ends its search: another begins as soon as that has ended.
         events = self.served.events("POST", "/api/sweep", body)
         self.assertEqual(next(events)[0], "progress")
         events.close()
-        begun = time.monotonic()
-        while next(events := self.served.events("POST", "/api/sweep", body))[0] == "error":
-            self.assertLess(time.monotonic() - begun, 30)
-            time.sleep(0.2)
+        events = self.served.events("POST", "/api/sweep", body)
+        self.assertEqual(next(events)[0], "progress")
         self.served.ask("stop", {})
         self.assertNotEqual(list(events)[-1][0], "progress")  # it ends, with a plan or without
 

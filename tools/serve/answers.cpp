@@ -164,7 +164,9 @@ Answer answer(Workplace& workplace, std::string_view name, const std::string& bo
 }
 
 void search(Workplace& workplace, const std::string& body, const Listener& listener) {
-  const std::unique_lock searching(workplace.searching, std::try_to_lock);
+  // One whose page has gone ends with its next candidate: the one after it waits for that.
+  constexpr std::chrono::seconds kPatience(5);
+  const std::unique_lock searching(workplace.searching, kPatience);
   try {
     if (!searching.owns_lock()) throw Busy("another search runs: stop it, or wait for its end");
     workplace.stop_search = false;

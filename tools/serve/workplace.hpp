@@ -42,7 +42,7 @@ struct Workplace {
   // Paths are relative to it: it is the current folder.
   std::filesystem::path folder = kWorkFolder;
   std::timed_mutex computing;            // one request at a time, but for the next two
-  std::mutex searching;                  // one search at a time
+  std::timed_mutex searching;            // one search at a time
   std::atomic<bool> stop_search{false};  // what was found so far is its result
   std::atomic<bool> ended{false};        // the server's end
   std::mutex reading_runs;               // over `runs`
