@@ -6,13 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <optional>
 #include <tuple>
 #include <utility>
-
-#include "plan/job/plan_json.hpp"
 
 namespace weir {
 namespace {
@@ -27,9 +24,16 @@ double speed(const Plan& plan, const Forecast& forecast) {
 }
 
 // What all candidates of a search have as the plan in use has it.
-auto kept_words(const Plan& plan) {
-  return std::tuple(plan.overlap_tensor_parallel, plan.overlap_grad_reduce,
-                    plan.overlap_param_gather, plan.fp8_parameters, plan.offload_optimizer);
+auto kept_words(auto& plan) {
+  return std::tie(plan.overlap_tensor_parallel, plan.overlap_grad_reduce, plan.overlap_param_gather,
+                  plan.fp8_parameters, plan.offload_optimizer);
+}
+
+// Whether two plans differ, and in those words alone.
+bool only_kept_words_differ(const Plan& a, const Plan& b) {
+  Plan same = a;
+  kept_words(same) = kept_words(b);
+  return a != b && same == b;
 }
 
 class Steps {
@@ -98,10 +102,8 @@ class Steps {
     const ResolvedPlan last = changed(to_.present, to_.best.plan);
     const Costs costs = to_.costs(last);
     std::vector<Change> all = changes(last, costs, to_.cluster);
-    std::erase_if(all, [&](const Change& change) {
-      return kept_words(change.plan) == kept_words(last.plan) || change.choice == "ZeRO" ||
-             change.choice == "sequence parallelism";
-    });
+    std::erase_if(
+        all, [&](const Change& change) { return !only_kept_words_differ(change.plan, last.plan); });
     std::vector<FirstChange> found = worthwhile(last, std::move(all), costs, best);
     if (found.empty()) return;
     FirstChange& most = *std::ranges::max_element(found, {}, &FirstChange::ratio);
@@ -146,24 +148,6 @@ class Steps {
 };
 
 }  // namespace
-
-ArgumentCount keys_between(const Plan& from, const Plan& to) {
-  ArgumentCount count;
-  const auto before = plan_json(from), after = plan_json(to);
-  // What nobody chooses: where the model lies, the job it came from, and what follows from the
-  // rest.
-  constexpr std::array kOther{"model", "note", "job", "slots", "boundaries"};
-  for (const auto& [key, value] : after.items()) {
-    if (std::ranges::find(kOther, key) != kOther.end()) continue;
-    if (!before.contains(key)) {
-      ++count.added;
-    } else if (before.at(key) != value) {
-      ++count.changed;
-    }
-  }
-  for (const auto& [key, value] : before.items()) count.removed += after.contains(key) ? 0 : 1;
-  return count;
-}
 
 std::string to_text(const ArgumentCount& count) {
   std::vector<std::string> parts;

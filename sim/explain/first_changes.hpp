@@ -20,8 +20,6 @@ struct ArgumentCount {
   bool of_job = false;
   [[nodiscard]] int all() const { return removed + changed + added; }
 };
-// By the keys of the two plans.
-[[nodiscard]] ArgumentCount keys_between(const Plan& from, const Plan& to);
 // "delete 3 flags", "change 1 flag, add 2"; of no job "change 2 keys of the plan, add 1".
 [[nodiscard]] std::string to_text(const ArgumentCount& count);
 

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "plan/text/python_json.hpp"
+#include "plan/text/schema.hpp"
 #include "plan/text/strict_json.hpp"
 #include "tests/plan/complaint.hpp"
 
@@ -28,6 +29,15 @@ TEST(StrictJson, RefusesWhatIsNone) {
   EXPECT_NE(said_of("{\"a\": }"), "no complaint");
   EXPECT_NE(said_of(std::string(100, '[') + std::string(100, ']')), "no complaint");
   EXPECT_EQ(said_of(std::string(64, '[') + std::string(64, ']')), "no complaint");
+}
+
+// A file that is anything else is of no schema, and does not throw.
+TEST(Schema, IsWhatAnObjectSays) {
+  EXPECT_TRUE(text_has_schema(R"({"schema": "weir.plan/1", "pp": 2})", "weir.plan/1"));
+  for (const char* text :
+       {R"({"schema": "weir.plan/2"})", R"({"schema": 1})", R"({"schema": null})", R"({"pp": 2})",
+        R"(["schema", "weir.plan/1"])", "7", "", "{\"schema\": "})
+    EXPECT_FALSE(text_has_schema(text, "weir.plan/1")) << text;
 }
 
 // Each key looked for among those before it would be 5e9 comparisons of texts.

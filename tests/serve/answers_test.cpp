@@ -20,6 +20,13 @@
 #include <utility>
 #include <vector>
 
+#include "plan/words/error.hpp"
+#include "tools/app/calibrate/calibrate.hpp"
+#include "tools/app/plan/plan.hpp"
+#include "tools/app/sweep/sweep.hpp"
+#include "tools/serve/body_fields.hpp"
+#include "tools/serve/runs.hpp"
+
 namespace weir {
 namespace {
 
@@ -178,8 +185,22 @@ std::vector<Asked> requests(const Json& job, const Json& model) {
           {"simulate", machine},
           {"explain", measured},
           {"page", machine},
-          {"read", {{"plan", job["plan"]}}},
+          {"changes", {{"from", job["plan"]}, {"to", job["plan"]}}},
+          {"calibrate",
+           {{"measured", Json::array({job["plan"].get<std::string>() + "=900ms,20GiB"})},
+            {"cluster", "dgx-h100"},
+            {"gpus", 8}}},
           {"simulate", {{"plan", model["model"]}}},
+          {"sweep",
+           {{"model", job["result"]["model"]},
+            {"baseline", job["plan"]},
+            {"cluster", "dgx-h100"},
+            {"gpus", 8},
+            {"pp", "1..4"},
+            {"schedule", {"gpipe", "1f1b"}},
+            {"explain", true},
+            {"top", 3},
+            {"budget", "200ms"}}},
           {"stop", Json::object()}};
 }
 
@@ -201,6 +222,30 @@ void check(const Answer& told, const std::string& name, const std::string& body)
   EXPECT_NE(std::ranges::find(known, told.status), known.end()) << asked << "\n" << told.body;
 }
 
+// Of a search the last event, as the answer that it stands for; no event before it is an end.
+Answer search_answer(Workplace& workplace, const std::string& body) {
+  std::vector<std::string> events;
+  const auto begun = std::chrono::steady_clock::now();
+  // Words changed may ask for a search of a day: whoever asked goes away.
+  search(workplace, body,
+         {[&](std::string event) { events.push_back(std::move(event)); },
+          [&] { return std::chrono::steady_clock::now() - begun < std::chrono::seconds(2); }});
+  const auto ends = [](const std::string& event) {
+    return event.starts_with("event: result\n") || event.starts_with("event: error\n");
+  };
+  EXPECT_EQ(std::ranges::count_if(events, ends), 1) << body;
+  if (events.empty() || !ends(events.back())) {
+    ADD_FAILURE() << "no end: " << body;
+    return {};
+  }
+  const std::string& last = events.back();
+  const Json data = Json::parse(last.substr(last.find("data: ") + 6), nullptr, false);
+  const std::map<int, int> statuses{{2, 400}, {3, 400}, {4, 422}};
+  const auto status = statuses.find(data.is_object() ? data.value("exit_code", 0) : -1);
+  if (last.starts_with("event: result\n")) return {.body = data.dump()};
+  return {.status = status == statuses.end() ? 500 : status->second, .body = data.dump()};
+}
+
 void send_changed(int requests_sent) {
   const ServedFolder folder;
   Workplace workplace;
@@ -212,27 +257,89 @@ void send_changed(int requests_sent) {
   };
   const std::vector<Asked> seeds = requests(read("job.sh", kScript), read("config.json", kModel));
   // As they are, all but the model taken for a plan are answered.
+  const auto ask = [&](const std::string& name, const std::string& body) {
+    return name == "sweep" ? search_answer(workplace, body) : answer(workplace, name, body);
+  };
   for (std::size_t i = 0; i < seeds.size(); ++i)
-    EXPECT_EQ(answer(workplace, seeds[i].first, seeds[i].second.dump()).status, i == 8 ? 400 : 200)
+    EXPECT_EQ(ask(seeds[i].first, seeds[i].second.dump()).status, i == 9 ? 400 : 200)
         << seeds[i].first;
   const auto before = folder.beside();
   Mutator mutator(48);
-  std::map<int, int> counts;
+  std::map<int, int> counts, searches;
   for (int i = 0; i < requests_sent && !testing::Test::HasFailure(); ++i) {
     const auto& [name, body] = seeds[mutator.below(seeds.size())];
     const std::string text =
         mutator.below(2) == 0 ? mutator.bytes(body.dump()) : mutator.value(body).dump();
     const auto begun = std::chrono::steady_clock::now();
-    const Answer told = answer(workplace, name, text);
+    const Answer told = ask(name, text);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
     EXPECT_LT(took.count(), kLongest_s) << name << " " << text;
     check(told, name, text);
-    ++counts[told.status];
+    ++(name == "sweep" ? searches : counts)[told.status];
   }
   EXPECT_EQ(folder.beside(), before);
   // Both kinds came: what looks at refusals alone would look at one line of code.
   EXPECT_GT(counts[200], requests_sent / 100);
   EXPECT_GT(counts[400], requests_sent / 100);
+  EXPECT_GT(searches[200], requests_sent / 1000);
+  EXPECT_GT(searches[400], requests_sent / 100);
+}
+
+// A run that cannot be read is a row that says so; and what is kept of it goes with its folder.
+TEST(Runs, RowsGoWithTheirFolders) {
+  const ServedFolder folder;
+  Workplace workplace;
+  for (const char* name : {"a", "b"}) {
+    std::filesystem::create_directory(name);
+    std::ofstream(std::filesystem::path(name) / "run.json") << "{}";
+  }
+  const Json rows = runs_json(workplace);
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows[0]["folder"], "a");
+  EXPECT_NE(rows[0]["why"].get<std::string>().find("a/run.json"), std::string::npos);
+  EXPECT_EQ(workplace.runs.size(), 2);
+  std::filesystem::remove_all("a");
+  EXPECT_EQ(runs_json(workplace).size(), 1);
+  EXPECT_EQ(workplace.runs.size(), 1);
+  EXPECT_TRUE(workplace.runs.contains("b"));
+}
+
+// A schedule that the command line would have a program make: whoever asks starts none here.
+TEST(BodyFields, NoProgramIsTaken) {
+  app::PlanRequest request;
+  const app::Fields fields = app::fields(request);
+  const auto take = [&](const char* schedule) {
+    fill(fields, {"model", "schedule"}, {{"model", "m.json"}, {"schedule", schedule}});
+  };
+  take("gpipe");
+  EXPECT_EQ(std::get<std::string>(request.schedule), "gpipe");
+  try {
+    take("exec:true");
+    ADD_FAILURE() << "taken";
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(), "request: schedule: expected a name or a CSV file");
+  }
+  EXPECT_EQ(std::get<std::string>(request.schedule), "gpipe");
+}
+
+// A list that the command takes as one word has commas; one of whole arguments, which may have
+// commas themselves, stands behind its option each time.
+TEST(BodyFields, ListsAreAsTheCommandLineHasThem) {
+  app::SweepRequest sweep;
+  EXPECT_EQ(command_line_of("sweep", app::fields(sweep),
+                            {{"model", "m.json"},
+                             {"schedule", {"gpipe", "1f1b"}},
+                             {"pp", {1, 2}},
+                             {"explain", true},
+                             {"may-fit", false},
+                             {"stack", nullptr}}),
+            "weir sweep m.json --schedule gpipe,1f1b --pp 1,2 --explain");
+  app::CalibrateRequest calibrate;
+  EXPECT_EQ(
+      command_line_of("calibrate", app::fields(calibrate),
+                      {{"traces", {"a.json", "of b.json"}},
+                       {"measured", {"p.json=22.3s,61GiB", "q.json=20s"}}}),
+      "weir calibrate a.json 'of b.json' --measured p.json=22.3s,61GiB --measured q.json=20s");
 }
 
 TEST(Answers, NoRequestBreaksThem) { send_changed(1'000); }

@@ -93,12 +93,30 @@ def person(tab, served, folder, width, scheme):
     time.sleep(1)  # the frame draws
     fits_the_window(tab, width)
     keep(tab, f"searched-{width}-{scheme}")
-    press(tab, "back")
+    # A job that is read ends the search of the one before it, whose plans are not this one's.
+    press(tab, "search")
+    press(tab, "read")
+    until(tab, "!document.getElementById('read').disabled", "the job read again")
+    assert tab.ask("document.getElementById('stop').disabled && found === null"), "it searches on"
     until(tab, "document.getElementById('of').textContent.includes('today')", "the job again")
     tab.ask("document.getElementById('figure').value = '5s'")
     press(tab, "measure")
     until(tab, "document.querySelectorAll('#causes tbody tr').length > 2", "causes")
     assert "Measured 5.000 s" in text(tab, "difference"), text(tab, "difference")
+    # By what was measured the forecasts are corrected, the search's too; and back again.
+    builtin = text(tab, "facts")
+    press(tab, "correct")
+    until(tab, "document.getElementById('facts').textContent.includes('anchored')", "corrected")
+    assert "5.000 s" in text(tab, "facts"), text(tab, "facts")
+    assert tab.ask("document.querySelectorAll('#factors tbody tr').length") == 4
+    fits_the_window(tab, width)
+    keep(tab, f"corrected-{width}-{scheme}")
+    press(tab, "search")
+    until(tab, "document.querySelectorAll('#plans tbody tr').length > 3", "the corrected search")
+    assert tab.ask("found.plans.every(one => one.forecast.basis === 'anchored')"), "built-in"
+    press(tab, "uncorrect")
+    until(tab, "document.getElementById('corrected').hidden", "built-in costs")
+    until(tab, f"document.getElementById('facts').textContent === {json.dumps(builtin)}", "again")
     # A mistake is said, and the page goes on.
     tab.ask("document.getElementById('cluster').value = 'no-such-cluster'")
     press(tab, "read")

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import shlex
 import signal
 import socket
 import subprocess
@@ -127,13 +128,22 @@ class Serve(unittest.TestCase):
         for words in ({"from": "torch"}, {"python": "/bin/sh"}, {"output": "x"}):
             body = {"files": [{"name": "job.sh", "text": SCRIPT}], **words}
             self.assertEqual(self.served.post("job", body)[0], 400, words)
+        # A schedule may be a program's on the command line. Here it could write to one folder.
+        program = "exec:touch weir-serve/ran"
         told = self.job()
+        name, told_of = list(self.served.events("POST", "/api/sweep", {
+            "model": told["result"]["model"], "cluster": "dgx-h100", "gpus": 8,
+            "global-batch-size": 8, "schedule": [program]}))[-1]
+        self.assertEqual((name, told_of["exit_code"]), ("error", 2), told_of)
+        self.assertIn(program, told_of["message"])
         plan = json.loads((self.folder / told["plan"]).read_text())
-        plan["schedule"] = f"exec:touch {self.folder}/ran"
-        body = {"files": [{"name": "p.json", "text": json.dumps(plan)},
-                          {"name": "plan.model.json", "text": ""}]}
-        self.assertEqual(self.served.post("job", body)[0], 400)
-        self.assertFalse((self.folder / "ran").exists())
+        model = self.folder / pathlib.Path(told["plan"]).parent / plan["model"]
+        body = {"files": [{"name": "p.json", "text": json.dumps({**plan, "schedule": program})},
+                          {"name": plan["model"], "text": model.read_text()}]}
+        status, refused = self.served.post("job", body)
+        self.assertEqual(status, 400, refused)
+        self.assertIn("schedule", refused["message"])
+        self.assertFalse((self.folder / "weir-serve/ran").exists())
 
     def test_a_body_is_limited_in_size_and_time(self):
         with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
@@ -141,23 +151,24 @@ class Serve(unittest.TestCase):
                     f"X-Weir-Token: {self.served.token}\r\nContent-Type: application/json\r\n")
             sent.sendall((head + f"Content-Length: {17 << 20}\r\n\r\n").encode())
             self.assertIn(b" 413 ", sent.recv(1000).split(b"\r\n")[0] + b" ")
-        # In parts, whose sum nobody has said: it is cut off, not kept.
-        with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
-            sent.sendall((head + "Transfer-Encoding: chunked\r\n\r\n").encode())
-            part = b"100000\r\n" + b"a" * (1 << 20) + b"\r\n"
-            told = b""
-            try:
-                for _ in range(64):
-                    sent.sendall(part)
-                told = sent.recv(1000)
-            except OSError:  # closed while we send
-                pass
-            self.assertNotIn(b" 200 ", told)
+        # In parts, whose sum nobody has said: it is cut off, not kept. 16 MiB are 16,777,216 bytes,
+        # 16 parts of a million and 777,216 bytes of the next.
+        part = b"%x\r\n" % 1_000_000 + b"a" * 1_000_000 + b"\r\n"
+        for parts, status in ((16, b"400"), (17, b"413"), (64, b"413")):
+            with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
+                sent.sendall((head + "Transfer-Encoding: chunked\r\n\r\n").encode())
+                try:
+                    for _ in range(parts):
+                        sent.sendall(part)
+                    sent.sendall(b"0\r\n\r\n")
+                except OSError:  # closed while we send: what was told before that is there
+                    pass
+                self.assertEqual(sent.recv(1000)[9:12], status)
         # Nothing more comes: five seconds, and it is given up.
         with socket.create_connection((self.served.host, self.served.port), timeout=30) as sent:
             begun = time.monotonic()
             sent.sendall((head + "Content-Length: 100\r\n\r\n{").encode())
-            sent.recv(1000)
+            self.assertEqual(sent.recv(1000)[9:12], b"408")
             self.assertLess(time.monotonic() - begun, 15)
         self.job()  # and it answers as before
 
@@ -198,12 +209,30 @@ class Serve(unittest.TestCase):
             answer = self.served.ask(name, where)
             self.assertEqual(answer["command"], f"weir {name} {' '.join(words)}")
             self.assertEqual(answer["result"], command(self.folder, name, *words))
+        # What a change does otherwise is what compare says, but for what changes no step.
+        changed = self.served.ask("explain", where)["plans"] + "/what-if-1.json"
+        rows = self.served.ask("changes", {"from": told["plan"], "to": changed})["result"]
+        own = command(self.folder, "compare", told["plan"], changed, "--cluster", "dgx-h100")
+        about = {"schema", "model", "model_sha256", "note", "job", "seed"}
+        self.assertTrue(rows)
+        self.assertEqual(rows, [{"key": d["key"], "before": d["first"], "after": d["second"]}
+                                for d in own["differences"] if d["key"] not in about])
         # 1 GiB holds no rank: the forecast is shown, and how the command would end.
         answer = self.served.ask("simulate", {**where, "memory-limit": "1 GiB"})
         self.assertEqual(answer["end"]["exit_code"], 4)
         self.assertEqual(answer["result"]["fits"], "no")
         page = self.served.raw("POST", "/api/page", json.dumps(where).encode())[2].decode()
         self.assertIn('id="planned"', page)
+        # Lists, of texts and of numbers: the line that is shown finds the same plans.
+        found = list(self.served.events("POST", "/api/sweep", {
+            "model": told["result"]["model"], "cluster": "dgx-h100", "gpus": 8, "seq-length": 4096,
+            "global-batch-size": 8, "schedule": ["gpipe", "1f1b"], "pp": [2, 4], "tp": "1,2"}))[-1]
+        self.assertEqual(found[0], "result", found)
+        words = shlex.split(found[1]["command"])
+        self.assertEqual(words[words.index("--schedule") + 1], "gpipe,1f1b")
+        own = command(self.folder, *words[1:])
+        self.assertEqual(own["plans"], found[1]["result"]["plans"])
+        self.assertEqual({row["plan"]["pp"] for row in own["plans"]} - {2, 4}, set())
 
     def test_an_answer_to_what_cannot_be_is_one_line(self):
         for name, body, code, status in (
@@ -234,6 +263,36 @@ class Serve(unittest.TestCase):
         answer = self.served.ask("explain", {"plan": job["plan"], "cluster": "dgx-h100",
                                              "measured": log["result"]["file"]})
         self.assertAlmostEqual(answer["result"]["measured"]["step_time_s"], 5.0)
+        # Costs corrected by the log forecast the step that it has; and so it is by the commands.
+        measured = [f"{job['plan']}={log['result']['file']}"]
+        told = self.served.ask("calibrate", {"measured": measured, "cluster": "dgx-h100"})
+        where = {"cluster": "dgx-h100", "costs": told["costs"]}
+        corrected = self.served.ask("simulate", {"plan": job["plan"], **where})
+        self.assertEqual(corrected["result"]["basis"], "anchored")
+        self.assertAlmostEqual(corrected["result"]["step_time_s"], 5.0, places=3)
+        words = shlex.split(told["command"])
+        self.assertEqual(words[-1], told["costs"])
+        own = command(self.folder, *words[1:-1], "own.json")
+        self.assertEqual(own["anchor"], told["result"]["anchor"])
+        self.assertEqual(corrected["result"], command(
+            self.folder, "simulate", job["plan"], "--cluster", "dgx-h100", "--costs", "own.json"))
+        # A search by them finds other times than one by built-in costs.
+        search = {"model": job["result"]["model"], "baseline": job["plan"], "gpus": 16, "top": 1}
+        anchored, builtin = (list(self.served.events("POST", "/api/sweep", {**search, **costs}))[-1]
+                             for costs in (where, {"cluster": "dgx-h100"}))
+        self.assertEqual(anchored[1]["result"]["baseline"]["forecast"]["step_time_s"],
+                         corrected["result"]["step_time_s"])
+        self.assertNotAlmostEqual(builtin[1]["result"]["baseline"]["forecast"]["step_time_s"], 5.0)
+        # Two figures of one kind are two options of the line; what is refused leaves nothing.
+        before = sorted(self.folder.rglob("*"))
+        for body, why in (({}, "measured"), ({"measured": []}, "measured"),
+                          ({"measured": ["none.json=5s", "more.json=6s"]}, "none.json"),
+                          ({"measured": measured, "output": "x"}, "output"),
+                          ({"measured": measured, "costs": told["costs"]}, "costs")):
+            status, refused = self.served.post("calibrate", body)
+            self.assertEqual(status, 400, refused)
+            self.assertIn(why, refused["message"])
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
 
     def test_a_search_tells_its_front_and_its_plans(self):
         job = self.job()
@@ -275,14 +334,12 @@ class Serve(unittest.TestCase):
         self.assertEqual(last[0], "result", last)
         self.assertTrue(any("stopped" in note for note in last[1]["notes"]), last[1]["notes"])
         self.assertLess(time.monotonic() - begun, 60)
-        # A page that is closed ends its search: another may begin.
+        # A page that is closed ends its search: another begins as soon as that has ended.
         events = self.served.events("POST", "/api/sweep", body)
         self.assertEqual(next(events)[0], "progress")
         events.close()
-        begun = time.monotonic()
-        while next(events := self.served.events("POST", "/api/sweep", body))[0] == "error":
-            self.assertLess(time.monotonic() - begun, 30)
-            time.sleep(0.2)
+        events = self.served.events("POST", "/api/sweep", body)
+        self.assertEqual(next(events)[0], "progress")
         self.served.ask("stop", {})
         self.assertNotEqual(list(events)[-1][0], "progress")  # it ends, with a plan or without
 
@@ -305,7 +362,7 @@ class Serve(unittest.TestCase):
         events = self.served.events("GET", "/api/runs")
         rows = next(events)[1]
         self.assertNotIn("mine", [row["folder"] for row in rows])
-        # Waits in place of training: 200 steps of some 20 ms, watched.
+        # Waits in place of training, more steps of them than are watched: it is killed.
         waits = subprocess.Popen([weir, "-q", "run", "mine.json", "--backend", "synthetic",
                                   "--steps", "100000", "-o", "waits"], cwd=self.folder,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -325,7 +382,6 @@ class Serve(unittest.TestCase):
         run = json.loads((self.folder / "mine/run.json").read_text())
         row = next(row for _, rows in events for row in rows
                    if row["folder"] == "mine" and row["state"] == "ended")
-        events.close()
         self.assertEqual((row["steps"], row["backend"]), (3, "cpu"))
         self.assertEqual(row["losses"], [step["loss"] for step in run["steps"]])
         # G = b M D = 2 samples of 32 tokens a step.
@@ -333,6 +389,17 @@ class Serve(unittest.TestCase):
         forecast = command(self.folder, "simulate", "mine.json")["step_time_s"]
         self.assertAlmostEqual(row["forecast_step_time_s"], forecast)
         self.assertAlmostEqual(row["error"], forecast / run["step_time_s"] - 1)
+        self.assertEqual(row["basis"], "builtin")
+        # Costs that are learnt after the run has ended forecast it from then on.
+        command(self.folder, "calibrate", "--measured", f"mine.json={run['step_time_s']}s", "-o",
+                "costs.json")
+        row = next(row for _, rows in events for row in rows
+                   if row["folder"] == "mine" and row["basis"] != "builtin")
+        events.close()
+        learnt = command(self.folder, "simulate", "mine.json", "--costs", "costs.json")
+        self.assertEqual((row["basis"], row["forecast_step_time_s"]),
+                         (learnt["basis"], learnt["step_time_s"]))
+        self.assertEqual(row["basis"], "anchored")
 
 
 class Ends(unittest.TestCase):
@@ -359,6 +426,18 @@ class Ends(unittest.TestCase):
                                       text=True, timeout=30, check=False)
                 self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1)
+            # A link that nobody has is no use: it does not go on without.
+            with open("/dev/full", "w", encoding="ascii") as full:
+                done = subprocess.run([weir, "serve", "."], cwd=folder, stdout=full, text=True,
+                                      stderr=subprocess.PIPE, timeout=30, check=False)
+            self.assertEqual((done.returncode, done.stderr),
+                             (6, "weir: standard output: No space left on device\n"))
+            reader, writer = os.pipe()
+            os.close(reader)
+            done = subprocess.run([weir, "serve", "."], cwd=folder, stdout=writer, text=True,
+                                  stderr=subprocess.PIPE, timeout=30, check=False)
+            os.close(writer)
+            self.assertEqual((done.returncode, done.stderr), (128 + signal.SIGPIPE, ""))
             with socket.socket() as taken:
                 taken.bind(("127.0.0.1", 0))
                 taken.listen()

@@ -3,7 +3,7 @@
 #include "tools/reproduce/known_software.hpp"
 
 #include "plan/job/left_out.hpp"
-#include "plan/text/strict_json.hpp"
+#include "plan/text/schema.hpp"
 #include "tools/reproduce/published.hpp"
 
 namespace weir {
@@ -18,7 +18,7 @@ std::vector<Stack> known_software(Dtype dtype, const std::string& without) {
   for (const auto& [file, text] : compiled_tables()) {
     if (!file.ends_with(".json")) continue;
     const Json json = parse_json(text, file);
-    if (json["schema"] != kSchema) continue;
+    if (!has_schema(json, kSchema)) continue;
     Stack stack = parse_stack(without_source(json, without).dump(), file);
     const bool own = stack.name == Stack{}.name;
     const bool in_fp32 = stack.name.ends_with(kFp32);

@@ -9,22 +9,20 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
-#include <exception>
-#include <optional>
 
-#include "plan/job/plan_json.hpp"
+#include "plan/job/plan.hpp"
 #include "plan/text/bytes_file.hpp"
-#include "plan/text/ending.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/text/utf8.hpp"
 #include "plan/words/error.hpp"
+#include "sim/explain/plan_changes.hpp"
 #include "sim/search/space/space.hpp"
+#include "tools/app/calibrate/calibrate.hpp"
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/page/page.hpp"
-#include "tools/app/shared/exit_code.hpp"
-#include "tools/app/shared/provenance.hpp"
 #include "tools/app/simulate/simulate.hpp"
 #include "tools/app/sweep/sweep.hpp"
+#include "tools/serve/asked.hpp"
 #include "tools/serve/body_fields.hpp"
 #include "tools/serve/pasted_job.hpp"
 
@@ -39,71 +37,10 @@ Names with_machine(Names names) {
   return names;
 }
 
-Json error_json(const Ending& ending) {
-  return {
-      {"schema", "weir.error/1"}, {"message", ending.line}, {"exit_code", exit_code(ending.kind)}};
-}
-
-int status_of(EndKind kind) {
-  switch (kind) {
-    case EndKind::usage:
-    case EndKind::bad_input:
-      return 400;
-    case EndKind::no_plan:
-      return 422;
-    case EndKind::missing:
-      return 501;
-    default:
-      return 500;
-  }
-}
-
 Json json_of(const std::string& body) {
   if (utf8_prefix(body) != body.size()) throw InputError(kRequest, "", "is not UTF-8");
   return parse_json(body, kRequest);
 }
-
-// A request of a use case, and what becomes of what it says.
-template <class Request, class Result>
-class Asked {
- public:
-  Asked(const app::UseCase<Request, Result>& use_case, const Names& allowed, const Json& body,
-        Request defaults = {})
-      : use_case_(use_case), request(std::move(defaults)) {
-    const app::Fields all = fields(request);
-    std::set<std::string> given = fill(all, allowed, body);
-    session = app::Session(app::files_read(all), std::move(given));
-    session.command = command_line_of(use_case.name, all, body);
-    session.date = app::today();
-    session.note = session.log = [this](const std::string& line) { notes_.push_back(line); };
-  }
-  Asked(const Asked&) = delete;
-  Asked& operator=(const Asked&) = delete;
-  ~Asked() = default;
-
-  [[nodiscard]] Result run() const { return use_case_.run(request, session); }
-
-  // With `end` where the command would end with another code than 0 and yet has a result.
-  [[nodiscard]] Json envelope(const Result& result, Json json) const {
-    Json told{{"command", session.command}, {"result", std::move(json)}, {"notes", notes_}};
-    if constexpr (requires { require_success(result); }) {
-      try {
-        require_success(result);
-      } catch (const NoFeasiblePlan&) {
-        told["end"] = error_json(ending_of(std::current_exception()));
-      }
-    }
-    return told;
-  }
-
- private:
-  const app::UseCase<Request, Result>& use_case_;
-  std::vector<std::string> notes_;
-
- public:
-  Request request;
-  app::Session session;
-};
 
 Answer simulate_answer(Workplace& workplace, const Json& body) {
   const Asked asked(app::kSimulate, with_machine({"plan"}), body);
@@ -115,12 +52,35 @@ Answer simulate_answer(Workplace& workplace, const Json& body) {
 Answer explain_answer(Workplace& workplace, const Json& body) {
   Asked asked(app::kExplain, with_machine({"plan", "any-schedule", "measured"}), body);
   const auto lock = turn(workplace);
-  // The changed plans are files, so that a forecast of one can be asked for.
-  asked.request.plans = new_job_folder(workplace);
-  const app::ExplainResult result = asked.run();
-  Json json = asked.envelope(result, to_json(result));
-  json["plans"] = asked.request.plans->string();
-  return {.body = json.dump()};
+  return in_new_folder(workplace, [&](const std::filesystem::path& folder) -> Answer {
+    // The changed plans are files, so that a forecast of one can be asked for.
+    asked.request.plans = folder;
+    const app::ExplainResult result = asked.run();
+    Json json = asked.envelope(result, to_json(result));
+    json["plans"] = folder.string();
+    return {.body = json.dump()};
+  });
+}
+
+// Costs that measured steps have corrected, as a file that other requests name as theirs.
+Answer calibrate_answer(Workplace& workplace, const Json& body) {
+  // What the page may say, of what the command takes: without figures it would fit traces.
+  Names allowed{"measured", "cluster", "stack", "gpus"};
+  app::CalibrateRequest said;
+  if (!fill(app::fields(said), allowed, body).contains("measured"))
+    throw InputError(kRequest, "measured", "is missing");
+  allowed.emplace_back("output");
+  const auto lock = turn(workplace);
+  return in_new_folder(workplace, [&](const std::filesystem::path& folder) -> Answer {
+    const std::string costs = folder / "costs.json";
+    Json with_output = body;
+    with_output["output"] = costs;
+    const Asked asked(app::kCalibrate, allowed, with_output);
+    const app::CalibrateResult result = asked.run();
+    Json told = asked.envelope(result, to_json(result));
+    told["costs"] = costs;
+    return {.body = told.dump()};
+  });
 }
 
 // The page itself, which a frame shows.
@@ -132,14 +92,19 @@ Answer page_answer(Workplace& workplace, const Json& body) {
   return {.type = "text/html; charset=utf-8", .body = html};
 }
 
-// A plan as its file has it.
-Answer read_answer(Workplace& /*workplace*/, const Json& body) {
+// What one plan has otherwise than another, of how a step is run.
+Answer changes_answer(Workplace& /*workplace*/, const Json& body) {
   JsonObject request(body, kRequest, "");
-  const auto file = path_within(request.text("plan"), "plan");
+  const auto plan_of = [&](const char* key) {
+    const auto file = path_within(request.text(key), key);
+    return parse_plan(read_text_file(file), file.string());
+  };
+  const Plan from = plan_of("from"), to = plan_of("to");
   request.finish();
-  const Json told{{"result", plan_json(parse_plan(read_text_file(file), file.string()))},
-                  {"notes", Json::array()}};
-  return {.body = told.dump()};
+  Json rows = Json::array();
+  for (const PlanChange& change : step_changes(from, to))
+    rows.push_back({{"key", change.key}, {"before", change.before}, {"after", change.after}});
+  return {.body = Json{{"result", rows}, {"notes", Json::array()}}.dump()};
 }
 
 Answer stop_answer(Workplace& workplace, const Json& body) {
@@ -152,11 +117,14 @@ struct Answered {
   std::string_view name;
   Answer (*answer)(Workplace&, const Json&);
 };
-constexpr std::array kAnswered{
-    Answered{"job", &job_answer},           Answered{"file", &file_answer},
-    Answered{"simulate", &simulate_answer}, Answered{"explain", &explain_answer},
-    Answered{"page", &page_answer},         Answered{"read", &read_answer},
-    Answered{"stop", &stop_answer}};
+constexpr std::array kAnswered{Answered{"job", &job_answer},
+                               Answered{"file", &file_answer},
+                               Answered{"simulate", &simulate_answer},
+                               Answered{"explain", &explain_answer},
+                               Answered{"calibrate", &calibrate_answer},
+                               Answered{"page", &page_answer},
+                               Answered{"changes", &changes_answer},
+                               Answered{"stop", &stop_answer}};
 
 Json progress_json(const SearchProgress& progress) {
   Json front = Json::array();
@@ -183,24 +151,6 @@ const Names kSearched{"model",    "seq-length", "dtype",        "global-batch-si
 
 }  // namespace
 
-Answer answer_of_error() {
-  try {
-    throw;
-  } catch (const Busy& busy) {
-    return {503, "application/json", error_json({EndKind::failed, busy.what()}).dump()};
-  } catch (...) {
-    const Ending ending = ending_of(std::current_exception());
-    return {status_of(ending.kind), "application/json",
-            error_json(ending).dump(-1, ' ', false, Json::error_handler_t::replace)};
-  }
-}
-
-std::string event_text(std::string_view name, const Json& data) {
-  // JSON has no line break outside its texts, and within them it is written as \n.
-  return fmt::format("event: {}\ndata: {}\n\n", name,
-                     data.dump(-1, ' ', false, Json::error_handler_t::replace));
-}
-
 Answer answer(Workplace& workplace, std::string_view name, const std::string& body) {
   try {
     const auto row = std::ranges::find(kAnswered, name, &Answered::name);
@@ -214,7 +164,9 @@ Answer answer(Workplace& workplace, std::string_view name, const std::string& bo
 }
 
 void search(Workplace& workplace, const std::string& body, const Listener& listener) {
-  const std::unique_lock searching(workplace.searching, std::try_to_lock);
+  // One whose page has gone ends with its next candidate: the one after it waits for that.
+  constexpr std::chrono::seconds kPatience(5);
+  const std::unique_lock searching(workplace.searching, kPatience);
   try {
     if (!searching.owns_lock()) throw Busy("another search runs: stop it, or wait for its end");
     workplace.stop_search = false;

@@ -14,14 +14,8 @@
 
 namespace weir {
 
-// Of POST /api/NAME: job, file, simulate, explain, page, read, stop.
+// Of POST /api/NAME: job, file, simulate, explain, calibrate, page, changes, stop.
 [[nodiscard]] Answer answer(Workplace& workplace, std::string_view name, const std::string& body);
-
-// An exception as an answer. Precondition: within a catch block.
-[[nodiscard]] Answer answer_of_error();
-
-// One event of a stream: "event: NAME", and its data on one line.
-[[nodiscard]] std::string event_text(std::string_view name, const Json& data);
 
 // A search: `send` is given its events (progress, then result or error); it ends where nobody
 // listens any more. Several threads ask that.

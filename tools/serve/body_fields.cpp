@@ -183,18 +183,48 @@ std::set<std::string> fill(const app::Fields& fields, const std::vector<std::str
   return given;
 }
 
+namespace {
+
+// Whether a list is so many arguments on the command line; else it is one, with commas.
+bool is_repeated(const app::Field& field) {
+  return std::visit(
+      [](auto* target) {
+        using Value = std::remove_pointer_t<decltype(target)>;
+        return std::is_same_v<Value, std::vector<std::string>> ||
+               std::is_same_v<Value, std::vector<Path>> ||
+               std::is_same_v<Value, std::vector<app::TraceSource>> ||
+               std::is_same_v<Value, std::vector<app::ScheduleChoice>>;
+      },
+      field.target);
+}
+
+std::string word_of(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// The value as the command line has it: a word, or one for each of a list.
+std::vector<std::string> words_of(const app::Field& field, const Json& value) {
+  if (!value.is_array()) return {word_of(value)};
+  std::vector<std::string> words;
+  for (const Json& part : value) words.push_back(word_of(part));
+  if (is_repeated(field)) return words;
+  return {fmt::format("{}", fmt::join(words, ","))};
+}
+
+}  // namespace
+
 std::string command_line_of(std::string_view command, const app::Fields& fields, const Json& body) {
   std::string by_place, options;
   for (const auto& [key, value] : body.items()) {
     const app::Field* field = field_named(fields, key);
     if (field == nullptr || value.is_null() || value == false) continue;
-    std::string word = value.is_string() ? value.get<std::string>() : value.dump();
-    if (value.is_array()) std::erase_if(word, [](char c) { return c == '[' || c == ']'; });
-    if (!field->names.starts_with("-")) {
-      by_place += " " + shell_quoted(word);
-    } else {
-      options += " --" + key + (value.is_boolean() ? std::string() : " " + shell_quoted(word));
+    if (value.is_boolean()) {
+      options += " --" + key;
+      continue;
     }
+    const bool placed = !field->names.starts_with("-");
+    for (const std::string& word : words_of(*field, value))
+      (placed ? by_place : options) += (placed ? " " : " --" + key + " ") + shell_quoted(word);
   }
   return fmt::format("weir {}{}{}", command, by_place, options);
 }

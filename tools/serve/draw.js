@@ -83,7 +83,7 @@ function ticks(low, high) {
   return all;
 }
 
-// Points {x, y, title, chosen, kind} with axes that begin where the points do; `choose` is told one's index.
+// Points {x, y, title, kind} with axes that begin where the points do; `choose` is told one's index.
 function scatter(points, names, say, choose) {
   const width = room(), height = 300, left = 76, bottom = 44, right = 16, top = 12;
   if (!points.length) return picture(width, 40, [shape('text', {x: 0, y: 20, class: 'soft'}, 'nothing yet')]);
@@ -110,9 +110,8 @@ function scatter(points, names, say, choose) {
                             transform: `rotate(-90 12 ${(top + height - bottom) / 2})`}, names.y));
   points.forEach((p, i) => {
     const [cx, cy] = at(p);
-    const dot = shape('circle', {cx, cy, r: p.chosen ? 7 : 5, class: 'plan', tabindex: 0,
-                                 fill: COLOURS[{front: 0, baseline: 5}[p.kind] ?? 7], 'fill-opacity': 0.85,
-                                 stroke: p.chosen ? 'currentColor' : 'none'});
+    const dot = shape('circle', {cx, cy, r: 5, class: 'plan', tabindex: 0,
+                                 fill: COLOURS[{front: 0, baseline: 5}[p.kind] ?? 7], 'fill-opacity': 0.85});
     dot.append(shape('title', {}, p.title));
     if (choose) {
       dot.addEventListener('click', () => choose(i));

@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/serve/http.hpp"
 
+#include <fmt/format.h>
 #include <httplib.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -188,14 +190,16 @@ class Streams {
 std::optional<std::string> body_of(const httplib::ContentReader& reader, Response& response) {
   const Clock::time_point until = Clock::now() + kMostTime;
   std::string body;
+  bool too_large = false;
   const bool whole = reader([&](const char* data, std::size_t length) {
-    if (body.size() + length > kMostBytes || Clock::now() > until) return false;
+    too_large = body.size() + length > kMostBytes;
+    if (too_large || Clock::now() > until) return false;
     body.append(data, length);
     return true;
   });
   if (whole) return body;
   // The library says so where the size was announced.
-  const bool large = response.status == 413 || body.size() + 1 > kMostBytes;
+  const bool large = too_large || response.status == 413;
   refuse(response, large ? 413 : 408,
          large ? "the body is larger than 16 MiB" : "the body took longer than 20 s, or broke off");
   return std::nullopt;
@@ -291,22 +295,28 @@ int serve_http(Workplace& workplace, const ServeRequest& request) {
   Streams streams;
   set_paths(server, workplace, streams);
   if (request.stopping) static_cast<void>(request.stopping());  // from here on it listens
+  const std::string link = fmt::format("http://{}:{}/?token={}", kLoopback, port, token);
   int signal = 0;
+  std::exception_ptr untold;
   std::thread watch([&] {
     while (!server.is_running()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    if (request.ready)
-      request.ready("http://" + std::string(kLoopback) + ":" + std::to_string(port) +
-                    "/?token=" + token);
-    while (signal == 0 && server.is_running()) {
+    try {
+      if (request.ready) request.ready(link);
+    } catch (...) {
+      untold = std::current_exception();
+    }
+    while (signal == 0 && !untold && server.is_running()) {
       signal = request.stopping ? request.stopping() : 0;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    // A search that runs gives up, pages are told, and then nobody is waited for.
+    // A search that runs gives up and pages are told, so that the wait for what is being answered
+    // is short.
     workplace.ended = true;
     server.stop();
   });
   server.listen_after_bind();
   watch.join();
+  if (untold) std::rethrow_exception(untold);
   if (signal == 0) throw RunFailed("the server ended");
   return signal;
 }

@@ -11,11 +11,12 @@
 
 #include "plan/job/summary.hpp"
 #include "plan/model/readers/foreign_job.hpp"
+#include "plan/text/schema.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/model/model.hpp"
 #include "tools/app/plan/plan.hpp"
-#include "tools/app/shared/provenance.hpp"
+#include "tools/serve/asked.hpp"
 #include "tools/serve/body_fields.hpp"
 
 namespace weir {
@@ -31,26 +32,14 @@ struct Pasted {
   std::string from;  // of a job: the importer's word
 };
 
-// Of a JSON object the word that says what it is; empty: it is none, or says nothing.
-std::string schema_of(const std::string& text) {
-  const auto json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const bool says = json.is_object() && json.contains("schema") && json["schema"].is_string();
-  return says ? json["schema"].get<std::string>() : std::string();
-}
-
-bool is_object(const std::string& text) {
-  return Json::parse(text, nullptr, /*allow_exceptions=*/false).is_object();
-}
-
 // What nobody claims is read as Megatron's: pasted arguments and its dump have no mark.
 Pasted told_apart(std::string name, std::string text) {
   Pasted one{std::move(name), std::move(text)};
-  const std::string schema = schema_of(one.text);
-  const ForeignTool tool = foreign_tool(one.text);
-  if (schema == "weir.plan/1") {
+  const Json json = Json::parse(one.text, nullptr, /*allow_exceptions=*/false);
+  const ForeignTool tool = tool_of_text(one.text);
+  if (has_schema(json, "weir.plan/1")) {
     one.kind = Kind::plan;
-  } else if (!schema.empty() || (tool.name.empty() && is_object(one.text)) ||
-             one.name.ends_with(".csv")) {
+  } else if ((tool.name.empty() && json.is_object()) || one.name.ends_with(".csv")) {
     one.kind = Kind::model;
   } else if (!tool.name.empty() && tool.reader.empty()) {
     throw InputError(one.name, "", fmt::format("is a job of {}, which is not read", tool.name));
@@ -89,48 +78,34 @@ Json without_files(Json body) {
   return body;
 }
 
-using Notes = std::vector<std::string>;
-
-app::Session session_for(const app::Fields& fields, std::set<std::string> given, Notes& notes) {
-  app::Session session(app::files_read(fields), std::move(given));
-  session.date = app::today();
-  session.note = [&notes](const std::string& line) { notes.push_back(line); };
-  return session;
-}
-
 // As `weir plan JOB --from TOOL -o plan.json`.
 Json imported(const std::vector<Pasted>& files, const std::filesystem::path& folder, Json body) {
   const Pasted& job = main_of(files);
-  app::PlanRequest request;
-  const app::Fields fields = app::fields(request);
-  std::set<std::string> given = fill(fields, kBesideJob, body);
-  if (request.import.from.empty()) request.import.from = job.from;
-  request.common.model = folder / job.name;
-  request.output = folder / "plan.json";
-  given.insert({"model", "from", "output"});
+  const std::string plan = folder / "plan.json";
+  body["model"] = (folder / job.name).string();
+  body["output"] = plan;
+  if (const auto from = body.find("from"); from == body.end() || from->is_null() || *from == "")
+    body["from"] = job.from;
   // DeepSpeed's file and torchtitan's registry leave the model to another.
   for (const Pasted& other : files) {
-    if (other.kind == Kind::model) request.import.model = folder / other.name;
+    if (other.kind == Kind::model) body["job-model"] = (folder / other.name).string();
   }
-  body["model"] = request.common.model.string();
-  body["from"] = request.import.from;
-  body["output"] = request.output->string();
-  if (request.import.model) body["job-model"] = request.import.model->string();
-  Notes notes;
-  const app::Session session = session_for(fields, std::move(given), notes);
-  const app::PlanResult result = app::plan(request, session);
-  return {{"job", folder.string()},
-          {"kind", "plan"},
-          {"plan", request.output->string()},
-          {"summary", summary(result.plan.loaded.plan)},
-          {"command", command_line_of("plan", fields, body)},
-          {"result", to_json(result)},
-          {"notes", notes}};
+  std::vector<std::string_view> allowed = kBesideJob;
+  allowed.insert(allowed.end(), {"model", "output", "job-model"});
+  const Asked asked(app::kPlan, allowed, body);
+  const app::PlanResult result = asked.run();
+  Json told = asked.envelope(result, to_json(result));
+  told.update({{"job", folder.string()},
+               {"kind", "plan"},
+               {"plan", plan},
+               {"summary", summary(result.plan.loaded.plan)}});
+  return told;
 }
 
 Json given_plan(const Pasted& plan, const std::filesystem::path& folder) {
-  Notes notes;
-  const app::Session session = session_for({}, {}, notes);
+  Json notes = Json::array();
+  app::Session session;
+  session.note = [&notes](const std::string& line) { notes.push_back(line); };
   const auto file = folder / plan.name;
   // Its model is named in it: one that is not there is said now, and not with the first forecast.
   const app::PlacedPlan placed = app::load(file, session);
@@ -145,24 +120,17 @@ Json given_plan(const Pasted& plan, const std::filesystem::path& folder) {
 }
 
 Json given_model(const Pasted& model, const std::filesystem::path& folder, const Json& body) {
-  app::ModelRequest request;
-  const app::Fields fields = app::fields(request);
   // The machine is said on the same page: a model has none.
   Json its = body;
   for (const std::string_view other : kBesideJob) {
     if (other != "seq-length" && other != "dtype") its.erase(std::string(other));
   }
-  Json named = its;
-  named["model"] = (folder / model.name).string();
-  std::set<std::string> given = fill(fields, {"model", "seq-length", "dtype"}, named);
-  Notes notes;
-  const app::Session session = session_for(fields, std::move(given), notes);
-  return {{"job", folder.string()},
-          {"kind", "model"},
-          {"model", named["model"]},
-          {"command", command_line_of("model", fields, named)},
-          {"result", to_json(app::model(request, session))},
-          {"notes", notes}};
+  its["model"] = (folder / model.name).string();
+  const Asked asked(app::kModel, {"model", "seq-length", "dtype"}, its);
+  const app::ModelResult result = asked.run();
+  Json told = asked.envelope(result, to_json(result));
+  told.update({{"job", folder.string()}, {"kind", "model"}, {"model", its["model"]}});
+  return told;
 }
 
 }  // namespace
@@ -174,9 +142,8 @@ Answer job_answer(Workplace& workplace, const Json& body) {
   app::PlanRequest beside;
   static_cast<void>(fill(app::fields(beside), kBesideJob, options));
   const auto lock = turn(workplace);
-  const auto folder = new_job_folder(workplace);
-  for (const Pasted& file : files) write_file_atomically(folder / file.name, file.text);
-  try {
+  return in_new_folder(workplace, [&](const std::filesystem::path& folder) -> Answer {
+    for (const Pasted& file : files) write_file_atomically(folder / file.name, file.text);
     const Pasted& main = main_of(files);
     switch (main.kind) {
       case Kind::plan:
@@ -186,12 +153,7 @@ Answer job_answer(Workplace& workplace, const Json& body) {
       default:
         return {.body = given_model(main, folder, options).dump()};
     }
-  } catch (...) {
-    // Nothing came of it: what is pasted again has another folder.
-    std::error_code none;
-    std::filesystem::remove_all(folder, none);
-    throw;
-  }
+  });
 }
 
 Answer file_answer(Workplace& workplace, const Json& body) {

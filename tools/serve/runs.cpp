@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include "plan/job/summary.hpp"
 #include "plan/text/ending.hpp"
@@ -66,6 +67,19 @@ std::optional<Path> costs_near(Path folder) {
     if (folder.empty() || folder == ".") return std::nullopt;
     folder = folder.parent_path();
   }
+}
+
+// The files that a row is made of, as they are now. One that is not there has the clock's least.
+std::vector<FileSeen> files_of_row(const Path& folder, const Path& run) {
+  std::vector<FileSeen> seen;
+  const auto see = [&](const Path& file) {
+    std::error_code none;  // one that has gone since it was found is told where it is read
+    seen.emplace_back(file, std::filesystem::last_write_time(file, none));
+  };
+  see(run);
+  see(folder / "measured.json");
+  if (const auto costs = costs_near(folder)) see(*costs);
+  return seen;
 }
 
 // What the run's plan was forecast to take, by simulate's own way.
@@ -145,15 +159,18 @@ Json runs_json(Workplace& workplace) {
   const std::scoped_lock lock(workplace.reading_runs);
   Json rows = Json::array();
   const RunFolders runs = run_folders();
+  // Of folders that have gone nothing is kept: a server may run for months.
+  std::erase_if(workplace.runs, [&](const auto& known) {
+    return !std::ranges::binary_search(runs.found, Path(known.first));
+  });
   for (const Path& folder : runs.found) {
     // A run under way replaces the file of the one before.
     const bool under_way = is_file(folder / "progress.json");
     const Path file = folder / (under_way ? "progress.json" : "run.json");
-    std::error_code none;
-    const auto time = std::filesystem::last_write_time(file, none);
-    auto& [read, row] = workplace.runs[folder.string()];
-    if (row.is_null() || read != time) {
-      read = time;
+    std::vector<FileSeen> now = files_of_row(folder, file);
+    auto& [seen, row] = workplace.runs[folder.string()];
+    if (row.is_null() || seen != now) {
+      seen = std::move(now);
       row = empty_row(folder);
       try {
         under_way ? read_progress(row, folder) : read_run(row, folder);

@@ -5,8 +5,10 @@
 
 const $ = id => document.getElementById(id);
 const TOKEN = new URLSearchParams(location.search).get('token');
-const WIDEST = 12;  // of a plan's figures
 let job = null, planned = null, found = null, searching = null, machine = {};
+// What was compared last, {plan, figure}; and of what corrects the forecasts, the figure of each plan.
+let compared = null;
+const learnt = new Map();
 
 const seconds = s => s >= 1 ? `${s.toFixed(3)} s` : `${(s * 1e3).toFixed(s < 0.01 ? 3 : 1)} ms`;
 const percent = share => `${(share * 100).toFixed(1)} %`;
@@ -120,12 +122,22 @@ async function readJob() {
   const body = {files: await pastedFiles()};
   for (const id of ['gpus', 'cluster']) if (machine[id]) body[id] = machine[id];
   for (const id of ['global-batch-size', 'seq-length']) if ($(id).value) body[id] = Number($(id).value);
-  for (const id of ['forecast', 'explained', 'searched', 'shown', 'measuring']) $(id).hidden = true;
-  found = null;
+  for (const id of ['forecast', 'measuring', 'correct', 'corrected']) $(id).hidden = true;
+  // What a search of the job before would find has no place beside this one.
+  forgetFound();
+  compared = null;
+  learnt.clear();
   job = await ask('job', body);
   showRead();
   if (job.plan) await forecastOf(job.plan, 'the job as it runs today');
   else startOfModel();
+}
+
+// What was found by other costs, or of another job.
+function forgetFound() {
+  for (const id of ['explained', 'searched', 'shown']) $(id).hidden = true;
+  searching?.abort();
+  found = null;
 }
 
 // What became of each argument, the ones that matter to the eye first.
@@ -190,7 +202,7 @@ function showForecast(told, what) {
     ['fits', f.fits ?? 'no limit known'],
     ['tokens a second', f.tokens_per_s ? figure(f.tokens_per_s) : 'no tokens'],
     ['of the peak', f.mfu ? percent(f.mfu) : 'no peak known'], ['costs', f.basis]];
-  $('facts').replaceChildren(...facts.slice(0, WIDEST).map(([name, value]) => {
+  $('facts').replaceChildren(...facts.map(([name, value]) => {
     const pair = document.createElement('div'), dt = document.createElement('dt'), dd = document.createElement('dd');
     dt.textContent = name;
     dd.textContent = value;
@@ -239,10 +251,43 @@ async function measure() {
   if (log) measured = (await ask('file', {job: job.job, name: log.name, text: await log.text()})).result.file;
   if (!measured) throw new Error('say a step time, or choose a log');
   const {measured: m} = await explain({measured});
+  compared = {plan: planned.plan, figure: measured};
+  $('correct').hidden = false;
   $('difference').textContent = `Measured ${seconds(m.step_time_s)}, ${signed(m.difference_s / (m.step_time_s - m.difference_s))}
-    of the forecast; ${m.within_interval ? 'within' : 'outside'} its interval. What one cause alone would have to be:`;
+    of the forecast ${seconds(m.step_time_s - m.difference_s)}; ${m.within_interval ? 'within' : 'outside'} its interval. What one cause alone would have to be:`;
   table('causes', ['cause', 'times', 'plausible', 'how to tell'],
         m.causes.map(c => [TOLD[c.name] || words(c.name), c.factor.toFixed(2), c.plausible ? 'yes' : 'no', c.measurement]));
+}
+
+// From here on forecasts and searches are by costs that are corrected by what was measured.
+const FACTORS = {compute: 'computing', messages: 'messages', step: 'what comes once a step', memory: 'memory'};
+async function correct() {
+  const figures = new Map(learnt).set(compared.plan, compared.figure);
+  const {costs, 'memory-limit': limit, ...where} = withMachine({});
+  const told = await ask('calibrate', {...where, measured: [...figures].map(([plan, figure]) => `${plan}=${figure}`)});
+  learnt.set(compared.plan, compared.figure);
+  machine.costs = told.costs;
+  const {factors, runs} = told.result.anchor;
+  table('factors', ['built-in costs of', 'times'],
+        Object.entries(FACTORS).map(([name, said]) => [said, factors[name].toFixed(3)]));
+  table('learnt', ['measured', 'step', 'left over'],
+        runs.map(r => [`${r.plan}=${r.figure}`, seconds(r.step_time_s), signed(Math.expm1(r.residual))]));
+  list('corrected-notes', told.notes);
+  $('corrected-by').textContent = told.command;
+  $('corrected').hidden = false;
+  await forecastAnew();
+}
+
+async function uncorrect() {
+  delete machine.costs;
+  learnt.clear();
+  $('corrected').hidden = true;
+  await forecastAnew();
+}
+
+async function forecastAnew() {
+  forgetFound();
+  await forecastOf(planned.plan, planned.what, planned.stack);
 }
 
 async function timeline() {
@@ -274,6 +319,8 @@ async function search() {
       if (name === 'result') showPlans(data);
       if (name === 'error') throw new Error(data.message);
     });
+  } catch (error) {
+    if (error.name !== 'AbortError') throw error;
   } finally {
     $('stop').disabled = true;
   }
@@ -323,14 +370,12 @@ async function choosePlan(i) {
 }
 
 // What the plan that is looked at does otherwise than the job's, key by key.
-const LEFT_OUT = new Set(['schema', 'model', 'model_sha256', 'note', 'job', 'seed']);
 async function differences(plan) {
   $('differs').replaceChildren();
   if (!job.plan || plan === job.plan) return;
-  const [now, then] = await Promise.all([job.plan, plan].map(async p => (await ask('read', {plan: p})).result));
-  const rows = [...new Set([...Object.keys(now), ...Object.keys(then)])].filter(key => !LEFT_OUT.has(key))
-    .map(key => [key, JSON.stringify(now[key]), JSON.stringify(then[key])]).filter(([, a, b]) => a !== b)
-    .map(([key, a, b]) => [words(key), a ?? 'not said', b ?? 'not said']);
+  const said = value => value === null ? 'not said' : JSON.stringify(value);
+  const rows = (await ask('changes', {from: job.plan, to: plan})).result
+    .map(({key, before, after}) => [words(key), said(before), said(after)]);
   const holder = document.createElement('div'), head = document.createElement('h3'), its = document.createElement('table');
   head.textContent = 'What it does otherwise than the job today';
   holder.className = 'wide';
@@ -381,6 +426,8 @@ doing('why', () => explain());
 doing('timeline', timeline);
 doing('search', search);
 doing('measure', measure);
+doing('correct', correct);
+doing('uncorrect', uncorrect);
 doing('stop', () => ask('stop', {}));
 doing('back', () => forecastOf(job.plan, 'the job as it runs today'));
 $('log').addEventListener('change', () => tried(measure, $('measure')));

@@ -13,7 +13,8 @@ struct ServeRequest {
   int port = 0;  // 0: any that is free
   // Asked all the time: the signal that ends it, or 0. No field, as the next.
   std::function<int()> stopping;
-  // Told the address, with the token, once requests are answered.
+  // Told the address, with the token, once requests are answered. What it throws ends the server:
+  // without its link nobody can ask.
   std::function<void(const std::string& link)> ready;
 };
 

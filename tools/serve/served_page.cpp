@@ -3,14 +3,13 @@
 #include "tools/serve/served_page.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <vector>
+#include <string>
 
+#include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/provenance.hpp"
 #include "tools/app/shared/version.hpp"
 #include "tools/report/page.hpp"
-#include "tools/reproduce/published.hpp"
 
 namespace weir {
 namespace {
@@ -18,10 +17,8 @@ namespace {
 // The clusters that have a name, for the field that asks for one.
 std::string options_of_clusters() {
   std::string options;
-  for (const auto& [file, text] : compiled_tables()) {
-    if (text.find("\"weir.cluster/1\"") != std::string::npos)
-      options += fmt::format("<option value=\"{}\">", file.substr(0, file.find(".json")));
-  }
+  for (const std::string& name : app::cluster_names())
+    options += fmt::format("<option value=\"{}\">", name);
   return options;
 }
 

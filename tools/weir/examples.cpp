@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "plan/schedule/generators/generators.hpp"
+#include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/exit_code.hpp"
-#include "tools/reproduce/published.hpp"
 
 namespace weir {
 namespace {
@@ -94,15 +94,10 @@ std::string schedules() {
 }
 
 std::string clusters() {
-  std::vector<std::string> names;
-  for (const auto& [file, text] : compiled_tables()) {
-    if (text.find("\"weir.cluster/1\"") != std::string::npos)
-      names.push_back(file.substr(0, file.find(".json")));
-  }
   return fmt::format(
       "Clusters by name, for --cluster; NAME:32 has 32 nodes, NAME:4+OTHER:8 two kinds:\n{}\n"
       "Or a file (weir.cluster/1), as those in tools/examples/clusters.\n",
-      fmt::join(names, ", "));
+      fmt::join(app::cluster_names(), ", "));
 }
 
 }  // namespace

@@ -49,8 +49,9 @@ void print_ranks(Printout& out, const Forecast& f) {
 void print_fitting(Printout& out, const app::FittingChange& c) {
   out.say("  {}: {} expected, {} at most, step {} ({:.2f} times); {}\n", c.what,
           format_bytes(c.forecast.peak_memory()), format_bytes(c.forecast.peak_memory_upper()),
-          format_duration(c.forecast.step_time), c.ratio, to_text(c.arguments));
-  for (const ArgumentChange& a : c.changed) {
+          format_duration(c.forecast.step_time), c.ratio, to_text(count_of(c.edits)));
+  if (!c.edits.of_job) return;
+  for (const app::Edit& a : c.edits.all) {
     const auto value = [](const std::string& v) { return v.empty() ? v : " " + v; };
     if (a.after) {
       out.say("    --{}{}{}\n", a.name, value(*a.after),

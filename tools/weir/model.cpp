@@ -6,8 +6,6 @@
 
 #include "costmodel/layers/layer_math.hpp"
 #include "tools/weir/commands.hpp"
-#include "tools/weir/print/layout_text.hpp"
-#include "tools/weir/print/network_text.hpp"
 #include "tools/weir/print/printout.hpp"
 
 namespace weir {
@@ -93,13 +91,10 @@ void print_kernels(Printout& out, const app::ModelKernels& result) {
 }  // namespace
 
 void print(Printout& out, const app::ModelRequest&, const app::ModelResult& result) {
-  if (result.networks) return print_networks(out, *result.networks);
+  if (result.layout) return print(out, app::LayoutRequest{}, *result.layout);
   if (result.kernels) return print_kernels(out, *result.kernels);
-  if (!result.layouts && !app::has_length(result)) return print_parameters(out, result.model);
-  if (!result.layouts) return print_table(out, result.model, result.seq_length, result.dtype);
-  const auto& [file, request, run] = *result.layouts;
-  print_layouts(out, file);
-  if (run) print_layout_run(out, file, request, *run);
+  if (!app::has_length(result)) return print_parameters(out, result.model);
+  print_table(out, result.model, result.seq_length, result.dtype);
 }
 
 }  // namespace weir

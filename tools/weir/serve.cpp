@@ -4,8 +4,9 @@
 
 #include <fmt/core.h>
 
+#include <cerrno>
 #include <cstdio>
-#include <tuple>
+#include <system_error>
 
 #include "tools/weir/commands.hpp"
 
@@ -13,7 +14,8 @@ namespace weir {
 
 void print_link(const std::string& link) {
   fmt::print("{}\n", link);
-  std::ignore = std::fflush(stdout);
+  if (std::fflush(stdout) != 0)
+    throw std::system_error(errno, std::generic_category(), "standard output");
 }
 
 // The link was all there is to print.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "plan/text/strict_json.hpp"
+
 namespace weir {
 namespace {
 
@@ -69,6 +71,11 @@ ForeignTool foreign_tool(std::string_view text) {
                                [&](std::string_view word) { return text.find(word) != text.npos; });
   });
   return found == kMarks.end() ? ForeignTool{} : found->tool;
+}
+
+ForeignTool tool_of_text(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.contains("schema") ? ForeignTool{} : foreign_tool(text);
 }
 
 }  // namespace weir

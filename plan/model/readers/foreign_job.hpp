@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace weir {
@@ -14,5 +15,9 @@ struct ForeignTool {
 
 // A name of none where no tool is recognised.
 [[nodiscard]] ForeignTool foreign_tool(std::string_view text);
+
+// The same of a file that may be one of our own: a plan keeps the lines of the job that it was read
+// from, and yet is no job. Whatever says a schema is of none.
+[[nodiscard]] ForeignTool tool_of_text(const std::string& text);
 
 }  // namespace weir

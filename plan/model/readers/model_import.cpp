@@ -20,7 +20,7 @@
 #include "plan/model/readers/pipedream_graph.hpp"
 #include "plan/text/cells.hpp"
 #include "plan/text/python_json.hpp"
-#include "plan/text/strict_json.hpp"
+#include "plan/text/schema.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 
@@ -285,7 +285,7 @@ Model load_model(const std::filesystem::path& file) {
     if (!json.contains("schema")) {  // ours all have one, Hugging Face's have none
       model = hugging_face_model(json, file.string());
     } else {
-      model = json["schema"] == "weir.cnn/1" ? cnn_model(json, file.string())
+      model = has_schema(json, "weir.cnn/1") ? cnn_model(json, file.string())
                                              : layer_list(json, file.string());
     }
   }

@@ -59,7 +59,12 @@ TEST_F(LayoutCommand, AModelAndTheFileOfIt) {
   const Json json = of(model + options + "--program written.json");
   const CommandResult older = shell(WEIR_COMMAND " -q --json model " + model + options);
   EXPECT_EQ(Json::parse(older.out), json);
-  EXPECT_EQ(of("written.json --cluster dgx-h100")["layouts"], json["layouts"]);
+  const Json file = of("written.json --cluster dgx-h100");
+  EXPECT_EQ(file["layouts"], json["layouts"]);
+  const CommandResult its = shell(WEIR_COMMAND
+                                  " -q --json model --layout written.json --cluster "
+                                  "dgx-h100");
+  EXPECT_EQ(Json::parse(its.out), file);
   // Other rules in the place of the file's.
   EXPECT_EQ(of("written.json --mesh m=2 --rules heads:m")["layouts"][0]["rules"], "heads:m");
 }
@@ -157,6 +162,14 @@ TEST_F(LayoutCommand, NetworksRun) {
   }
   // d=2: the weights' gradients, 2 x 2 x 32 x 64, each read once by the two together.
   EXPECT_EQ(run["layouts"][0]["exchanged_elements"], 2 * 2 * 32 * 64);
+  // `weir model` runs them likewise.
+  const CommandResult its = shell(
+      WEIR_COMMAND " -q --json model --layout small.json --run --workers 2 --rounds 1 2> notes");
+  ASSERT_EQ(its.code, 0) << its.out;
+  for (std::size_t l = 0; l < 2; ++l) {
+    EXPECT_EQ(Json::parse(its.out)["run"]["layouts"][l]["exchanged_elements"],
+              run["layouts"][l]["exchanged_elements"]);
+  }
   const Json found = of("small.json --run --devices 2 --rounds 1 2> notes");
   EXPECT_LE(found["run"]["layouts"].size(), 5U);
   EXPECT_GT(found["run"]["layouts"].size(), 1U);
@@ -252,6 +265,16 @@ TEST_F(LayoutCommand, WhatCannotBeIsSaid) {
   refused(lm + "--workers 4", 2, "--workers and --rounds are of --run");
   refused(kLayouts + "two-layer.json --devices 4 --cluster dgx-h100", 2, "einsums");
   refused("none.json", 3, "none.json");
+  const auto of_model = [this](const std::string& arguments, const char* words) {
+    const CommandResult result = weir("model " + arguments);
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_THAT(result.out, HasSubstr(words));
+  };
+  of_model("--layout " + lm + "--seq-length 64", "--seq-length is of a model");
+  of_model(kModels + "gpt2.json --mesh d=2 --rules batch:d --lora-rank 4",
+           "--lora-rank does not change what a layout costs");
+  of_model(kModels + "gpt2.json --run", "--run needs --layout, --rules or --devices");
+  of_model(kModels + "gpt2.json -b 4", "--micro-batch-size is of --kernels and of layouts");
   write("broken.json", R"({"schema": "weir.layout/1", "name": )");
   refused("broken.json", 3, "broken.json");
 }

@@ -111,6 +111,10 @@ TEST_F(SearchCommand, AModelAClusterAndABatchAreEnough) {
     EXPECT_EQ(again["step_time_s"], third) << plan;
   }
   EXPECT_FALSE(std::filesystem::exists(folder_ / "plans/plan-21.json"));
+  write("odd.json", R"({"schema": 1, "plans": []})");
+  const CommandResult odd = weir("plan --from odd.json --place 1");
+  EXPECT_EQ(odd.code, 3);
+  EXPECT_THAT(odd.out, HasSubstr("odd.json: schema: expected weir.sweep/1"));
   const CommandResult beyond = weir("plan --from found/sweep.json --place 21");
   EXPECT_EQ(beyond.code, 3);
   EXPECT_THAT(beyond.out, HasSubstr("found/sweep.json: plans: has 20 plans, none at place 21"));

@@ -396,6 +396,10 @@ TEST(ForeignTool, IsKnownByItsWords) {
   EXPECT_EQ(foreign_tool("from megatron.bridge import AutoBridge\n").reader, "nemo");
   EXPECT_EQ(foreign_tool("compute_environment: X\ndistributed_type: FSDP\n").reader, "");
   EXPECT_EQ(foreign_tool("{\"model_type\": \"gpt2\"}").name, "");
+  // A plan keeps the lines of its job, and is none.
+  const std::string lines = R"("job": ["--num-layers 2", "--hidden-size 8"]})";
+  EXPECT_EQ(tool_of_text("{" + lines).name, "Megatron-LM");
+  EXPECT_EQ(tool_of_text(R"({"schema": "weir.plan/1", )" + lines).name, "");
 }
 
 // As their own documentation begins such files; none of them is read.

@@ -11,10 +11,10 @@
 #include "costmodel/fit/builtin_interval.hpp"
 #include "plan/job/assumed_stack.hpp"
 #include "plan/job/layout_words.hpp"
-#include "plan/job/plan_json.hpp"
-#include "plan/text/strict_json.hpp"
+#include "plan/text/schema.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "sim/explain/plan_changes.hpp"
 #include "tools/app/compare/measured_figure.hpp"
 #include "tools/app/jobs/import.hpp"
 #include "tools/app/machine/unnamed_software.hpp"
@@ -29,8 +29,7 @@ bool is_plan(const TraceSource& source) {
   const auto* file = std::get_if<std::filesystem::path>(&source);
   if (file == nullptr) return std::holds_alternative<PlacedPlan>(source);
   if (is_timeline(*file)) return false;
-  const Json json = parse_json(read_text_file(*file), file->string());
-  return json.is_object() && json.contains("schema") && json["schema"] == "weir.plan/1";
+  return has_schema(parse_json(read_text_file(*file), file->string()), "weir.plan/1");
 }
 
 // What messages call it.
@@ -259,18 +258,9 @@ Json plan_comparison_json(const CompareResult& result) {
   if (const auto& r = result.ratio)
     json["step_time_ratio"] = {
         {"ratio", r->ratio}, {"interval", {r->low, r->high}}, {"nominal", r->nominal}};
-  // Key by key as the two files would have it.
-  const Json before = plan_json(result.plans[0].plan);
-  const Json after = plan_json(result.plans[1].plan);
-  // A key that only one file has is a difference too.
-  for (const auto& [key, value] : before.items()) {
-    const Json other = after.value(key, Json());
-    if (value != other)
-      json["differences"].push_back({{"key", key}, {"first", value}, {"second", other}});
-  }
-  for (const auto& [key, value] : after.items()) {
-    if (!before.contains(key))
-      json["differences"].push_back({{"key", key}, {"first", nullptr}, {"second", value}});
+  for (const PlanChange& change : plan_changes(result.plans[0].plan, result.plans[1].plan)) {
+    json["differences"].push_back(
+        {{"key", change.key}, {"first", change.before}, {"second", change.after}});
   }
   return json;
 }

@@ -11,14 +11,14 @@
 #include <utility>
 #include <variant>
 
+#include "plan/model/readers/foreign_job.hpp"
+#include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/jobs/import.hpp"
 #include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/shared/parallel_fields.hpp"
 #include "tools/app/shared/plan_fields.hpp"
-#include "tools/app/sweep/argument_count.hpp"
-#include "tools/jobs/megatron/patch.hpp"
 
 namespace weir::app {
 namespace {
@@ -51,7 +51,7 @@ std::string reader_of(const PlanSource& job) {
   const auto* file = std::get_if<std::filesystem::path>(&job);
   // Standard input is read once, by who knows what it is.
   if (file == nullptr || !std::filesystem::is_regular_file(*file)) return {};
-  return std::string(tool_of_job(*file).reader);
+  return std::string(tool_of_text(read_text_file(*file)).reader);
 }
 
 PlacedPlan load_job(const FitsRequest& r, const Session& session) {
@@ -115,12 +115,8 @@ class Fitting {
       Forecast f = forecast_of(to, on);
       const double ratio = f.step_time / step_;
       // Said in the job's own arguments, so that the user can change them.
-      found.push_back({behind + change.choice + ": " + change.to,
-                       std::move(change.plan),
-                       std::move(f),
-                       ratio,
-                       arguments_between(job_, to),
-                       {}});
+      found.push_back({behind + change.choice + ": " + change.to, std::move(change.plan),
+                       std::move(f), ratio, edits_between(job_.plan, to)});
     }
     return found;
   }
@@ -129,25 +125,15 @@ class Fitting {
   [[nodiscard]] std::vector<FittingChange> sure(std::vector<FittingChange> all) const {
     std::erase_if(all, [](const FittingChange& c) { return c.forecast.fits() != Fits::yes; });
     std::ranges::stable_sort(all, [](const FittingChange& a, const FittingChange& b) {
-      return std::tuple(a.arguments.all(), a.ratio) < std::tuple(b.arguments.all(), b.ratio);
+      return std::tuple(count_of(a.edits).all(), a.ratio) <
+             std::tuple(count_of(b.edits).all(), b.ratio);
     });
     std::vector<FittingChange> best;
     for (FittingChange& one : all) {
       const bool known = std::ranges::find(best, one.plan, &FittingChange::plan) != best.end();
-      if (!known && best.size() < kMostChanges) best.push_back(said(std::move(one)));
+      if (!known && best.size() < kMostChanges) best.push_back(std::move(one));
     }
     return best;
-  }
-
-  // With the words of the job's own tool, where its exporter has them.
-  [[nodiscard]] FittingChange said(FittingChange change) const {
-    if (job_.plan.job.lines.empty()) return change;
-    try {
-      const auto patch = patch_own_megatron_job(changed(job_, change.plan));
-      if (patch) change.changed = patch->changes;
-    } catch (const InputError&) {  // it has no words for such a plan
-    }
-    return change;
   }
 
  private:
@@ -282,7 +268,7 @@ FitsResult fits(const FitsRequest& r, const Session& session) {
       return c.forecast.fits() != Fits::yes || c.ratio > kWorthTheRoom;
     });
     const auto best = std::ranges::min_element(single, {}, &FittingChange::ratio);
-    if (best != single.end()) result.faster = fitting.said(*best);
+    if (best != single.end()) result.faster = std::move(*best);
     return result;
   }
   result.changes = fitting.sure(single);
@@ -301,10 +287,13 @@ using FitsJson = nlohmann::ordered_json;
 
 FitsJson change_json(const FittingChange& c) {
   FitsJson arguments = FitsJson::array();
-  for (const ArgumentChange& a : c.changed)
-    arguments.push_back({{"name", a.name},
-                         {"before", a.before ? FitsJson(*a.before) : FitsJson()},
-                         {"after", a.after ? FitsJson(*a.after) : FitsJson()}});
+  // Of a job alone: what changes in a plan's file, `plan` says.
+  for (const Edit& edit : c.edits.all) {
+    if (c.edits.of_job)
+      arguments.push_back({{"name", edit.name},
+                           {"before", edit.before ? FitsJson(*edit.before) : FitsJson()},
+                           {"after", edit.after ? FitsJson(*edit.after) : FitsJson()}});
+  }
   return {{"change", c.what},
           {"plan", FitsJson::parse(weir::to_json(c.plan))},
           {"devices", c.plan.devices()},
@@ -312,7 +301,7 @@ FitsJson change_json(const FittingChange& c) {
           {"peak_memory_upper_bytes", c.forecast.peak_memory_upper().count()},
           {"step_time_s", c.forecast.step_time.count()},
           {"step_time_ratio", c.ratio},
-          {"arguments_count", c.arguments.all()},
+          {"arguments_count", count_of(c.edits).all()},
           {"arguments", arguments}};
 }
 

@@ -11,7 +11,7 @@
 #include "sim/forecast.hpp"
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/field.hpp"
-#include "tools/jobs/megatron/changes.hpp"
+#include "tools/app/sweep/edits.hpp"
 
 namespace weir::app {
 
@@ -32,9 +32,8 @@ struct FittingChange {
   std::string what;  // "ZeRO: stage 1"
   Plan plan;
   Forecast forecast;
-  double ratio = 1;                     // step time over the job's
-  ArgumentCount arguments;              // from the job
-  std::vector<ArgumentChange> changed;  // of the job's own, where its exporter knows them
+  double ratio = 1;  // step time over the job's
+  Edits edits;       // of the job
 };
 
 struct FitsResult {

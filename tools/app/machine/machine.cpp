@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plan/job/assumed_stack.hpp"
+#include "plan/text/schema.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/nearest.hpp"
@@ -28,11 +29,11 @@ struct FileKind {
   const char* noun;
   std::string_view schema;
 };
-constexpr FileKind kClusters{"cluster", "\"weir.cluster/1\""}, kStacks{"stack", "\"weir.stack/1\""};
+constexpr FileKind kClusters{"cluster", "weir.cluster/1"}, kStacks{"stack", "weir.stack/1"};
 constexpr std::string_view kEnding = ".json";
 
 bool is_of(const std::string& file, const std::string& text, const FileKind& kind) {
-  return file.ends_with(kEnding) && text.find(kind.schema) != std::string::npos;
+  return file.ends_with(kEnding) && text_has_schema(text, kind.schema);
 }
 
 std::vector<std::string> names_of(const FileKind& kind) {
@@ -158,13 +159,15 @@ Cluster load_cluster_or_name(const Path& cluster) {
   return pooled(text, std::move(pools));
 }
 
+std::vector<std::string> cluster_names() { return names_of(kClusters); }
+
 Device load_gpu(const std::string& name) {
   const auto lower = [](std::string text) {
     std::ranges::transform(text, text.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return text;
   };
-  for (const std::string& cluster : names_of(kClusters)) {
+  for (const std::string& cluster : cluster_names()) {
     Device device = load_cluster_or_name(cluster).device;
     if (lower(device.name.substr(0, device.name.find('-'))) == lower(name)) return device;
   }

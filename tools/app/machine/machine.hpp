@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plan/job/cluster.hpp"
 #include "plan/job/stack.hpp"
@@ -26,6 +27,8 @@ using StackChoice = std::optional<std::filesystem::path>;
 // Or as many nodes of it: "dgx-h100:32"; or several kinds of nodes as one cluster:
 // "dgx-h100:4+dgx-a100:8", how many of each.
 [[nodiscard]] Cluster load_cluster_or_name(const std::filesystem::path& cluster);
+// Of those that are compiled in.
+[[nodiscard]] std::vector<std::string> cluster_names();
 // The device of such a cluster, or of the first compiled one, by name, whose device's first word it
 // is: "h100".
 [[nodiscard]] Device load_gpu(const std::string& name);

@@ -8,10 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "exec/device/cores.hpp"
 #include "plan/layout/read.hpp"
-#include "plan/text/strict_json.hpp"
+#include "plan/text/schema.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/report/layout_drawing.hpp"
@@ -22,13 +23,33 @@ namespace {
 
 // What of a plan a layout's prices depend on.
 constexpr std::string_view kOfAPlan[] = {"seq-length", "dtype", "attention", "optimizer"};
-// What a layout file says itself.
-constexpr const char* kOfAModel[] = {"seq-length", "attention", "optimizer", "micro-batch-size"};
+bool is_of_prices(const Field& field) {
+  return std::ranges::any_of(long_names(field), [](const std::string& name) {
+    return std::ranges::find(kOfAPlan, name) != std::end(kOfAPlan);
+  });
+}
+
+// What was given of a plan's options and is not used: what no price depends on (`weir model` has
+// those of a training job, too), and what a layout file says itself.
+void refuse_unused(const LayoutRequest& request, bool of_file, const Session& session) {
+  PlanOptions options = request.plan;
+  std::vector<std::string> sizes{"micro-batch-size"};
+  for (const Field& field : weir::fields(options)) {
+    const std::string name = long_names(field).front();
+    if (!field.names.starts_with("-") || !session.given(name)) continue;
+    if (!is_of_prices(field))
+      throw UsageError(fmt::format("--{} does not change what a layout costs", name));
+    if (name != "dtype") sizes.push_back(name);
+  }
+  for (const std::string& name : sizes) {
+    if (of_file && session.given(name))
+      throw UsageError(fmt::format("--{} is of a model: a layout file has its sizes", name));
+  }
+}
 
 bool is_layout_file(const std::filesystem::path& file) {
   if (file.extension() == ".csv") return false;
-  const Json json = Json::parse(read_text_file(file), nullptr, false);
-  return json.is_object() && json.contains("schema") && json["schema"] == "weir.layout/1";
+  return text_has_schema(read_text_file(file), "weir.layout/1");
 }
 
 LayoutResult of_einsums(const LayoutRequest& request, LayoutsRequest layouts_request,
@@ -144,11 +165,7 @@ Fields fields(LayoutRequest& request) {
               "A layout file (weir.layout/1), or a model: config.json or a layer list",
               {.required = true}}};
   for (Field& field : weir::fields(request.plan)) {
-    const auto names = long_names(field);
-    if (std::ranges::any_of(names, [](const std::string& name) {
-          return std::ranges::find(kOfAPlan, name) != std::end(kOfAPlan);
-        }))
-      all.push_back(std::move(field));
+    if (is_of_prices(field)) all.push_back(std::move(field));
   }
   all.push_back({"-b,--micro-batch-size",
                  &request.micro_batch_size,
@@ -168,7 +185,9 @@ LayoutResult layout_use(const LayoutRequest& request, const Session& session) {
   const LayoutsRequest& run = request.layouts;
   if (!run.run && (session.given("workers") || session.given("rounds")))
     throw UsageError("--workers and --rounds are of --run");
-  if (!is_layout_file(request.plan.model)) {
+  const bool of_file = is_layout_file(request.plan.model);
+  refuse_unused(request, of_file, session);
+  if (!of_file) {
     const auto of_model = [&](const LayoutRequest& r) {
       return networks(r.networks, r.plan, load_model(r.plan), r.micro_batch_size, r.seed, session);
     };
@@ -176,14 +195,10 @@ LayoutResult layout_use(const LayoutRequest& request, const Session& session) {
     draw(request, *result.networks, session);
     return result;
   }
-  for (const char* name : kOfAModel) {
-    if (session.given(name))
-      throw UsageError(fmt::format("--{} is of a model: a layout file has its sizes", name));
-  }
   layout::LayoutFile file = layout::load_layouts(request.plan.model);
-  LayoutsRequest of_file = run;
-  of_file.file = request.plan.model;
-  if (!file.network) return of_einsums(request, std::move(of_file), session);
+  LayoutsRequest einsums = run;
+  einsums.file = request.plan.model;
+  if (!file.network) return of_einsums(request, std::move(einsums), session);
   std::optional<Dtype> dtype;
   if (session.given("dtype")) dtype = dtype_of(request.plan);
   const auto of_network = [&](const LayoutRequest& r) {

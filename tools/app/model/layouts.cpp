@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "exec/device/cores.hpp"
-#include "plan/words/error.hpp"
 
 namespace weir::app {
 namespace {
@@ -18,12 +17,6 @@ LayoutRunRequest run_request(const LayoutsRequest& r, std::uint64_t seed) {
 }
 
 }  // namespace
-
-Fields fields(LayoutsRequest& r) {
-  Fields all{{"--layout", &r.file, "A program and its layouts, instead of a model: weir layout"}};
-  append(all, run_fields(r));
-  return all;
-}
 
 Fields run_fields(LayoutsRequest& r) {
   return {
@@ -41,9 +34,6 @@ LayoutsResult layouts(const LayoutsRequest& r, std::uint64_t seed, const Session
   LayoutsResult result{.request = run_request(r, seed)};
   result.file = layout::load_layouts(*r.file);
   if (!r.run) return result;
-  // Only a program of einsums has local products to run.
-  if (result.file.network)
-    throw InputError(r.file->string(), "layers", "a network is run by weir layout: drop --run");
   LayoutRunRequest& request = result.request;
   request.progress = [&session](int done, int of) { session.progress("run", done, of); };
   result.run = run_layouts(result.file, request);

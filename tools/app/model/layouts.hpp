@@ -19,7 +19,6 @@ struct LayoutsRequest {
   int workers = 0;  // 0: all cores this process may use
   int rounds = 15;
 };
-[[nodiscard]] Fields fields(LayoutsRequest& request);
 [[nodiscard]] Fields run_fields(LayoutsRequest& request);  // all but the file
 
 struct LayoutsResult {
@@ -28,8 +27,8 @@ struct LayoutsResult {
   std::optional<LayoutRunResult> run;
 };
 
-// Precondition: `file` is given. Throws as load_layouts and run_layouts do, UsageError for numbers
-// that cannot be.
+// Precondition: `file` is given, and is one of einsums. Throws as load_layouts and run_layouts do,
+// UsageError for numbers that cannot be.
 [[nodiscard]] LayoutsResult layouts(const LayoutsRequest& request, std::uint64_t seed,
                                     const Session& session);
 [[nodiscard]] nlohmann::ordered_json to_json(const LayoutsResult& result);  // weir.layout_costs/1

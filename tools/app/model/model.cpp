@@ -17,7 +17,9 @@ Fields fields(ModelRequest& request) {
   Fields all = weir::fields(request.plan);
   // A program of layouts stands in for a model.
   all.front().traits.required = false;
-  append(all, fields(request.layouts));
+  all.push_back({"--layout", &request.layouts.file,
+                 "A program and its layouts, instead of a model: weir layout"});
+  append(all, run_fields(request.layouts));
   append(all, fields(request.networks));
   all.push_back({"--kernels", &request.kernels,
                  "What the CUDA executor launches in a step, kernel by kernel: bytes, FLOPs, and "
@@ -34,18 +36,31 @@ Fields fields(ModelRequest& request) {
 
 namespace {
 
-ModelResult of_layouts(const ModelRequest& request, const Session& session) {
-  ModelResult result;
-  LayoutsResult read = layouts(request.layouts, request.seed, session);
-  if (read.file.network) {
-    result.networks =
-        networks(request.networks, *read.file.network, read.file.network_layouts, {}, session);
-    return result;
+// As `weir layout` has it: of the file, or of the model.
+ModelResult of_layout(const ModelRequest& request, const Session& session) {
+  LayoutRequest its{.plan = request.plan,
+                    .layouts = request.layouts,
+                    .networks = request.networks,
+                    .micro_batch_size = request.micro_batch_size,
+                    .seed = request.seed};
+  if (request.layouts.file) its.plan.model = *request.layouts.file;
+  return {.layout = layout_use(its, session)};
+}
+
+// Options that go with none of what is asked for.
+void refuse_idle(const ModelRequest& request, bool of_layouts, const Session& session) {
+  if (request.kernels && of_layouts)
+    throw UsageError("--kernels lists those of a model, not of layouts");
+  if (request.kernels == request.gpu.empty())
+    throw UsageError("--kernels and --gpu belong together");
+  if (of_layouts) return;
+  if (request.networks.cluster) throw UsageError("--cluster prices --rules, or --devices");
+  for (const char* name : {"run", "workers", "rounds"}) {
+    if (session.given(name))
+      throw UsageError(fmt::format("--{} needs --layout, --rules or --devices", name));
   }
-  if (request.networks.asked() || request.networks.cluster)
-    throw UsageError("--cluster and --devices are for layout files with layers");
-  result.layouts = std::move(read);
-  return result;
+  if (!request.kernels && session.given("micro-batch-size"))
+    throw UsageError("--micro-batch-size is of --kernels and of layouts");
 }
 
 }  // namespace
@@ -54,24 +69,10 @@ ModelResult model(const ModelRequest& request, const Session& session) {
   const bool has_model = !request.plan.model.empty(),
              has_layouts = request.layouts.file.has_value();
   if (has_model == has_layouts) throw UsageError("model: expected MODEL, or --layout FILE");
-  if (!has_layouts && (session.given("run") || session.given("workers") || session.given("rounds")))
-    throw UsageError("--run, --workers and --rounds need --layout");
-  if (has_layouts && (request.kernels || !request.gpu.empty()))
-    throw UsageError("--kernels lists those of a model, not of layouts");
-  if (has_layouts) return of_layouts(request, session);
-  const bool has_network = request.networks.asked();
-  if (request.networks.cluster && !has_network)
-    throw UsageError("--cluster prices --rules, or --devices");
-  if (request.kernels == request.gpu.empty() || (has_network && request.kernels) ||
-      (!request.kernels && !has_network && session.given("micro-batch-size"))) {
-    throw UsageError("--kernels, --gpu and --micro-batch-size belong together");
-  }
+  const bool of_layouts = has_layouts || request.networks.asked();
+  refuse_idle(request, of_layouts, session);
+  if (of_layouts) return of_layout(request, session);
   ModelResult result{.model = load_model(request.plan)};
-  if (has_network) {
-    result.networks = networks(request.networks, request.plan, result.model,
-                               request.micro_batch_size, request.seed, session);
-    return result;
-  }
   const Plan plan = base_plan(request.plan, request.seed, result.model, session,
                               request.kernels ? SampleLength::needed : SampleLength::not_needed);
   result.seq_length = plan.seq_length;
@@ -99,8 +100,7 @@ bool has_length(const ModelResult& result) {
 }
 
 nlohmann::ordered_json to_json(const ModelResult& result) {
-  if (result.layouts) return to_json(*result.layouts);
-  if (result.networks) return to_json(*result.networks);
+  if (result.layout) return to_json(*result.layout);
   if (result.kernels) return to_json(*result.kernels);
   const Model& model = result.model;
   const std::int64_t seq_length = result.seq_length;

@@ -8,9 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "tools/app/model/layouts.hpp"
+#include "tools/app/model/layout.hpp"
 #include "tools/app/model/model_kernels.hpp"
-#include "tools/app/model/networks.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 
@@ -31,9 +30,8 @@ struct ModelResult {
   Model model;
   std::int64_t seq_length = 0;
   Dtype dtype = Dtype::fp32;
-  std::optional<LayoutsResult> layouts;    // then nothing else
-  std::optional<NetworksResult> networks;  // or these
-  std::optional<ModelKernels> kernels;     // or these
+  std::optional<LayoutResult> layout;   // then nothing else
+  std::optional<ModelKernels> kernels;  // or these
 };
 
 // Whether FLOPs and bytes can be told: the length of a sample is known, or there is none.

@@ -4,8 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "plan/text/schema.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 
@@ -13,8 +12,8 @@ namespace weir::app {
 
 PlacedPlan listed_plan(const std::filesystem::path& sweep, int place, const Session& session) {
   session.guard(sweep);
-  const auto json = nlohmann::ordered_json::parse(read_text_file(sweep), nullptr, false);
-  if (!json.is_object() || json.value("schema", "") != "weir.sweep/1" || !json.contains("plans"))
+  const Json json = Json::parse(read_text_file(sweep), nullptr, false);
+  if (!has_schema(json, "weir.sweep/1") || !json.contains("plans"))
     throw InputError(sweep.string(), "schema", "expected weir.sweep/1");
   const auto& plans = json["plans"];
   if (!plans.is_array() || place < 1 || place > std::ssize(plans)) {

@@ -8,9 +8,10 @@
 
 #include "costmodel/table/builtin.hpp"
 #include "plan/job/summary.hpp"
+#include "plan/model/readers/foreign_job.hpp"
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/text/quote.hpp"
-#include "plan/text/strict_json.hpp"
+#include "plan/text/schema.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/shared/memory_need.hpp"
@@ -50,27 +51,19 @@ void guard_named(const PlacedPlan& plan, const Session& session) {
     session.guard(plan.folder / plan.loaded.plan.schedule);
 }
 
-ForeignTool tool_of_job(const std::filesystem::path& file) {
-  const std::string text = read_text_file(file);
-  const Json json = Json::parse(text, nullptr, false);
-  // A plan keeps the lines of the job that it was read from.
-  if (json.is_object() && json.contains("schema")) return {};
-  return foreign_tool(text);
-}
-
 namespace {
 
 // A layer list, or what Hugging Face calls a config.
 bool is_model(const std::filesystem::path& file) {
   const Json json = Json::parse(read_text_file(file), nullptr, false);
   if (!json.is_object()) return false;
-  return json.contains("schema") ? json["schema"] == "weir.layers/1"
+  return json.contains("schema") ? has_schema(json, "weir.layers/1")
                                  : json.contains("model_type") || json.contains("architectures");
 }
 
 // A job of another tool, and how it becomes a plan; nothing of other files.
 void refuse_job(const std::filesystem::path& file) {
-  const ForeignTool tool = tool_of_job(file);
+  const ForeignTool tool = tool_of_text(read_text_file(file));
   if (tool.name.empty()) return;
   const std::string how = tool.reader.empty()
                               ? fmt::format("is a job of {}, which is not read", tool.name)

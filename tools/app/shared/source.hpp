@@ -13,7 +13,6 @@
 #include "costmodel/table/costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
-#include "plan/model/readers/foreign_job.hpp"
 #include "plan/schedule/schedule.hpp"
 #include "tools/app/shared/session.hpp"
 #include "traces/trace.hpp"
@@ -31,8 +30,6 @@ struct PlacedPlan {
   std::filesystem::path folder;
   bool schedule_in_memory = false;  // no file has it yet; `moved_to` writes one
 };
-// Whose job a file is, by what it looks like: a name of none of Weir's own files and of others.
-[[nodiscard]] ForeignTool tool_of_job(const std::filesystem::path& file);
 // The plan for files in `folder`: paths relative to it, a schedule that was in memory written there
 // as CSV. Throws InputError where another schedule is in its place.
 [[nodiscard]] ResolvedPlan moved_to(const PlacedPlan& plan, const std::filesystem::path& folder);

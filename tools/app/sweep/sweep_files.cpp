@@ -6,18 +6,14 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
-#include "plan/job/plan_json.hpp"
 #include "plan/text/text_file.hpp"
-#include "plan/words/error.hpp"
 #include "tools/app/shared/picture.hpp"
 #include "tools/app/shared/provenance.hpp"
-#include "tools/jobs/megatron/patch.hpp"
+#include "tools/app/sweep/edits.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/search.hpp"
 
@@ -44,44 +40,18 @@ void draw(const SweepReply& reply, const std::filesystem::path& file, const Sess
 namespace {
 
 // A flag has no value: it is there, or it is not.
-std::string flag_text(const std::optional<std::string>& value) {
+std::string shown(const std::optional<std::string>& value, bool of_job) {
   if (!value) return "";
-  return value->empty() ? "set" : *value;
+  return of_job && value->empty() ? "set" : *value;
 }
 
-// By the arguments of the present plan's own job, where it keeps them and its tool has words for
-// the best plan; else by the keys of both plans.
-std::vector<ReportChange> changes_between(const Plan& present, const Plan& best) {
-  std::vector<ReportChange> changes;
-  if (!present.job.lines.empty()) {
-    ResolvedPlan wanted = resolve(best, ".");
-    wanted.plan.job = present.job;
-    try {
-      if (const auto patch = patch_own_megatron_job(wanted)) {
-        for (const ArgumentChange& one : patch->changes)
-          changes.push_back({"--" + one.name, flag_text(one.before), flag_text(one.after)});
-        return changes;
-      }
-    } catch (const InputError&) {  // it has no words for such a plan
-    }
+std::vector<ReportChange> report_changes(const Edits& edits) {
+  std::vector<ReportChange> rows;
+  for (const Edit& edit : edits.all) {
+    rows.push_back({(edits.of_job ? "--" : "") + edit.name, shown(edit.before, edits.of_job),
+                    shown(edit.after, edits.of_job)});
   }
-  const nlohmann::ordered_json from = plan_json(present), to = plan_json(best);
-  // What says nothing of how a step is run.
-  const std::set<std::string> passed{"schema", "model", "model_sha256", "note", "job", "seed"};
-  const auto text = [](const nlohmann::ordered_json& json, const std::string& key) {
-    if (!json.contains(key)) return std::string();
-    return json[key].is_string() ? json[key].get<std::string>() : json[key].dump();
-  };
-  std::vector<std::string> keys;
-  for (const auto* json : {&from, &to}) {
-    for (const auto& [key, value] : json->items()) {
-      if (!passed.contains(key) && std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
-    }
-  }
-  for (const std::string& key : keys) {
-    if (text(from, key) != text(to, key)) changes.push_back({key, text(from, key), text(to, key)});
-  }
-  return changes;
+  return rows;
 }
 
 }  // namespace
@@ -98,8 +68,9 @@ void write_report(const SweepReply& reply, const SweepRequest& r, const std::str
                       .provenance = provenance(session, r.seed)};
   for (const Ranked& ranked : result.plans) report.names.push_back(summary(ranked.plan));
   if (result.baseline) report.baseline_name = summary(result.baseline->ranked.plan);
+  const ResolvedPlan best = resolve(result.plans.front().plan, ".");
   if (result.baseline)
-    report.changes = changes_between(result.baseline->ranked.plan, result.plans.front().plan);
+    report.changes = report_changes(edits_between(result.baseline->ranked.plan, best));
   const char* when = "First";
   for (const FirstChange& change : reply.first_changes) {
     report.first_changes.push_back(fmt::format("{}: {}: {:.2f} times as fast, {}.", when,
@@ -107,7 +78,7 @@ void write_report(const SweepReply& reply, const SweepRequest& r, const std::str
                                                format_bytes(change.forecast.peak_memory())));
     when = "Then";
   }
-  report.best = forecast(resolve(result.plans.front().plan, "."), reply.costs, reply.cluster).trace;
+  report.best = forecast(best, reply.costs, reply.cluster).trace;
   write_file_atomically(session.output(*r.report), search_html(report));
 }
 

@@ -10,7 +10,7 @@
 #include "sim/explain/outside.hpp"
 #include "sim/forecast.hpp"
 #include "tools/app/compare/explain.hpp"
-#include "tools/app/sweep/argument_count.hpp"
+#include "tools/app/sweep/edits.hpp"
 
 namespace weir::app {
 
@@ -49,7 +49,7 @@ std::vector<FirstChange> first_changes_for(const Searched& searched, const Costs
   return first_changes(
       {present, result.baseline->ranked.forecast, best, cluster, search.software,
        [&](const ResolvedPlan& plan) { return costs_of_changes(source, plan, cluster, best.plan); },
-       [&](const ResolvedPlan& to) { return arguments_between(present, to); }});
+       [&](const ResolvedPlan& to) { return count_of(edits_between(present.plan, to)); }});
 }
 
 nlohmann::ordered_json to_json(const std::vector<FirstChange>& changes) {

@@ -1,0 +1,59 @@
+// Asks the exporter what it would change in the plan's own job.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/app/sweep/edits.hpp"
+
+#include "plan/words/error.hpp"
+#include "sim/explain/plan_changes.hpp"
+#include "tools/jobs/megatron/patch.hpp"
+
+namespace weir::app {
+namespace {
+
+std::optional<Edits> of_job(const Plan& from, const ResolvedPlan& to) {
+  // A plan without a job's lines has no arguments.
+  if (from.job.lines.empty()) return std::nullopt;
+  // As if the job itself asked for that plan: what differs are the arguments to change.
+  ResolvedPlan wanted = to;
+  wanted.plan.job = from.job;
+  try {
+    const auto patch = patch_own_megatron_job(wanted);
+    if (!patch) return std::nullopt;
+    Edits edits{.of_job = true};
+    for (const ArgumentChange& change : patch->changes)
+      edits.all.push_back({change.name, change.before, change.after});
+    return edits;
+  } catch (const InputError&) {
+    return std::nullopt;  // it has no words for such a plan
+  }
+}
+
+// Texts bare, all else as the file has it.
+std::optional<std::string> shown(const Json& value) {
+  if (value.is_null()) return std::nullopt;
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+}  // namespace
+
+Edits edits_between(const Plan& from, const ResolvedPlan& to) {
+  if (auto edits = of_job(from, to)) return std::move(*edits);
+  Edits edits;
+  for (const PlanChange& change : step_changes(from, to.plan)) {
+    edits.all.push_back(
+        {change.key, shown(change.before), shown(change.after), change.role == KeyRole::chosen});
+  }
+  return edits;
+}
+
+ArgumentCount count_of(const Edits& edits) {
+  ArgumentCount count{.of_job = edits.of_job};
+  for (const Edit& edit : edits.all) {
+    if (!edit.counts) continue;
+    // One that only one side has is added or removed.
+    int& its = !edit.before ? count.added : !edit.after ? count.removed : count.changed;
+    ++its;
+  }
+  return count;
+}
+
+}  // namespace weir::app
