@@ -368,24 +368,37 @@ void fill_arguments(Arguments& a, const GivenFields& given) {
 
 namespace {
 
-// The text as a script or a list of arguments, whatever it is: an argument dump, YAML of a tool
-// that starts Megatron or of Megatron's tests, a script in words of another tool.
-PostTrainerJob as_arguments(const std::string& text, const std::string& file,
-                            const JobOptions& options) {
-  auto arguments = megatron_dump_arguments(text);
-  if (!arguments) arguments = megatron_yaml_arguments(text, file, options);
-  if (!arguments) arguments = megatron_recipe_arguments(text);
-  if (arguments) return {std::move(*arguments), {}};
-  auto tuned = post_trainer_job(text, file, options);
-  return tuned ? std::move(*tuned) : PostTrainerJob{text, {}};
+// The text in Megatron's words where it is a job in others: an argument dump, YAML of a tool that
+// starts Megatron, a script of a tool that trains ready models by it.
+std::optional<TranslatedJob> translated_job(const std::string& text, const std::string& file,
+                                            const JobOptions& options) {
+  if (auto dumped = megatron_dump_arguments(text)) return TranslatedJob{*std::move(dumped)};
+  if (auto yaml = megatron_yaml_job(text, file, options)) return yaml;
+  if (megatron_recipe_arguments(text)) return std::nullopt;
+  return post_trainer_job(text, file, options);
+}
+
+// Otherwise it is a script or a list of arguments, or YAML of Megatron's tests.
+TranslatedJob as_arguments(const std::string& text, const std::string& file,
+                           const JobOptions& options) {
+  if (auto translated = translated_job(text, file, options)) return *std::move(translated);
+  return {megatron_recipe_arguments(text).value_or(text)};
 }
 
 }  // namespace
 
+bool is_translated_job(const std::string& text, const std::string& file,
+                       const JobOptions& options) {
+  return translated_job(text, file, options).has_value();
+}
+
 Job read_megatron_job(const std::string& given, const std::string& file,
                       const JobOptions& options) {
-  const auto [text, remark] = as_arguments(given, file, options);
-  Arguments a(text, file, options.environment, options.files);
+  const TranslatedJob source = as_arguments(given, file, options);
+  const std::string& text = source.arguments;
+  // Where values of the environment are filled in already, what still looks like a name is none.
+  Arguments a(text, file, source.filled_in ? ShellEnvironment() : options.environment,
+              options.files);
   if (a.empty()) {
     throw InputError(file, "",
                      "holds no arguments, expected --num-layers and its like" +
@@ -397,7 +410,7 @@ Job read_megatron_job(const std::string& given, const std::string& file,
   take_slimes_defaults(a);
   fill_arguments(a, options.given);
   Job job;
-  if (!remark.name.empty()) job.remarks.push_back(remark);
+  job.remarks = source.remarks;
   Plan& plan = job.plan;
   const bool named = options.model != nullptr && !a.says("num-layers");
   job.model = named ? *options.model : megatron_model(a, options, job.remarks);
@@ -437,7 +450,12 @@ Job read_megatron_job(const std::string& given, const std::string& file,
                      a.flag("zero-stage") ? "" : ", nor its ZeRO stage: 0 in the plan")});
   }
   account_for(a, job);  // last: by now every reader has marked what it understood
-  keep_lines(a, Arguments(text, file, names_for_values(options.environment), options.files), job);
+  add_script_remarks(source.of_script, job);
+  if (source.filled_in) {
+    keep_no_lines(job);
+  } else {
+    keep_lines(a, Arguments(text, file, names_for_values(options.environment), options.files), job);
+  }
   if (beside)
     read_deepspeed_beside(*beside, fmt::format("{}: {}", file, *config), a.flag("zero-stage"), job);
   return job;

@@ -20,6 +20,7 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/megatron/export.hpp"
 #include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/megatron/recipe.hpp"
 #include "tools/jobs/megatron/script_edit.hpp"
 #include "tools/jobs/shell/unified_diff.hpp"
 #include "tools/jobs/trainers/tables.hpp"
@@ -157,9 +158,8 @@ std::vector<std::string> changed_lines(std::vector<std::string> lines,
   for (const ArgumentChange& change : changes) {
     std::erase_if(lines, [&](const std::string& line) { return name_of(line) == change.name; });
     if (!change.after) continue;
-    std::string value = *change.after;
-    if (!value.empty()) value = " " + (takes_words(change.name) ? value : shell_quoted(value));
-    lines.push_back(fmt::format("--{}{}", change.name, value));
+    lines.push_back(
+        fmt::format("--{}{}", change.name, argument_words(change.name, *change.after)));
   }
   std::ranges::sort(lines);
   return lines;
@@ -306,6 +306,8 @@ Patch patch_of(const Job& job, const ResolvedPlan& wanted, const PatchedScript& 
 }  // namespace
 
 Patch patch_megatron(const ResolvedPlan& wanted, const PatchedScript& script) {
+  if (is_translated_job(script.text, script.file, script.options))
+    throw InputError(script.file, "", "expected a script with Megatron's own arguments");
   const Job job = read_megatron_job(script.text, script.file, script.options);
   Allowed allowed = script.allowed;
   allowed.other_schedule = allowed.other_schedule || has_own_order(job.plan, wanted.plan);
@@ -385,8 +387,10 @@ ExportedJob patched_megatron(const Patch& patch, const ResolvedPlan& plan,
 }
 
 ExportedJob edited_megatron(const Patch& patch, const std::string& name) {
+  // A recipe is put on a command line by Megatron's runner of tests, and starts nothing itself.
+  const bool starts = !megatron_recipe_arguments(patch.text);
   ExportedJob job{.files = {{name, patch.text}},
-                  .launch = fmt::format("bash {}", shell_quoted(name)),
+                  .launch = starts ? fmt::format("bash {}", shell_quoted(name)) : "",
                   .not_carried = patch.remarks,
                   .whole_job = true};
   for (const Remark& remark : patch.not_edited) job.not_carried.push_back(remark);
