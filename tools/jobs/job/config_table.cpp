@@ -18,6 +18,7 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/given.hpp"
 #include "tools/jobs/job/secret_names.hpp"
+#include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/job/unmodelled.hpp"
 
 namespace weir {
@@ -279,8 +280,7 @@ void ConfigTable::account_for(UnreadArgument (*unread)(std::string_view path), J
     JobArgument argument{path, text, Fate::carried};
     const bool remarked = remarks.contains(path);
     // What is switched off changes nothing.
-    const bool off =
-        text.empty() || text == "false" || text == "False" || text == "null" || text == "None";
+    const bool off = text.empty() || says_false(text) || text == "null" || text == "None";
     if (leaf.read) {
       argument.fate = remarked || is_auto(path) ? Fate::changed : Fate::carried;
       if (!remarked && is_auto(path))

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "plan/text/cells.hpp"
+#include "tools/jobs/job/truth.hpp"
 
 namespace weir {
 namespace {
@@ -105,9 +106,9 @@ constexpr std::array<std::string_view, 2> kOnByDefault{"bert_binary_head",
                                                        "retro_verify_neighbor_count"};
 
 bool is_of_others(std::string_view name, std::string_view value) {
-  const bool flag =
-      value == "True" &&
-      std::ranges::any_of(kOfFlags, [&](auto begins) { return name.starts_with(begins); });
+  const bool flag = says_true(value) && std::ranges::any_of(kOfFlags, [&](auto begins) {
+                      return name.starts_with(begins);
+                    });
   if (flag && std::ranges::find(kOnByDefault, name) == kOnByDefault.end()) return false;
   return std::ranges::find(kOthersOwn, name) != kOthersOwn.end() ||
          std::ranges::any_of(kOfOthers, [&](auto begins) { return name.starts_with(begins); });
@@ -140,14 +141,15 @@ Values values_of(const std::string& text) {
 }
 
 bool says_nothing(std::string_view value) {
-  return value == "None" || value == "False" || value == "[]" || value.empty();
+  return value == "None" || says_false(value) || value == "[]" || value.empty();
 }
 
 bool means_nothing(const Values& values, std::string_view name, std::string_view value) {
   const auto begins = [&](std::string_view with) { return name.starts_with(with); };
   if (std::ranges::any_of(kNoSizes, begins)) return true;
   if ((value == "0" || value == "1") &&
-      std::ranges::find(kDegreesOfOne, name) != kDegreesOfOne.end()) return true;
+      std::ranges::find(kDegreesOfOne, name) != kDegreesOfOne.end())
+    return true;
   const auto is_off = [&](std::string_view variable) {
     const auto found = values.find(variable);
     return found == values.end() || says_nothing(found->second);
@@ -180,7 +182,7 @@ std::string with_plain_members(const std::string& value) {
 std::string argument_of(const std::string& name, std::string value) {
   std::string argument = "--" + name;
   std::ranges::replace(argument, '_', '-');
-  if (value == "True") return argument;
+  if (says_true(value)) return argument;
   value = with_plain_members(value);
   if (value.starts_with("AttnBackend.")) value = value.substr(value.find('.') + 1);
   if (value.ends_with(".0") && name == "zero_stage") value.resize(value.size() - 2);
@@ -220,12 +222,14 @@ std::string megatron_namespace_arguments(MegatronNamespace values) {
   if (const auto whole = values.find("padded_vocab_size"); whole != values.end())
     values.erase("vocab_size");
   // One of those programs says so by a flag of its own.
-  const auto on = [&](const char* name) { return values.contains(name) && values[name] == "True"; };
+  const auto on = [&](const char* name) {
+    return values.contains(name) && says_true(values[name]);
+  };
   const bool other = on("vision_pretraining") || on("perform_rl_step") || on("is_hybrid_model");
   for (const auto& [name, value] : values) {
     if ((!other && is_of_others(name, value)) || means_nothing(values, name, value)) continue;
     if (const auto denied = denying_flag(name)) {
-      if (value == "False") add("--" + std::string(*denied));
+      if (says_false(value)) add("--" + std::string(*denied));
     } else if (!says_nothing(value) && std::ranges::find(kWorkedOut, name) == kWorkedOut.end()) {
       add(argument_of(name, value));
     }

@@ -12,7 +12,7 @@ namespace weir {
 struct TranslatedJob {
   std::string arguments;             // as Megatron's command line
   std::vector<Remark> remarks = {};  // what of the job a plan's step is, where not all
-  // Whether the environment's values stand among the arguments: such a line is nobody else's.
+  // Whether values of the environment stand among the arguments: such lines are kept nowhere.
   bool filled_in = false;
   std::vector<ShellRemark> of_script = {};  // what of it was not known, or taken from elsewhere
 };
