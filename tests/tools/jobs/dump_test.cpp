@@ -12,6 +12,7 @@
 namespace weir::dump_test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // Lines of a list, each behind `before`.
@@ -154,8 +155,10 @@ TEST(MegatronDump, WhatIsNoDefaultIsKept) {
                        "  ict_head_size ................................... None\n"
                        "  bert_load ....................................... None\n"),
             remarks_on(""));
-  EXPECT_THAT(remarks_on("  encoder_tensor_model_parallel_size .............. 2\n"),
-              HasSubstr("encoder-tensor-model-parallel-size "));
+  EXPECT_THAT(remarks_on("  encoder_tensor_model_parallel_size .............. 2\n"
+                         "  encoder_pipeline_model_parallel_size ............ 1\n"),
+              AllOf(HasSubstr("encoder-tensor-model-parallel-size "),
+                    HasSubstr("encoder-pipeline-model-parallel-size ")));
   EXPECT_THAT(remarks_on("  biencoder_shared_query_context_model ............ True\n"),
               HasSubstr("biencoder-shared-query-context-model "));
   EXPECT_THROW(static_cast<void>(

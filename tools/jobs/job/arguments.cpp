@@ -139,8 +139,7 @@ Arguments::Arguments(const std::string& text, std::string file, const ShellEnvir
     remarks_.push_back({0, fmt::format("{}: not known here; arguments that it holds are missing",
                                        fmt::join(open_, " "))});
   }
-  if (auto taken = remark_on_taken(std::move(script.taken)))
-    remarks_.push_back(*std::move(taken));
+  if (auto taken = remark_on_taken(std::move(script.taken))) remarks_.push_back(*std::move(taken));
 }
 
 namespace {

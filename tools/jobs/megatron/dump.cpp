@@ -94,10 +94,12 @@ constexpr std::array<std::string_view, 10> kNoSizes{"inprocess_",
                                                     "suggested_communication_unit_size",
                                                     "image_size",
                                                     "odc_"};
-// 0 of an encoder's: there is none.
-constexpr std::array<std::string_view, 4> kDegreesOfOne{
-    "gtp_weight_remat_size", "expert_gtp_weight_remat_size", "encoder_tensor_model_parallel_size",
-    "encoder_pipeline_model_parallel_size"};
+// Degrees by which nothing is divided; 0 of an encoder's: there is none.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kIdleDegrees{
+    {{"gtp_weight_remat_size", "1"},
+     {"expert_gtp_weight_remat_size", "1"},
+     {"encoder_tensor_model_parallel_size", "0"},
+     {"encoder_pipeline_model_parallel_size", "0"}}};
 
 // Of programs that a flag turns this one into, so that one that is on is no default: but for these
 // two, which a flag turns off.
@@ -147,9 +149,7 @@ bool says_nothing(std::string_view value) {
 bool means_nothing(const Values& values, std::string_view name, std::string_view value) {
   const auto begins = [&](std::string_view with) { return name.starts_with(with); };
   if (std::ranges::any_of(kNoSizes, begins)) return true;
-  if ((value == "0" || value == "1") &&
-      std::ranges::find(kDegreesOfOne, name) != kDegreesOfOne.end())
-    return true;
+  if (std::ranges::find(kIdleDegrees, std::pair(name, value)) != kIdleDegrees.end()) return true;
   const auto is_off = [&](std::string_view variable) {
     const auto found = values.find(variable);
     return found == values.end() || says_nothing(found->second);

@@ -17,7 +17,7 @@ namespace weir {
 [[nodiscard]] Job read_megatron_job(const std::string& text, const std::string& file,
                                     const JobOptions& options);
 
-// Whether that is so in words of another tool, or as Megatron prints them: no text of Megatron's own
+// Whether that is so in words of another tool, or as Megatron prints them: no text of its own
 // that could be edited.
 [[nodiscard]] bool is_translated_job(const std::string& text, const std::string& file,
                                      const JobOptions& options);

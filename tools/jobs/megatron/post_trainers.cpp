@@ -45,8 +45,7 @@ std::string command_line(const Values& arguments, const std::string& launcher) {
     if (const auto denied = denying_flag(variable)) {
       if (says_false(value)) line += fmt::format(" \\\n--{}", *denied);
     } else if (!says_false(value)) {
-      line += fmt::format(" \\\n--{}{}", name,
-                          says_true(value) ? "" : argument_words(name, value));
+      line += fmt::format(" \\\n--{}{}", name, says_true(value) ? "" : argument_words(name, value));
     }
   }
   return line;
@@ -240,9 +239,9 @@ class VerlJob {
          {"actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank"}) {
       const std::string rank = text(path, "0");
       if (rank == "0") continue;
-      throw InputError(file_, path,
-                       fmt::format("{}: adapters of verl are not read, full training is",
-                                   rank.substr(0, 40)));
+      throw InputError(
+          file_, path,
+          fmt::format("{}: adapters of verl are not read, full training is", rank.substr(0, 40)));
     }
   }
   void set_precision() {
