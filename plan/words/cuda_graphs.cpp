@@ -19,6 +19,16 @@ std::string to_string(const CudaGraphs& graphs) {
   return text;
 }
 
+// moe has router and preprocessing in it.
+std::optional<std::string_view> cannot_record(const CudaGraphs& graphs) {
+  if (graphs.whole_step() || graphs.whole_blocks()) return std::nullopt;
+  const bool router = graphs.has(GraphPart::moe_router);
+  if (graphs.has(GraphPart::moe_preprocess) && !router)
+    return "expected moe_preprocess with moe_router";
+  if (graphs.has(GraphPart::moe) && router) return "expected moe without moe_router";
+  return std::nullopt;
+}
+
 std::optional<CudaGraphs> parse_cuda_graphs(std::string_view text) {
   if (text == "none") return CudaGraphs();
   if (text == "step") return CudaGraphs::of_step();
@@ -31,10 +41,7 @@ std::optional<CudaGraphs> parse_cuda_graphs(std::string_view text) {
     graphs.add(*part);
     from = end + 1;
   }
-  const bool router = graphs.has(GraphPart::moe_router);
-  if (graphs.has(GraphPart::moe_preprocess) && !router) return std::nullopt;
-  if (graphs.has(GraphPart::moe) && router) return std::nullopt;
-  return graphs;
+  return cannot_record(graphs) ? std::nullopt : std::optional(graphs);
 }
 
 }  // namespace weir

@@ -58,8 +58,10 @@ class CudaGraphs {
 
 // "none", "step", "blocks", or parts in the table's order: "attn+moe_router".
 [[nodiscard]] std::string to_string(const CudaGraphs& graphs);
-// Its inverse, parts in any order, and with commas or spaces between them; nullopt for another
-// word. moe_preprocess is recorded with moe_router alone, and moe has both in it.
+// Why no software records just these parts; nullopt: it can.
+[[nodiscard]] std::optional<std::string_view> cannot_record(const CudaGraphs& graphs);
+// to_string's inverse, parts in any order, and with commas or spaces between them; nullopt for
+// another word, and for what cannot be recorded.
 [[nodiscard]] std::optional<CudaGraphs> parse_cuda_graphs(std::string_view text);
 
 }  // namespace weir

@@ -41,7 +41,7 @@ struct SequenceLengths {
 // off there (Jaynes, Physical Review 106(4), 1957): 101 quantiles. nullopt: no such mean.
 [[nodiscard]] std::optional<std::vector<int>> quantiles_of(double mean, int most);
 
-// "101 lengths 12 to 4096, packed".
+// "lengths 12 to 4096, packed".
 [[nodiscard]] std::string to_text(const SequenceLengths& lengths);
 
 }  // namespace weir

@@ -27,6 +27,12 @@ TEST(CudaGraphs, WordsComeBack) {
        {"none", "step", "blocks", "attn", "attn+mlp", "attn+moe_router+moe_preprocess", "moe"})
     EXPECT_EQ(to_string(parse_cuda_graphs(word).value()), word);
   EXPECT_EQ(to_string(parse_cuda_graphs("moe_router,attn").value()), "attn+moe_router");
+  const auto moe_beside = [](GraphPart part) {
+    return cannot_record(CudaGraphs().add(GraphPart::moe).add(part));
+  };
+  EXPECT_EQ(moe_beside(GraphPart::moe_router), "expected moe without moe_router");
+  EXPECT_EQ(moe_beside(GraphPart::attn), std::nullopt);
+  EXPECT_EQ(cannot_record(CudaGraphs::of_step()), std::nullopt);
   for (const char* none : {"", "all", "attn+", "moe_preprocess", "moe+moe_router", "step+attn"})
     EXPECT_FALSE(parse_cuda_graphs(none)) << none;
   EXPECT_TRUE(CudaGraphs::of_step().has(GraphPart::moe));

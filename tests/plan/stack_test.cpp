@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "plan/job/stack_part.hpp"
 #include "plan/model/decoder.hpp"
+#include "plan/model/tensor_list.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir::stack_test {
@@ -146,6 +149,41 @@ TEST(StackFile, AStreamSaysWhoDoesIt) {
   EXPECT_TRUE(is_of(Blocks::biased_experts, block));
   block.mlp_bias = false;
   EXPECT_FALSE(is_of(Blocks::biased_experts, block));
+}
+
+// Of blocks with dropout of attention's probabilities alone, whatever else drops out.
+TEST(StackFile, ATensorMayBeOfBlocksThatDropScores) {
+  const std::string text = R"({"schema": "weir.stack/1", "name": "x", "placement": "layers",
+      "memory": {"block": [{"tensor": "dropped scores", "width": "scores", "bytes": 2,
+                            "blocks": "drops_scores"}]},
+      "origins": {"placement": {"source": "read"}, "memory": {"source": "read"}}})";
+  EXPECT_EQ(parse_stack(text, "s.json").memory.block.at(0).blocks, Blocks::drops_scores);
+  TransformerShape block{.hidden = 64, .heads = 4, .kv_heads = 4, .head_dim = 16, .ffn = 32};
+  block.attention_dropout = block.residual_dropout = 0;
+  EXPECT_FALSE(is_of(Blocks::drops_scores, block));
+  block.residual_dropout = 0.1;
+  EXPECT_FALSE(is_of(Blocks::drops_scores, block));
+  block.attention_dropout = 0.1;
+  EXPECT_TRUE(is_of(Blocks::drops_scores, block));
+}
+
+// Each tensor with its padding, and to the next multiple of 64 bytes: in 16 bits 3 x 5 numbers are
+// 30 bytes and take 64; 7 x 8 and a padding of 8 are 128 bytes as they are; 4 x 8 and 8 more are
+// 80, which take 128, where 64 would do without them.
+TEST(WholeBytes, HavePaddingAndAlignmentOfEachTensor) {
+  LayerTensors tensors;
+  const auto add = [&](std::vector<std::int64_t> shape, std::int64_t padding) {
+    tensors.parameters.push_back({.name = "t", .shape = std::move(shape), .padding = padding});
+  };
+  add({3, 5}, 0);
+  EXPECT_EQ(whole_bytes(tensors, 2), 64);
+  EXPECT_EQ(whole_bytes(tensors, 4), 64);
+  add({7, 8}, 8);
+  EXPECT_EQ(whole_bytes(tensors, 2), 64 + 128);
+  EXPECT_EQ(whole_bytes(tensors, 4), 64 + 256);
+  add({4, 8}, 8);
+  EXPECT_EQ(whole_bytes(tensors, 2), 64 + 128 + 128);
+  EXPECT_EQ(whole_bytes(tensors, 4), 64 + 256 + 192);
 }
 
 TEST(StackFile, NoConstantForOneRow) {

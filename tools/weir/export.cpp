@@ -42,7 +42,8 @@ void print_patch(Printout& out, const std::string& script, const Patch& patch) {
 void print(Printout& out, const app::ExportRequest& request, const app::ExportResult& result) {
   if (result.patch) return print_patch(out, request.patch->string(), *result.patch);
   for (const auto& file : result.files) out.say("{}\n", file.string());
-  out.say("\nlaunch, in {}:\n  {}\n", request.output.string(), result.launch);
+  if (!result.launch.empty())
+    out.say("\nlaunch, in {}:\n  {}\n", request.output.string(), result.launch);
   if (!result.changes.empty()) out.say("\nagainst the job's own arguments:\n");
   print_changes(out, result.changes);
   if (!result.not_carried.empty()) out.say("\nnot carried:\n");

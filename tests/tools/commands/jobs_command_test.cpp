@@ -298,6 +298,56 @@ TEST_F(JobsCommand, AScriptMayStandOnTheStandardInputAndReadTheEnvironment) {
             "says on how many devices the job runs\n");
 }
 
+// Jobs in words of tools that start Megatron take values of the environment by their names: what is
+// there is nobody's but the user's, so no byte of it is in what is written.
+TEST_F(JobsCommand, NoValueOfTheEnvironmentIsInAPlanOfATranslatedJob) {
+  write("model.json", R"({"model_type":"gpt2","n_embd":64,"n_head":4,"n_layer":4,"vocab_size":256,)"
+                      R"("n_positions":256})");
+  write("swift.sh",
+        "export WANDB_API_KEY=$WANDB_API_KEY\n"
+        "NPROC_PER_NODE=8 megatron sft --model $MODEL --tensor_model_parallel_size 2 "
+        "--micro_batch_size 2 --global_batch_size 32 --max_length 128 --save $OUT/x "
+        "--wandb-key=$WANDB_API_KEY --hf_token $WANDB_API_KEY --warp_drive $OUT $MORE\n");
+  const std::string actor = "actor_rollout_ref.actor.";
+  write("verl.sh",
+        "python3 -m verl.trainer.main_ppo data.max_prompt_length=48 data.max_response_length=80 "
+        "trainer.logger=$WANDB_API_KEY actor_rollout_ref.model.path=$MODEL " +
+            actor + "ppo_mini_batch_size=16 " + actor + "ppo_micro_batch_size_per_gpu=2 " + actor +
+            "kl_loss_coef=$OUT " + actor + "megatron.dist_checkpointing_path=$OUT +" + actor +
+            "megatron.override_transformer_config.hf_token=$WANDB_API_KEY\n");
+  const std::string sizes =
+      "      num_layers: 4\n      hidden_size: 64\n      num_attention_heads: 4\n"
+      "      seq_length: 64\n      max_position_embeddings: 64\n      vocab_size: 256\n"
+      "      micro_batch_size: 2\n";
+  write("primus.yaml",
+        "modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n" + sizes +
+            "      wandb_key: ${WANDB_API_KEY}\n      hf_token: ${WANDB_API_KEY:none}\n"
+            "      save: ${OUT:.}/x\n      warp_drive: ${OUT}\n      data_path: [\"${OUT}\"]\n");
+  write("flagscale.yaml",
+        "system:\n  tensor_model_parallel_size: 1\nmodel:\n" + sizes +
+            "      wandb_key: ${oc.env:WANDB_API_KEY}\n      hf_token: $WANDB_API_KEY\n"
+            "      save: $OUT/x\n      warp_drive: ${OUT}\n      data_path: [\"$OUT\", '$MORE']\n");
+  for (const std::string job : {"swift.sh", "verl.sh", "primus.yaml", "flagscale.yaml"}) {
+    const bool script = job.ends_with(".sh");
+    const CommandResult made =
+        weir("plan --from megatron " + job + (script ? " --model model.json" : "") +
+                 " --gpus 8 -o plan.json",
+             "WANDB_API_KEY=hunter2 OUT=/data/hunter3 MODEL=hunter4 MORE='--foo hunter5'");
+    ASSERT_EQ(made.code, 0) << job << made.out;
+    if (job != "flagscale.yaml")  // whose names Hydra fills in, not here
+      EXPECT_THAT(made.out, HasSubstr("script: taken from the environment: "));
+    EXPECT_THAT(read("plan.json"), HasSubstr("\"hf-token\""));
+    for (const char* file : {"plan.json", "plan.model.json"})
+      EXPECT_THAT(read(file), Not(HasSubstr("hunter"))) << job;
+    EXPECT_EQ(weir("export plan.json --to megatron -o there").code, 0) << job;
+    const CommandResult patch = weir("export plan.json --patch " + job);
+    EXPECT_EQ(patch.code, 3);
+    EXPECT_EQ(patch.out, "weir: " + job +
+                             ": is a job in another tool's words, or a list that Megatron printed: "
+                             "--patch edits scripts with Megatron's own arguments\n");
+  }
+}
+
 TEST_F(JobsCommand, OptionsAndFileDoNotContradictEachOther) {
   EXPECT_EQ(weir("plan --from megatron job.args").code, 2);
   const CommandResult both = weir("plan --from megatron job.args -K 4 -o plan.json");

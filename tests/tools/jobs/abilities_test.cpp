@@ -121,5 +121,14 @@ TEST(Abilities, AreWhatTorchtitansExporterCarries) {
   }
 }
 
+// Software that records no CUDA graphs says so, for what a stack does not say it has.
+TEST(Abilities, GraphsAreOfThoseThatRecordThem) {
+  for (const char* stack : {"megatron-core.json", "torchtitan.json", "torchtitan-eager.json"})
+    EXPECT_TRUE(abilities_of(stack).cuda_graphs) << stack;
+  for (const char* stack : {"nanotron.json", "megatron-2021.json", "megatron-deepspeed-2022.json",
+                            "megatron-deepspeed-fp32.json", "llm-foundry.json"})
+    EXPECT_FALSE(abilities_of(stack).cuda_graphs) << stack;
+}
+
 }  // namespace
 }  // namespace weir::abilities_test

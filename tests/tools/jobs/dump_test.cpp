@@ -12,6 +12,7 @@
 namespace weir::dump_test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // Lines of a list, each behind `before`.
@@ -120,6 +121,79 @@ TEST(MegatronDump, AttentionIsTheBackendsName) {
                          "AttnBackend.auto\n"))
                 .attention,
             AttentionKind::fused);
+}
+
+// A list of an enumeration's members is one of their names.
+TEST(MegatronDump, MembersOfEnumerationsAreNames) {
+  const auto graphs = [](const std::string& list) {
+    return to_string(
+        plan_of(dump("  cuda_graph_impl ................................. transformer_engine\n"
+                     "  cuda_graph_modules .............................. " +
+                     list + "\n"))
+            .cuda_graphs);
+  };
+  EXPECT_EQ(graphs("[<CudaGraphModule.attn: 2>]"), "attn");
+  EXPECT_EQ(graphs("[<CudaGraphModule.attn: 2>, <CudaGraphModule.mlp: 3>]"), "attn+mlp");
+  EXPECT_EQ(graphs("['attn', 'mlp']"), "attn+mlp");
+  EXPECT_EQ(graphs("[]"), "blocks");
+}
+
+std::string remarks_on(const std::string& more) {
+  std::string all;
+  for (const Remark& remark : read_megatron_job(dump(more), "issue.txt", {}).remarks)
+    all += remark.name + " ";
+  return all;
+}
+
+// What is on that no job has on by itself, and a degree that is no default, is this job's; beside
+// it what is at its default says nothing.
+TEST(MegatronDump, WhatIsNoDefaultIsKept) {
+  EXPECT_EQ(remarks_on("  encoder_tensor_model_parallel_size .............. 0\n"
+                       "  encoder_pipeline_model_parallel_size ............ 0\n"
+                       "  bert_binary_head ................................ True\n"
+                       "  retro_verify_neighbor_count ..................... True\n"
+                       "  ict_head_size ................................... None\n"
+                       "  bert_load ....................................... None\n"),
+            remarks_on(""));
+  EXPECT_THAT(remarks_on("  encoder_tensor_model_parallel_size .............. 2\n"
+                         "  encoder_pipeline_model_parallel_size ............ 1\n"),
+              AllOf(HasSubstr("encoder-tensor-model-parallel-size "),
+                    HasSubstr("encoder-pipeline-model-parallel-size ")));
+  EXPECT_THAT(remarks_on("  biencoder_shared_query_context_model ............ True\n"),
+              HasSubstr("biencoder-shared-query-context-model "));
+  EXPECT_THROW(static_cast<void>(
+                   plan_of(dump("  retro_add_retriever ............................. True\n"))),
+               InputError);
+}
+
+// The variable behind --fp8-format is called fp8.
+TEST(MegatronDump, ProductsInEightBitsHaveTheVariablesName) {
+  const Plan plan =
+      plan_of(dump("  fp8 ............................................. hybrid\n"
+                   "  fp8_recipe ...................................... blockwise\n"));
+  EXPECT_EQ(plan.fp8, Fp8Recipe::blockwise);
+  EXPECT_EQ(plan_of(dump("  fp8_recipe ...................................... delayed\n")).fp8,
+            Fp8Recipe::none);
+}
+
+// MindSpeed's name for latent attention is heeded for its sizes, and for nothing else.
+TEST(MegatronDump, MindSpeedsLatentSizesAreTheModels) {
+  const std::string sizes =
+      "  kv_lora_rank .................................... 32\n"
+      "  qk_head_dim ..................................... 64\n"
+      "  qk_pos_emb_head_dim ............................. 32\n"
+      "  v_head_dim ...................................... 64\n"
+      "  moe_router_topk ................................. 2\n";
+  const auto block = [&](const std::string& more) {
+    const Job job = read_megatron_job(dump(sizes + more), "issue.txt", {});
+    return std::get<TransformerShape>(job.model.layers[1].shape);
+  };
+  EXPECT_EQ(block("").latent.key_value, 0);
+  const TransformerShape latent = block(
+      "  multi_head_latent_attention ..................... True\n"
+      "  position_embedding_type ......................... rope\n");
+  EXPECT_EQ(latent.latent.key_value, 32);
+  EXPECT_EQ(latent.experts, 1);
 }
 
 TEST(MegatronDump, ScriptsAreNone) {

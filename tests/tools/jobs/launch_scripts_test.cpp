@@ -10,7 +10,9 @@
 namespace weir::launch_scripts_test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // 4 nodes of 8 are 32 devices: 2 x 4 a replica, so 4 replicas; 32 x 4 samples a step are 16 micro-
 // batches of 2 each. 16 blocks on 4 stages: the embedding is layer 0, so stages begin at 5, 9, 13.
@@ -529,6 +531,19 @@ python pretrain_gpt.py $vp --pipeline-model-parallel-size 2 --micro-batch-size 1
       said(script),
       HasSubstr("script: set neither here nor in the environment, taken as empty: MP_VP\n"));
   EXPECT_EQ(started(script, {{"MP_VP", "2"}}), "K2 v2 M16 b1 interleaved-1f1b [3,5,7], 8 of 512");
+}
+
+// A file that is not followed may set it: then nobody knows. Empty it is from then on, and to bash
+// it is not set all the same.
+TEST(LaunchScript, WhatASourcedFileMaySetIsNotKnown) {
+  const std::string test = R"sh(if [ -z "$TP" ]; then echo none; fi
+python pretrain_gpt.py --tensor-model-parallel-size "${TP-2}" $TP $EXTRA )sh" +
+                           kSizes + "--micro-batch-size 1 --nnodes 1 --nproc_per_node 4\n";
+  EXPECT_EQ(started(test), "K1 tp2 dp2 M1 b1 1f1b, 8 of 512");
+  EXPECT_THAT(said(test), HasSubstr("set neither here nor in the environment, taken as empty: TP"));
+  const std::string sourced = "source site.sh\n" + test;
+  EXPECT_THAT(said(sourced), AllOf(HasSubstr("source site.sh: not followed"),
+                                   Not(HasSubstr("set neither here nor"))));
 }
 
 // ZB-H1 is asked for by its own name there.

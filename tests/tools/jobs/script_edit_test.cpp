@@ -229,6 +229,32 @@ TEST(ScriptEdit, NamesOfModulesAreWordsApart) {
   EXPECT_EQ(recompute_word(plan.recompute), "selective:core_attn+mlp");
 }
 
+// The host's check of losses goes where a step becomes a graph; without one it stays as it is.
+TEST(ScriptEdit, AStepsGraphGoesWithoutTheCheck) {
+  const auto with = [](const char* word) {
+    return [=](Plan& plan) { plan.cuda_graphs = parse_cuda_graphs(word).value(); };
+  };
+  const std::string step = patched(with("step")).text;
+  EXPECT_THAT(step, AllOf(HasSubstr("--cuda-graph-impl full_iteration"),
+                          HasSubstr("--no-check-for-nan-in-loss-and-grad")));
+  EXPECT_EQ(job_of(step).plan.cuda_graphs, CudaGraphs::of_step());
+  EXPECT_THAT(patched(with("none"), step).text,
+              AllOf(HasSubstr("--no-check-for-nan-in-loss-and-grad"),
+                    testing::Not(HasSubstr("--cuda-graph-impl"))));
+}
+
+// A recipe of Megatron's tests is put on a command line by their runner: it starts nothing itself.
+TEST(ScriptEdit, ARecipeHasNoLaunchLine) {
+  const std::string recipe =
+      "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nMODEL_ARGS:\n  --num-layers: 8\n"
+      "  --hidden-size: 64\n  --num-attention-heads: 8\n  --seq-length: 128\n"
+      "  --max-position-embeddings: 128\n  --vocab-size: 1024\n  --micro-batch-size: 1\n"
+      "  --global-batch-size: 8\n";
+  const Patch patch = patched([](Plan&) {}, recipe);
+  EXPECT_EQ(edited_megatron(patch, "model_config.yaml").launch, "");
+  EXPECT_EQ(edited_megatron(patched([](Plan&) {}), "my train.sh").launch, "bash 'my train.sh'");
+}
+
 // The last line of a command that goes takes the backslash before it along.
 TEST(ScriptEdit, ALineThatGoesLeavesACommand) {
   const EditedArgument gone{.name = "bf16", .before = ""};

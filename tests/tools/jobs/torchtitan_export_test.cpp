@@ -190,8 +190,6 @@ TEST_P(TorchtitanForms, KnowsItsFlavours) {
   EXPECT_THAT(turned.files.front().text, HasSubstr("\"weir\""));
 }
 
-// One rank accumulates its micro-batches without a pipeline: G = 3 * 4 * 4 samples, 3 at a time on
-// each of 4 replicas.
 // Llama 2 7B is no flavour of torchtitan's: the files register one of its sizes, in the registry or
 // in a module that the TOML imports. A feed-forward of 11008 is one multiple wide: half of it over
 // 8/3 4096 is 0.50390625.
@@ -224,6 +222,8 @@ TEST_P(TorchtitanForms, OwnSizesAreAFlavourOfTheFiles) {
   }
 }
 
+// One rank accumulates its micro-batches without a pipeline: G = 3 * 4 * 4 samples, 3 at a time on
+// each of 4 replicas.
 TEST_P(TorchtitanForms, OneRankAccumulates) {
   Plan p = shared();
   p.pp = p.vpp = 1;

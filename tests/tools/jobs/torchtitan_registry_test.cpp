@@ -109,6 +109,25 @@ TEST(TorchtitanRegistry, CountsInTokens) {
   EXPECT_EQ(names(job), "compile.components training.global_batch_size loss ");
 }
 
+// Where batches are counted in tokens CUDA graphs are on unless the job says otherwise; a
+// pipeline's job that says nothing does not start there, and has none. Earlier registries had none
+// at all.
+TEST(TorchtitanRegistry, GraphsGoWithoutSaying) {
+  const auto graphs = [](const std::string& training, const std::string& parallelism = "") {
+    return registry(
+               "def llama3_job():\n    return Trainer.Config(\n"
+               "        model_spec=model_registry('8B'), training=TrainingConfig(" +
+               training + "),\n        parallelism=ParallelismConfig(" + parallelism + "))\n")
+        .plan.cuda_graphs;
+  };
+  const std::string tokens = "max_context_length=4096, num_tokens_per_microbatch_per_dp_rank=8192";
+  EXPECT_EQ(graphs(tokens), CudaGraphs::of_step());
+  EXPECT_EQ(graphs(tokens + ", disable_cuda_graphs=False"), CudaGraphs::of_step());
+  EXPECT_TRUE(graphs(tokens + ", disable_cuda_graphs=True").none());
+  EXPECT_TRUE(graphs(tokens, "pipeline_parallel_degree=2").none());
+  EXPECT_TRUE(graphs("seq_len=4096, local_batch_size=2").none());
+}
+
 // The last group of parameters is that of all others; a policy's class says what is rebuilt.
 TEST(TorchtitanRegistry, PoliciesAndGroups) {
   const auto read = [](const std::string& fields) {

@@ -252,6 +252,7 @@ TEST(MegatronRows, Experts) {
 // CUDA graphs are on by default: a plan without them switches them off. They are of whole steps,
 // and know no pipeline.
 TEST(TorchtitanRows, CudaGraphsAreThePlans) {
+  const Model model = llama_like(8);
   const auto registry = [](const Plan& plan) {
     return export_torchtitan_registry(loaded(plan, llama_like(8)), {}).files[0].text;
   };
@@ -260,6 +261,13 @@ TEST(TorchtitanRows, CudaGraphsAreThePlans) {
   Plan plan = small();
   plan.cuda_graphs = CudaGraphs::of_step();
   EXPECT_THAT(registry(plan), Not(HasSubstr("disable_cuda_graphs")));
+  const auto back = [&](const Plan& wanted) {
+    return read_torchtitan_job(registry(wanted), "config_registry.py", {.model = &model});
+  };
+  EXPECT_EQ(back(plan).plan.cuda_graphs, CudaGraphs::of_step());
+  EXPECT_THAT(names(back(plan).defaults), testing::Contains("CUDA graphs"));
+  EXPECT_TRUE(back(small()).plan.cuda_graphs.none());
+  EXPECT_TRUE(back(pipeline(2, 1, 4)).plan.cuda_graphs.none());
   plan.cuda_graphs = CudaGraphs::of_blocks();
   EXPECT_THAT(complaint([&] { registry(plan); }), HasSubstr("(row torchtitan/graphs-of-parts)"));
   plan = pipeline(2, 1, 4);

@@ -1,9 +1,11 @@
 // Tools that give Megatron's arguments in words of their own: FlagScale's and Primus's YAML,
 // scripts of ms-swift, verl and slime. Files are written here as those tools have them.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "plan/job/summary.hpp"
@@ -11,6 +13,7 @@
 #include "tests/plan/complaint.hpp"
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/megatron/patch.hpp"
 
 namespace weir::yaml_jobs_test {
 namespace {
@@ -126,6 +129,50 @@ TEST(YamlJobs, PrimusExtendsFiles) {
               HasSubstr("torchtitan: of Primus's jobs Megatron's are read"));
 }
 
+// Files that extend each other have no end; nor is one that names thousands of others read through.
+TEST(YamlJobs, PrimusExtendsAreBounded) {
+  const std::string job =
+      "modules:\n  pre_trainer:\n    framework: megatron\n    config: a.yaml\n"
+      "    model: b.yaml\n    overrides:\n      bf16: true\n";
+  const std::string folder = "../primus/configs/modules/megatron/";
+  EXPECT_EQ(refusal(job, {{folder + "a.yaml", "extends:\n  - c.yaml\n"},
+                          {folder + "c.yaml", "extends:\n  - a.yaml\n"}}),
+            folder + "c.yaml: extends: files extend each other");
+  // Six levels of ten each would be 10^6 files, none of which extends itself.
+  Folder many;
+  for (int level = 0; level < 6; ++level) {
+    std::string text = "extends:\n";
+    for (int i = 0; i < 10; ++i) text += fmt::format("  - l{}.yaml\n", level + 1);
+    many[level == 0 ? folder + "a.yaml" : fmt::format("{}l{}.yaml", folder, level)] = text;
+  }
+  many[folder + "l6.yaml"] = "bf16: true\n";
+  EXPECT_THAT(refusal(job, many), HasSubstr(": extends: more than 256 files"));
+}
+
+// Any depth of indentation is YAML; a script that writes such a file is a script.
+TEST(YamlJobs, PrimusMayBeIndentedByAnyNumberOfBlanks) {
+  const std::string two =
+      "# a job\nmodules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n"
+      "      num_layers: 8\n      hidden_size: 512\n      num_attention_heads: 8\n"
+      "      seq_length: 1024\n      micro_batch_size: 2\n      global_batch_size: 32\n"
+      "      vocab_size: 32000\n      bf16: true\n";
+  const std::string summarized = "K1 dp8 M2 b2 1f1b fused";
+  EXPECT_EQ(summary(read(two, {}, {.gpus = 8}).plan), summarized);
+  std::string one;
+  for (std::size_t at = 0; at < two.size();) {
+    const std::size_t end = two.find('\n', at) + 1, text = two.find_first_not_of(' ', at);
+    one += std::string((text - at) / 2, ' ') + two.substr(text, end - text);
+    at = end;
+  }
+  EXPECT_THAT(one, HasSubstr("\n   num_layers: 8\n"));
+  EXPECT_EQ(summary(read(one, {}, {.gpus = 8}).plan), summarized);
+  const std::string script =
+      "cat > job.yaml <<END\n" + two +
+      "END\npretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length "
+      "64 --max-position-embeddings 64 --micro-batch-size 1 --vocab-size 128\n";
+  EXPECT_EQ(read(script, {}, {.gpus = 1}).model.layers.size(), 2U + 3);
+}
+
 // The sizes are the checkpoint's, so the model is named beside it; true and false are values there.
 TEST(YamlJobs, SwiftTrainsANamedModel) {
   const std::string job =
@@ -145,6 +192,22 @@ TEST(YamlJobs, SwiftTrainsANamedModel) {
               HasSubstr("--tuner-type: lora: adapters of ms-swift are not read"));
   EXPECT_THAT(refusal("megatron rlhf --rlhf_type dpo --model a\n", {}, {.model = &model}),
               HasSubstr("not modelled: pt and sft are read"));
+}
+
+// An update of 16 prompts with 4 answers, 64 samples of 48 + 80 tokens; `more` words behind it.
+std::string verl_job(const std::string& more) {
+  return "python3 -m verl.trainer.main_ppo --config-name='ppo_megatron_trainer.yaml' \\\n"
+         " data.train_batch_size=1024 data.max_prompt_length=48 data.max_response_length=80 \\\n"
+         " actor_rollout_ref.model.path=some/model \\\n"
+         " actor_rollout_ref.actor.ppo_mini_batch_size=16 actor_rollout_ref.rollout.n=4 \\\n"
+         " trainer.n_gpus_per_node=8 trainer.nnodes=1 " +
+         more + "\n";
+}
+// Settings of the actor's Megatron.
+std::string verl_settings(const std::vector<std::string>& settings) {
+  std::string more = "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2";
+  for (const std::string& one : settings) more += " +actor_rollout_ref.actor.megatron." + one;
+  return verl_job(more);
 }
 
 // The actor's update: 16 prompts of 4 answers are 64 samples of 48 + 80 tokens; 8 devices of 2 x 2
@@ -169,6 +232,93 @@ TEST(YamlJobs, VerlsActor) {
   EXPECT_THAT(refusal("python3 -m verl.trainer.main_ppo data.max_prompt_length=48\n", {},
                       {.model = &model}),
               HasSubstr("fsdp: of verl's jobs those that train by Megatron are read"));
+}
+
+// What Megatron's configuration is overridden by is Megatron's: a default that is turned off goes
+// by the flag that does, a list is words, and what its reader does not know it says.
+TEST(YamlJobs, VerlsOverridesGoThroughMegatronsReader) {
+  const Model model = llama_like(8);
+  const Job made =
+      read(verl_settings({"override_transformer_config.recompute_granularity=selective",
+                          "override_transformer_config.recompute_modules=[core_attn,mlp]",
+                          "override_transformer_config.apply_rope_fusion=False",
+                          "override_transformer_config.cuda_graph_impl=transformer_engine",
+                          "override_ddp_config.overlap_grad_reduce=True",
+                          "override_transformer_config.warp_drive=9", "dtype=float16"}),
+           {}, {.model = &model});
+  EXPECT_EQ(recompute_word(made.plan.recompute), "selective:core_attn+mlp");
+  EXPECT_EQ(made.plan.cuda_graphs, CudaGraphs::of_blocks());
+  EXPECT_TRUE(made.plan.overlap_grad_reduce);
+  EXPECT_EQ(made.plan.dtype, Dtype::fp16);
+  EXPECT_THAT(names(made.remarks), Contains("warp-drive"));
+  const auto fusion = std::ranges::find(made.arguments, "no-rope-fusion", &JobArgument::name);
+  EXPECT_NE(fusion, made.arguments.end());
+}
+
+// What of the actor and its model no plan says is named; what is of rollouts and rewards is not.
+TEST(YamlJobs, VerlsOtherSettingsAreNamed) {
+  const Model model = llama_like(8);
+  const Job made =
+      read(verl_settings({}).substr(0, verl_settings({}).size() - 1) +
+               " actor_rollout_ref.actor.kl_loss_coef=0.1 actor_rollout_ref.model.use_fused_kernels"
+               "=True actor_rollout_ref.rollout.temperature=0.9\n",
+           {}, {.model = &model});
+  ASSERT_THAT(names(made.remarks), Contains("actor"));
+  const std::string text = std::ranges::find(made.remarks, "actor", &Remark::name)->text;
+  EXPECT_THAT(text, HasSubstr("; not in the plan: actor.kl_loss_coef model.use_fused_kernels"));
+  EXPECT_EQ(text.find("temperature"), text.npos);
+}
+
+TEST(YamlJobs, VerlsAdaptersAreRefused) {
+  const Model model = llama_like(8);
+  for (const char* path : {"lora_rank", "lora.rank"}) {
+    const std::string word = fmt::format(" actor_rollout_ref.model.{}=", path);
+    const std::string job = verl_settings({});
+    const auto with = [&](const char* rank) {
+      return job.substr(0, job.size() - 1) + word + rank + "\n";
+    };
+    EXPECT_THAT(refusal(with("32"), {}, {.model = &model}),
+                HasSubstr("32: adapters of verl are not read, full training is"));
+    EXPECT_EQ(read(with("0"), {}, {.model = &model}).plan.dp, 8);
+  }
+}
+
+// A dynamic micro-batch has so many tokens on each device, and a context-parallel group of two
+// shares its samples: 2 x 512 tokens are 8 samples of 128. Without the group they are 4.
+TEST(YamlJobs, VerlsDynamicBatchIsOfTheWholeContextGroup) {
+  const Model model = llama_like(8);
+  const std::string dynamic =
+      "actor_rollout_ref.actor.use_dynamic_bsz=True "
+      "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=512";
+  const Job one = read(verl_job(dynamic), {}, {.model = &model});
+  EXPECT_EQ(one.plan.micro_batch_size, 4);
+  EXPECT_THAT(names(one.remarks), Contains("use-dynamic-batch-size"));
+  const Job two =
+      read(verl_job(dynamic + " actor_rollout_ref.actor.megatron.context_parallel_size=2"), {},
+           {.model = &model});
+  EXPECT_EQ(two.plan.cp, 2);
+  EXPECT_EQ(two.plan.micro_batch_size, 8);
+}
+
+// None of these texts is Megatron's own script, so none is edited; a plan that came of one is
+// exported as any other plan is, for no line of it was kept.
+TEST(YamlJobs, AreExportedAndNotPatched) {
+  const Model model = llama_like(8);
+  for (const std::string& text :
+       {verl_settings({}),
+        std::string("NPROC_PER_NODE=8 megatron sft --model some/model --max_length 128\n")}) {
+    Job job = read(text, {}, {.model = &model});
+    EXPECT_THAT(job.lines, testing::IsEmpty());
+    job.plan.job = {.tool = "megatron", .devices = job.plan.devices(), .lines = job.lines};
+    const ResolvedPlan plan = loaded(job.plan, job.model);
+    EXPECT_EQ(patch_own_megatron_job(plan), std::nullopt);
+    EXPECT_THAT(export_megatron(plan, {}).files.front().text, HasSubstr("--num-layers 8 "));
+    EXPECT_EQ(complaint([&] {
+                static_cast<void>(patch_megatron(plan, {text, "job.sh"}));
+              }),
+              "job.sh: is a job in another tool's words, or a list that Megatron printed: --patch "
+              "edits scripts with Megatron's own arguments");
+  }
 }
 
 // slime's arguments are Megatron's, but it always trains in bf16 with a sharded optimizer, and its

@@ -89,14 +89,14 @@ bool names_a_model(const std::vector<std::string>& command) {
 ArgumentCommands argument_commands(const ShellScript& script, std::vector<ShellRemark>& remarks) {
   std::vector<std::vector<std::string>> all, jobs;
   std::optional<ShellPlace> place;  // of the last job
-  for (const auto& command : script.commands) {
+  for (std::size_t i = 0; i < script.commands.size(); ++i) {
+    const auto& command = script.commands[i];
     if (is_beside(command)) continue;
     std::vector<std::string> words = plain_words(command);
     if (words.empty()) continue;
     if (names_a_model(words)) {
       jobs.push_back(words);
-      const auto found = script.places.find(command);
-      place = found == script.places.end() ? std::nullopt : std::optional(found->second);
+      place = script.places[i];
     }
     all.push_back(std::move(words));
   }

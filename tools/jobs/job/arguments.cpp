@@ -110,6 +110,14 @@ std::vector<std::vector<std::string>> shell_commands(const std::string& text,
   return read_script(text, file, {}).commands;
 }
 
+std::optional<ShellRemark> remark_on_taken(std::vector<std::string> names) {
+  std::erase_if(names, [](const std::string& name) {
+    return std::ranges::find(kOfEveryShell, name) != kOfEveryShell.end();
+  });
+  if (names.empty()) return std::nullopt;
+  return ShellRemark{0, fmt::format("taken from the environment: {}", fmt::join(names, " "))};
+}
+
 Arguments::Arguments(const std::string& text, std::string file, const ShellEnvironment& environment,
                      const ShellFiles& files)
     : file_(std::move(file)), files_(files) {
@@ -131,13 +139,7 @@ Arguments::Arguments(const std::string& text, std::string file, const ShellEnvir
     remarks_.push_back({0, fmt::format("{}: not known here; arguments that it holds are missing",
                                        fmt::join(open_, " "))});
   }
-  std::erase_if(script.taken, [](const std::string& name) {
-    return std::ranges::find(kOfEveryShell, name) != kOfEveryShell.end();
-  });
-  if (!script.taken.empty()) {
-    remarks_.push_back(
-        {0, fmt::format("taken from the environment: {}", fmt::join(script.taken, " "))});
-  }
+  if (auto taken = remark_on_taken(std::move(script.taken))) remarks_.push_back(*std::move(taken));
 }
 
 namespace {

@@ -18,6 +18,9 @@ namespace weir {
 [[nodiscard]] std::vector<std::vector<std::string>> shell_commands(const std::string& text,
                                                                    const std::string& file);
 
+// That names of the environment were taken; nullopt where none of them says anything of a job.
+[[nodiscard]] std::optional<ShellRemark> remark_on_taken(std::vector<std::string> names);
+
 // Every "--name value..." of the command of a script that trains a model, or of all its commands
 // where none says a model's size; a quoted word that holds an option and its value, as NVIDIA's
 // scripts have them in arrays, is both. Names are compared without dashes in front and with '-' for

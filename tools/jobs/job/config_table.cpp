@@ -18,6 +18,7 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/given.hpp"
 #include "tools/jobs/job/secret_names.hpp"
+#include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/job/unmodelled.hpp"
 
 namespace weir {
@@ -138,6 +139,23 @@ Leaves leaves_of(const std::string& text, const std::string& file) {
 }
 
 }  // namespace
+
+std::optional<std::string> value_in_list(const std::string& text, const std::string& file,
+                                         const std::string& list, const std::string& key) {
+  static_cast<void>(leaves_of(text, file));  // which refuses what is no such file
+  for (const YAML::Node& root : YAML::LoadAll(one_after_another(text))) {
+    for (const auto& entry : root) {
+      if (!entry.first.IsScalar() || entry.first.Scalar() != list || !entry.second.IsSequence())
+        continue;
+      for (const YAML::Node& element : entry.second) {
+        if (!element.IsMap()) continue;
+        const YAML::Node found = element[key];
+        if (found.IsDefined() && found.IsScalar()) return found.Scalar();
+      }
+    }
+  }
+  return std::nullopt;
+}
 
 ConfigTable::ConfigTable(const std::string& text, std::string file) : file_(std::move(file)) {
   for (auto& [path, values] : leaves_of(text, file_)) leaves_[path] = {std::move(values), false};
@@ -262,8 +280,7 @@ void ConfigTable::account_for(UnreadArgument (*unread)(std::string_view path), J
     JobArgument argument{path, text, Fate::carried};
     const bool remarked = remarks.contains(path);
     // What is switched off changes nothing.
-    const bool off =
-        text.empty() || text == "false" || text == "False" || text == "null" || text == "None";
+    const bool off = text.empty() || says_false(text) || text == "null" || text == "None";
     if (leaf.read) {
       argument.fate = remarked || is_auto(path) ? Fate::changed : Fate::carried;
       if (!remarked && is_auto(path))

@@ -15,6 +15,13 @@
 
 namespace weir {
 
+// The value behind `key` in the mappings of a list: of "defaults: [{train: 8b}]" that of train is
+// 8b. nullopt: none has it. Throws as ConfigTable does.
+[[nodiscard]] std::optional<std::string> value_in_list(const std::string& text,
+                                                       const std::string& file,
+                                                       const std::string& list,
+                                                       const std::string& key);
+
 class ConfigTable {
  public:
   // Several documents, or files one after another, are one table, whose keys differ. Throws

@@ -30,10 +30,11 @@ constexpr std::array<OtherModel, 10> kPrograms{{{"t5", "an encoder with a decode
 constexpr std::array<std::string_view, 9> kOtherWork{
     "text_generation", "generate", "inference",  "eval",  "analyze",
     "prompt",          "convert",  "preprocess", "server"};
-constexpr std::array<OtherModel, 12> kArguments{
+constexpr std::array<OtherModel, 13> kArguments{
     {{"task", "fine-tuning on a task, with a head of its own"},
      {"language-model-type", "a vision-language model"},
      {"classes-fraction", "a vision model"},
+     {"retro-add-retriever", "a retriever"},
      {"hybrid-override-pattern", "Mamba's blocks"},
      {"hybrid-layer-pattern", "Mamba's blocks"},
      {"is-hybrid-model", "Mamba's blocks"},
@@ -137,7 +138,11 @@ void account_for(Arguments& a, Job& job) {
     job.remarks.push_back(
         {name, fmt::format("given more than once: {} taken, the last", a.values(name))});
   }
-  for (const ShellRemark& remark : a.remarks()) {
+  add_script_remarks(a.remarks(), job);
+}
+
+void add_script_remarks(const std::vector<ShellRemark>& remarks, Job& job) {
+  for (const ShellRemark& remark : remarks) {
     const std::string where = remark.line > 0 ? fmt::format("line {}", remark.line) : "script";
     job.remarks.push_back({where, remark.text});
   }

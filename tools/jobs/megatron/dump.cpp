@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "plan/text/cells.hpp"
+#include "tools/jobs/job/truth.hpp"
 
 namespace weir {
 namespace {
@@ -82,8 +83,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kOnlyBes
      {"tp_comm_bulk_", "tp_comm_overlap"},
      {"tp_comm_split_", "tp_comm_overlap"}}};
 // What names a size, and none of the model's or the step's: processes, buffers of libraries and
-// logs, and a degree of 1 or 0.
-constexpr std::array<std::string_view, 12> kNoSizes{"inprocess_",
+// logs.
+constexpr std::array<std::string_view, 10> kNoSizes{"inprocess_",
                                                     "flight_recorder_",
                                                     "min_offloaded_tensor_size",
                                                     "offset_sampling_",
@@ -91,14 +92,26 @@ constexpr std::array<std::string_view, 12> kNoSizes{"inprocess_",
                                                     "use_gloo_process_groups",
                                                     "enable_gloo_process_groups",
                                                     "suggested_communication_unit_size",
-                                                    "encoder_tensor_model_parallel_size",
-                                                    "encoder_pipeline_model_parallel_size",
                                                     "image_size",
                                                     "odc_"};
-constexpr std::array<std::string_view, 2> kDegreesOfOne{"gtp_weight_remat_size",
-                                                        "expert_gtp_weight_remat_size"};
+// Degrees by which nothing is divided; 0 of an encoder's: there is none.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kIdleDegrees{
+    {{"gtp_weight_remat_size", "1"},
+     {"expert_gtp_weight_remat_size", "1"},
+     {"encoder_tensor_model_parallel_size", "0"},
+     {"encoder_pipeline_model_parallel_size", "0"}}};
 
-bool is_of_others(std::string_view name) {
+// Of programs that a flag turns this one into, so that one that is on is no default: but for these
+// two, which a flag turns off.
+constexpr std::array<std::string_view, 4> kOfFlags{"biencoder_", "retro_", "ict_", "bert_"};
+constexpr std::array<std::string_view, 2> kOnByDefault{"bert_binary_head",
+                                                       "retro_verify_neighbor_count"};
+
+bool is_of_others(std::string_view name, std::string_view value) {
+  const bool flag = says_true(value) && std::ranges::any_of(kOfFlags, [&](auto begins) {
+                      return name.starts_with(begins);
+                    });
+  if (flag && std::ranges::find(kOnByDefault, name) == kOnByDefault.end()) return false;
   return std::ranges::find(kOthersOwn, name) != kOthersOwn.end() ||
          std::ranges::any_of(kOfOthers, [&](auto begins) { return name.starts_with(begins); });
 }
@@ -130,28 +143,47 @@ Values values_of(const std::string& text) {
 }
 
 bool says_nothing(std::string_view value) {
-  return value == "None" || value == "False" || value == "[]" || value.empty();
+  return value == "None" || says_false(value) || value == "[]" || value.empty();
 }
 
 bool means_nothing(const Values& values, std::string_view name, std::string_view value) {
   const auto begins = [&](std::string_view with) { return name.starts_with(with); };
   if (std::ranges::any_of(kNoSizes, begins)) return true;
-  if (value == "1" && std::ranges::find(kDegreesOfOne, name) != kDegreesOfOne.end()) return true;
-  // MindSpeed's name for it.
-  const auto latent = values.find("multi_head_latent_attention");
-  if (latent != values.end() && latent->second == "True") return false;
+  if (std::ranges::find(kIdleDegrees, std::pair(name, value)) != kIdleDegrees.end()) return true;
+  const auto is_off = [&](std::string_view variable) {
+    const auto found = values.find(variable);
+    return found == values.end() || says_nothing(found->second);
+  };
   return std::ranges::any_of(kOnlyBeside, [&](const auto& pair) {
-    const auto found = values.find(pair.second);
-    return begins(pair.first) && name != pair.second &&
-           (found == values.end() || says_nothing(found->second));
+    // MindSpeed has a name of its own for it.
+    const bool latent = pair.second == "multi_latent_attention";
+    return begins(pair.first) && name != pair.second && is_off(pair.second) &&
+           (!latent || is_off("multi_head_latent_attention"));
   });
 }
 
-// A flag's, a number's or a word's; an enumeration's member by its own name.
+// Members of enumerations by their own names: "[<CudaGraphModule.attn: 2>]" is "[attn]".
+std::string with_plain_members(const std::string& value) {
+  std::string plain;
+  for (std::size_t at = 0; at < value.size();) {
+    const std::size_t dot = value.find('.', at), colon = value.find(": ", at),
+                      end = value.find('>', at);
+    if (value[at] == '<' && dot < colon && colon < end && end != value.npos) {
+      plain += value.substr(dot + 1, colon - dot - 1);
+      at = end + 1;
+    } else {
+      plain += value[at++];
+    }
+  }
+  return plain;
+}
+
+// A flag's, a number's or a word's.
 std::string argument_of(const std::string& name, std::string value) {
   std::string argument = "--" + name;
   std::ranges::replace(argument, '_', '-');
-  if (value == "True") return argument;
+  if (says_true(value)) return argument;
+  value = with_plain_members(value);
   if (value.starts_with("AttnBackend.")) value = value.substr(value.find('.') + 1);
   if (value.ends_with(".0") && name == "zero_stage") value.resize(value.size() - 2);
   if (value.starts_with('[') && value.ends_with(']')) {
@@ -163,6 +195,11 @@ std::string argument_of(const std::string& name, std::string value) {
 }
 
 }  // namespace
+
+std::optional<std::string_view> denying_flag(std::string_view variable) {
+  const auto found = std::ranges::find(kDenied, variable, [](const auto& d) { return d.first; });
+  return found == kDenied.end() ? std::nullopt : std::optional(found->second);
+}
 
 std::optional<std::string> megatron_dump_arguments(const std::string& text) {
   Values values = values_of(text);
@@ -185,13 +222,14 @@ std::string megatron_namespace_arguments(MegatronNamespace values) {
   if (const auto whole = values.find("padded_vocab_size"); whole != values.end())
     values.erase("vocab_size");
   // One of those programs says so by a flag of its own.
-  const auto on = [&](const char* name) { return values.contains(name) && values[name] == "True"; };
+  const auto on = [&](const char* name) {
+    return values.contains(name) && says_true(values[name]);
+  };
   const bool other = on("vision_pretraining") || on("perform_rl_step") || on("is_hybrid_model");
   for (const auto& [name, value] : values) {
-    if ((!other && is_of_others(name)) || means_nothing(values, name, value)) continue;
-    const auto denied = std::ranges::find(kDenied, name, [](const auto& d) { return d.first; });
-    if (denied != kDenied.end()) {
-      if (value == "False") add("--" + std::string(denied->second));
+    if ((!other && is_of_others(name, value)) || means_nothing(values, name, value)) continue;
+    if (const auto denied = denying_flag(name)) {
+      if (says_false(value)) add("--" + std::string(*denied));
     } else if (!says_nothing(value) && std::ranges::find(kWorkedOut, name) == kWorkedOut.end()) {
       add(argument_of(name, value));
     }

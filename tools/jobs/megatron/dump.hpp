@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace weir {
 
@@ -16,5 +17,8 @@ using MegatronNamespace = std::map<std::string, std::string, std::less<>>;
 
 // As a command line; nullopt where the text has no such list, or a script beside it.
 [[nodiscard]] std::optional<std::string> megatron_dump_arguments(const std::string& text);
+
+// The flag by which Megatron turns off what is on by default, of a variable that has one.
+[[nodiscard]] std::optional<std::string_view> denying_flag(std::string_view variable);
 
 }  // namespace weir

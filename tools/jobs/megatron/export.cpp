@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "plan/text/quote.hpp"
+#include "plan/text/words_of.hpp"
 #include "tools/jobs/megatron/layout.hpp"
 #include "tools/jobs/trainers/ask.hpp"
 
@@ -265,6 +266,14 @@ void add_megatron_run(const ResolvedPlan& loaded, const Allowed& allowed, Megatr
   remark_ours(plan, "Megatron-LM", remarks);
 }
 
+std::string argument_words(std::string_view name, const std::string& value) {
+  if (value.empty()) return "";
+  if (!takes_words(name)) return " " + shell_quoted(value);
+  std::string words;
+  for (const std::string& word : words_of(value)) words += " " + shell_quoted(word);
+  return words;
+}
+
 Trainer megatron_of(const Allowed& allowed) {
   return allowed.fork ? Trainer::fork : Trainer::megatron;
 }
@@ -306,8 +315,7 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   }
   std::string lines;
   for (const auto& [name, value] : arguments.all()) {
-    lines += fmt::format(" \\\n  --{}", name);
-    if (!value.empty()) lines += " " + (takes_words(name) ? value : shell_quoted(value));
+    lines += fmt::format(" \\\n  --{}{}", name, argument_words(name, value));
   }
   job.not_carried.push_back(
       {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});

@@ -21,6 +21,9 @@ inline constexpr std::string_view kRecomputeModules = "recompute-modules",
   return argument == kRecomputeModules || argument == kGraphModules;
 }
 
+// What stands behind "--name" on a command line: " value", in a shell's quotes; "" of a flag.
+[[nodiscard]] std::string argument_words(std::string_view name, const std::string& value);
+
 // Names without dashes, and values before any shell's quotes; "" of a flag.
 class MegatronArguments {
  public:

@@ -67,8 +67,7 @@ void set_graphs(Arguments& a, Job& job) {
     return;
   }
   job.plan.cuda_graphs = of_modules(words, kind == "local", job.remarks);
-  if (!parse_cuda_graphs(to_string(job.plan.cuda_graphs)))
-    a.fail(list, "expected moe_preprocess with moe_router, and moe without it");
+  if (const auto why = cannot_record(job.plan.cuda_graphs)) a.fail(list, std::string(*why));
 }
 
 }  // namespace weir

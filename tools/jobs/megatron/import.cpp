@@ -368,36 +368,18 @@ void fill_arguments(Arguments& a, const GivenFields& given) {
 
 namespace {
 
-// The text as a script or a list of arguments, whatever it is: an argument dump, YAML of a tool
-// that starts Megatron or of Megatron's tests, a script in words of another tool.
-PostTrainerJob as_arguments(const std::string& text, const std::string& file,
-                            const JobOptions& options) {
-  auto arguments = megatron_dump_arguments(text);
-  if (!arguments) arguments = megatron_yaml_arguments(text, file, options);
-  if (!arguments) arguments = megatron_recipe_arguments(text);
-  if (arguments) return {std::move(*arguments), {}};
-  auto tuned = post_trainer_job(text, file, options);
-  return tuned ? std::move(*tuned) : PostTrainerJob{text, {}};
+// The text in Megatron's words where it is a job in others: an argument dump, YAML of a tool that
+// starts Megatron, a script of a tool that trains ready models by it.
+std::optional<TranslatedJob> translated_job(const std::string& text, const std::string& file,
+                                            const JobOptions& options) {
+  if (auto dumped = megatron_dump_arguments(text)) return TranslatedJob{*std::move(dumped)};
+  if (auto yaml = megatron_yaml_job(text, file, options)) return yaml;
+  if (megatron_recipe_arguments(text)) return std::nullopt;
+  return post_trainer_job(text, file, options);
 }
 
-}  // namespace
-
-Job read_megatron_job(const std::string& given, const std::string& file,
-                      const JobOptions& options) {
-  const auto [text, remark] = as_arguments(given, file, options);
-  Arguments a(text, file, options.environment, options.files);
-  if (a.empty()) {
-    throw InputError(file, "",
-                     "holds no arguments, expected --num-layers and its like" +
-                         (a.remarks().empty() ? "" : "; " + a.remarks().front().text));
-  }
-  take_other_names(a);
-  refuse_other_models(a, file);
-  refuse_unmodelled(a);
-  take_slimes_defaults(a);
-  fill_arguments(a, options.given);
-  Job job;
-  if (!remark.name.empty()) job.remarks.push_back(remark);
+// The model and the plan, by one reader after the other: each marks what it understood.
+void set_job(Arguments& a, const std::string& file, const JobOptions& options, Job& job) {
   Plan& plan = job.plan;
   const bool named = options.model != nullptr && !a.says("num-layers");
   job.model = named ? *options.model : megatron_model(a, options, job.remarks);
@@ -428,6 +410,38 @@ Job read_megatron_job(const std::string& given, const std::string& file,
   set_optimizer(a, plan, job.remarks);
   set_rate(a, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));
+}
+
+}  // namespace
+
+bool is_translated_job(const std::string& text, const std::string& file,
+                       const JobOptions& options) {
+  return translated_job(text, file, options).has_value();
+}
+
+Job read_megatron_job(const std::string& given, const std::string& file,
+                      const JobOptions& options) {
+  const auto translated = translated_job(given, file, options);
+  // Otherwise it is a script or a list of arguments, or YAML of Megatron's tests.
+  const TranslatedJob source = translated.value_or(
+      TranslatedJob{translated ? "" : megatron_recipe_arguments(given).value_or(given)});
+  const std::string& text = source.arguments;
+  // What still looks like a name of the environment in a translation is none.
+  const ShellEnvironment environment = translated ? ShellEnvironment() : options.environment;
+  Arguments a(text, file, environment, options.files);
+  if (a.empty()) {
+    throw InputError(file, "",
+                     "holds no arguments, expected --num-layers and its like" +
+                         (a.remarks().empty() ? "" : "; " + a.remarks().front().text));
+  }
+  take_other_names(a);
+  refuse_other_models(a, file);
+  refuse_unmodelled(a);
+  take_slimes_defaults(a);
+  fill_arguments(a, options.given);
+  Job job;
+  job.remarks = source.remarks;
+  set_job(a, file, options, job);
   const auto config = a.flag("deepspeed") ? a.text("deepspeed-config") : std::nullopt;
   const auto beside = config ? a.file_text(*config) : std::nullopt;
   if (config && !beside) {
@@ -437,7 +451,12 @@ Job read_megatron_job(const std::string& given, const std::string& file,
                      a.flag("zero-stage") ? "" : ", nor its ZeRO stage: 0 in the plan")});
   }
   account_for(a, job);  // last: by now every reader has marked what it understood
-  keep_lines(a, Arguments(text, file, names_for_values(options.environment), options.files), job);
+  add_script_remarks(source.of_script, job);
+  if (source.filled_in) {
+    keep_no_lines(job);
+  } else {
+    keep_lines(a, Arguments(text, file, names_for_values(environment), options.files), job);
+  }
   if (beside)
     read_deepspeed_beside(*beside, fmt::format("{}: {}", file, *config), a.flag("zero-stage"), job);
   return job;

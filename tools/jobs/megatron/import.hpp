@@ -17,6 +17,11 @@ namespace weir {
 [[nodiscard]] Job read_megatron_job(const std::string& text, const std::string& file,
                                     const JobOptions& options);
 
+// Whether that is so in words of another tool, or as Megatron prints them: no text of its own
+// that could be edited.
+[[nodiscard]] bool is_translated_job(const std::string& text, const std::string& file,
+                                     const JobOptions& options);
+
 // The model half of it: every argument that shapes a layer. Tensor parallelism pads the vocabulary.
 [[nodiscard]] Model megatron_model(Arguments& arguments, const JobOptions& options,
                                    std::vector<Remark>& remarks);
@@ -57,6 +62,9 @@ void refuse_other_models(Arguments& arguments, const std::string& file);
 // Every argument with what became of it, and remarks on those that are not carried. To be called
 // when all readers have been.
 void account_for(Arguments& arguments, Job& job);
+
+// What a script said that is not known, by its line where it has one.
+void add_script_remarks(const std::vector<ShellRemark>& remarks, Job& job);
 
 // Of an argument that nobody read.
 [[nodiscard]] UnreadArgument unread_argument(std::string_view name);

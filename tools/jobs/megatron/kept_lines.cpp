@@ -18,6 +18,13 @@ ShellEnvironment names_for_values(const ShellEnvironment& environment) {
   return names;
 }
 
+void keep_no_lines(Job& job) {
+  job.lines.clear();
+  for (JobArgument& argument : job.arguments) {
+    if (argument.fate != Fate::carried && argument.fate != Fate::changed) argument.value.clear();
+  }
+}
+
 void keep_lines(const Arguments& arguments, const Arguments& named, Job& job) {
   std::vector<std::string> left_out;
   job.lines.clear();

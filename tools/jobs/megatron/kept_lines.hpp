@@ -15,6 +15,10 @@ namespace weir {
 // what it took, where it had the values.
 [[nodiscard]] ShellEnvironment names_for_values(const ShellEnvironment& environment);
 
+// Of a job in another tool's words, whose translation has values of the environment in it and no
+// names: no line is kept, and no value but those that the plan says itself.
+void keep_no_lines(Job& job);
+
 // Sets job.lines, and the values of job.arguments where they are to be others. What the plan says
 // itself is kept as it was read; of the rest `named`, the job followed with names_for_values(), has
 // the words. Arguments whose value is not known here or is a secret are left out, and a remark

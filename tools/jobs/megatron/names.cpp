@@ -9,7 +9,7 @@
 namespace weir {
 
 void take_other_names(Arguments& a) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kOthers{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kOthers{
       {{"moe-intermediate-size", "moe-ffn-hidden-size"},
        {"expert-intermediate-size", "moe-ffn-hidden-size"},
        {"shared-expert-intermediate-size", "moe-shared-expert-intermediate-size"},
@@ -27,7 +27,9 @@ void take_other_names(Arguments& a) {
        {"max-seq-len", "seq-length"},
        {"rms-norm-eps", "norm-epsilon"},
        {"model-parallel-size", "tensor-model-parallel-size"},
-       {"batch-size", "micro-batch-size"}}};
+       {"batch-size", "micro-batch-size"},
+       {"fp8", "fp8-format"},  // the variables' names, in dumps and in YAML
+       {"fp4", "fp4-format"}}};
   for (const auto& [other, name] : kOthers) a.alias(other, name);
 }
 

@@ -20,6 +20,7 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/megatron/export.hpp"
 #include "tools/jobs/megatron/import.hpp"
+#include "tools/jobs/megatron/recipe.hpp"
 #include "tools/jobs/megatron/script_edit.hpp"
 #include "tools/jobs/shell/unified_diff.hpp"
 #include "tools/jobs/trainers/tables.hpp"
@@ -63,9 +64,10 @@ constexpr std::array<std::string_view, 2> kSequence{"sequence-parallel", "tp-com
 constexpr std::array<std::string_view, 2> kReduction{"overlap-grad-reduce", "overlap-param-gather"};
 constexpr std::array<std::string_view, 1> kGroups{
     "microbatch-group-size-per-virtual-pipeline-stage"};
-constexpr std::array<std::string_view, 5> kGraphs{"cuda-graph-impl", "cuda-graph-modules",
-                                                  "cuda-graph-scope", "enable-cuda-graph",
-                                                  "external-cuda-graph"};
+constexpr std::string_view kUnchecked = "no-check-for-nan-in-loss-and-grad";
+constexpr std::array<std::string_view, 6> kGraphs{"cuda-graph-impl",     "cuda-graph-modules",
+                                                  "cuda-graph-scope",    "enable-cuda-graph",
+                                                  "external-cuda-graph", kUnchecked};
 constexpr std::array<std::string_view, 1> kRankOrder{"use-tp-pp-dp-mapping"};
 constexpr std::array<std::string_view, 1> kMicroBatch{"micro-batch-size"};
 constexpr std::array<std::string_view, 1> kBatch{"global-batch-size"};
@@ -157,9 +159,7 @@ std::vector<std::string> changed_lines(std::vector<std::string> lines,
   for (const ArgumentChange& change : changes) {
     std::erase_if(lines, [&](const std::string& line) { return name_of(line) == change.name; });
     if (!change.after) continue;
-    std::string value = *change.after;
-    if (!value.empty()) value = " " + (takes_words(change.name) ? value : shell_quoted(value));
-    lines.push_back(fmt::format("--{}{}", change.name, value));
+    lines.push_back(fmt::format("--{}{}", change.name, argument_words(change.name, *change.after)));
   }
   std::ranges::sort(lines);
   return lines;
@@ -210,6 +210,7 @@ class Changes {
     const auto before = value_of(given_, name);
     // The script's own format of checkpoints stays where it is not FSDP's alone.
     if (name == "ckpt-format" && !after && before != "fsdp_dtensor") return;
+    if (name == kUnchecked && !after) return;  // graphs of whole steps need it, others may have it
     if (before != after) changes_.push_back({std::string(name), before, after});
   }
   // Traffic beside the passes costs nothing where it may stay behind them.
@@ -306,6 +307,13 @@ Patch patch_of(const Job& job, const ResolvedPlan& wanted, const PatchedScript& 
 }  // namespace
 
 Patch patch_megatron(const ResolvedPlan& wanted, const PatchedScript& script) {
+  JobOptions named = script.options;
+  named.model = &wanted.model;  // which a tool that trains ready models only names
+  if (is_translated_job(script.text, script.file, named)) {
+    throw InputError(script.file, "",
+                     "is a job in another tool's words, or a list that Megatron printed: --patch "
+                     "edits scripts with Megatron's own arguments");
+  }
   const Job job = read_megatron_job(script.text, script.file, script.options);
   Allowed allowed = script.allowed;
   allowed.other_schedule = allowed.other_schedule || has_own_order(job.plan, wanted.plan);
@@ -385,8 +393,10 @@ ExportedJob patched_megatron(const Patch& patch, const ResolvedPlan& plan,
 }
 
 ExportedJob edited_megatron(const Patch& patch, const std::string& name) {
+  // A recipe is put on a command line by Megatron's runner of tests, and starts nothing itself.
+  const bool starts = !megatron_recipe_arguments(patch.text);
   ExportedJob job{.files = {{name, patch.text}},
-                  .launch = fmt::format("bash {}", shell_quoted(name)),
+                  .launch = starts ? fmt::format("bash {}", shell_quoted(name)) : "",
                   .not_carried = patch.remarks,
                   .whole_job = true};
   for (const Remark& remark : patch.not_edited) job.not_carried.push_back(remark);

@@ -5,26 +5,27 @@
 #include "tools/jobs/megatron/post_trainers.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "plan/text/cells.hpp"
-#include "plan/text/quote.hpp"
 #include "plan/words/error.hpp"
+#include "tools/jobs/job/truth.hpp"
+#include "tools/jobs/megatron/dump.hpp"
+#include "tools/jobs/megatron/export.hpp"
 
 namespace weir {
 namespace {
 
 using CommandWords = std::vector<std::string>;
 using Values = std::map<std::string, std::string, std::less<>>;
-
-bool is_yes(std::string_view word) { return word == "true" || word == "True"; }
-bool is_no(std::string_view word) { return word == "false" || word == "False"; }
 
 void require_model(const JobOptions& options, const std::string& file, std::string_view tool,
                    const std::string& name) {
@@ -39,9 +40,13 @@ void require_model(const JobOptions& options, const std::string& file, std::stri
 std::string command_line(const Values& arguments, const std::string& launcher) {
   std::string line = launcher + "pretrain_gpt.py";
   for (const auto& [name, value] : arguments) {
-    if (is_no(value)) continue;
-    line += fmt::format(" \\\n--{}{}{}", name, is_yes(value) ? "" : " ",
-                        is_yes(value) ? "" : shell_quoted(value));
+    std::string variable = name;
+    std::ranges::replace(variable, '-', '_');
+    if (const auto denied = denying_flag(variable)) {
+      if (says_false(value)) line += fmt::format(" \\\n--{}", *denied);
+    } else if (!says_false(value)) {
+      line += fmt::format(" \\\n--{}{}", name, says_true(value) ? "" : argument_words(name, value));
+    }
   }
   return line;
 }
@@ -148,17 +153,34 @@ class VerlJob {
                                    engine.substr(0, 40)));
     }
     require_model(options, file_, "verl", text("actor_rollout_ref.model.path", ""));
+    refuse_adapters();
     set_parallelism();
     set_batch();
-    for (const char* name : {"recompute_granularity", "recompute_method", "recompute_num_layers",
-                             "recompute_modules", "attention_backend"})
-      copy(name, fmt::format("megatron.override_transformer_config.{}", name));
-    add("attention-backend", "flash");
+    set_precision();
     copy("lr", "optim.lr");
-    add("bf16", "true");
+    copy_the_rest();
+    add("attention-backend", "flash");
     const std::int64_t devices = number("trainer.n_gpus_per_node", 8);
     return command_line(arguments_, fmt::format("torchrun --nnodes {} --nproc-per-node {} ",
                                                 number("trainer.nnodes", 1), devices));
+  }
+
+  // To be called behind arguments(), which knows what of the actor was asked for.
+  std::vector<Remark> remarks() const {
+    std::vector<Remark> all{
+        {"actor",
+         "the plan is its update: rollouts, the reference's and the reward's passes are no part of "
+         "the step, and samples are as long as they may become"}};
+    std::vector<std::string_view> others;
+    for (const auto& [path, value] : values_) {
+      const bool of_update =
+          path.starts_with(kActor) || path.starts_with("actor_rollout_ref.model.");
+      if (of_update && !asked_.contains(path))
+        others.push_back(std::string_view(path).substr(path.find('.') + 1));
+    }
+    if (!others.empty())
+      all.front().text += fmt::format("; not in the plan: {}", fmt::join(others, " "));
+    return all;
   }
 
  private:
@@ -170,13 +192,14 @@ class VerlJob {
              return entry.first.starts_with(actor("megatron."));
            });
   }
-  std::string text(const std::string& path, std::string otherwise) const {
+  std::string text(const std::string& path, std::string otherwise) {
+    asked_.insert(path);
     const auto found = values_.find(path);
     const bool open = found == values_.end() || found->second == "null";
     return open ? std::move(otherwise) : found->second;
   }
   // A number that the script takes from elsewhere is none.
-  std::int64_t number(const std::string& path, std::optional<std::int64_t> otherwise) const {
+  std::int64_t number(const std::string& path, std::optional<std::int64_t> otherwise) {
     const std::string given = text(path, "");
     if (given.empty() && otherwise) return *otherwise;
     const auto value = whole_number<std::int64_t>(given);
@@ -191,11 +214,44 @@ class VerlJob {
     arguments_.try_emplace(std::move(name), std::move(value));
   }
   void copy(const std::string& name, const std::string& path) {
-    const std::string value = text(actor(path), "");
-    std::string plain = value;
-    std::erase_if(plain, [](char c) { return c == '[' || c == ']' || c == '"' || c == '\''; });
-    std::ranges::replace(plain, ',', ' ');
+    std::string plain = text(actor(path), "");
+    std::erase_if(plain, [](char c) { return c == '"' || c == '\''; });
+    // A list, and not the rows of a layout's, which are lists in one.
+    if (plain.starts_with('[') && plain.ends_with(']') && !plain.starts_with("[[")) {
+      plain = plain.substr(1, plain.size() - 2);
+      std::ranges::replace(plain, ',', ' ');
+    }
     if (!plain.empty()) add(name, plain);
+  }
+  // What nobody has asked for yet of Megatron's own settings goes by its own name, for Megatron's
+  // reader to judge: override_transformer_config's and override_ddp_config's too.
+  void copy_the_rest() {
+    const std::string all = actor("megatron.");
+    for (const auto& [path, value] : values_) {
+      if (!path.starts_with(all) || asked_.contains(path)) continue;
+      std::string name = path.substr(path.rfind('.') + 1);
+      if (name == "grad_reduce_in_fp32") name = "accumulate_allreduce_grads_in_fp32";
+      copy(name, path.substr(kActor.size()));
+    }
+  }
+  void refuse_adapters() {
+    for (const char* path :
+         {"actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank"}) {
+      const std::string rank = text(path, "0");
+      if (rank == "0") continue;
+      throw InputError(
+          file_, path,
+          fmt::format("{}: adapters of verl are not read, full training is", rank.substr(0, 40)));
+    }
+  }
+  void set_precision() {
+    const std::string path = actor("megatron.dtype"), said = text(path, "bfloat16");
+    const bool half = said == "float16" || said == "fp16";
+    if (!half && said != "bfloat16" && said != "bf16") {
+      throw InputError(file_, path,
+                       fmt::format("{}: expected bfloat16 or float16", said.substr(0, 40)));
+    }
+    add(half ? "fp16" : "bf16", "true");
   }
   void set_parallelism() {
     for (const char* degree :
@@ -205,7 +261,7 @@ class VerlJob {
     copy("num-virtual-stages-per-pipeline-rank", "megatron.virtual_pipeline_model_parallel_size");
     for (const char* flag : {"sequence_parallel", "use_distributed_optimizer"})
       add(flag, text(actor(fmt::format("megatron.{}", flag)), "True"));
-    if (is_yes(text(actor("megatron.optimizer_offload"), "False")))
+    if (says_true(text(actor("megatron.optimizer_offload"), "False")))
       add("optimizer-cpu-offload", "true");
     copy("decoder_first_pipeline_num_layers",
          "megatron.override_transformer_config.num_layers_in_first_pipeline_stage");
@@ -221,9 +277,13 @@ class VerlJob {
     const std::int64_t samples =
         number(actor("ppo_mini_batch_size"), 256) * number("actor_rollout_ref.rollout.n", 1);
     add("global-batch-size", fmt::to_string(samples));
-    if (is_yes(text(actor("use_dynamic_bsz"), "False"))) {
-      const std::int64_t tokens = number(actor("ppo_max_token_len_per_gpu"), 16384);
+    if (says_true(text(actor("use_dynamic_bsz"), "False"))) {
+      // So many tokens on each device of a context-parallel group.
+      const std::int64_t tokens = number(actor("ppo_max_token_len_per_gpu"), 16384) *
+                                  number(actor("megatron.context_parallel_size"), 1);
       add("micro-batch-size", fmt::to_string(std::max<std::int64_t>(1, tokens / length)));
+      // By slime's name for it, which Megatron's reader has a remark for.
+      add("use-dynamic-batch-size", "true");
     } else {
       add("micro-batch-size", fmt::to_string(number(actor("ppo_micro_batch_size_per_gpu"), {})));
     }
@@ -232,28 +292,31 @@ class VerlJob {
   const Values& values_;
   const std::string& file_;
   Values arguments_;
+  std::set<std::string, std::less<>> asked_;
 };
 
 }  // namespace
 
-std::optional<PostTrainerJob> post_trainer_job(const std::string& text, const std::string& file,
-                                               const JobOptions& options) {
+std::optional<TranslatedJob> post_trainer_job(const std::string& text, const std::string& file,
+                                              const JobOptions& options) {
   constexpr std::array<std::string_view, 4> kStarts{"megatron pt", "megatron sft", "megatron rlhf",
                                                     "verl.trainer.main_ppo"};
   if (std::ranges::none_of(kStarts, [&](auto word) { return text.find(word) != text.npos; }))
     return std::nullopt;
   const ShellScript script = read_script(text, file, options.environment, options.files);
+  TranslatedJob job{.filled_in = true, .of_script = script.remarks};
+  if (auto taken = remark_on_taken(script.taken)) job.of_script.push_back(*std::move(taken));
   if (const CommandWords* words = swift_command(script)) {
-    return PostTrainerJob{swift_arguments(script, *words, file, options),
-                          {"max-length", "every sample is taken as long, as packing makes them"}};
+    job.arguments = swift_arguments(script, *words, file, options);
+    job.remarks = {{"max-length", "every sample is taken as long, as packing makes them"}};
+    return job;
   }
   const std::optional<Values> values = verl_values(script);
   if (!values) return std::nullopt;
-  return PostTrainerJob{
-      VerlJob(*values, file).arguments(options),
-      {"actor",
-       "the plan is its update: rollouts, the reference's and the reward's passes "
-       "are no part of the step, and samples are as long as they may become"}};
+  VerlJob verl(*values, file);
+  job.arguments = verl.arguments(options);
+  job.remarks = verl.remarks();
+  return job;
 }
 
 void take_slimes_defaults(Arguments& a) {

@@ -9,19 +9,15 @@
 
 #include "tools/jobs/job/arguments.hpp"
 #include "tools/jobs/job/job.hpp"
+#include "tools/jobs/megatron/translated.hpp"
 
 namespace weir {
 
-struct PostTrainerJob {
-  std::string arguments;  // as Megatron's command line
-  Remark remark;          // what of the job a plan's step is
-};
-
 // nullopt where a script starts neither. Throws InputError for what is not read of them: adapters,
 // preference training, engines other than Megatron's.
-[[nodiscard]] std::optional<PostTrainerJob> post_trainer_job(const std::string& text,
-                                                             const std::string& file,
-                                                             const JobOptions& options);
+[[nodiscard]] std::optional<TranslatedJob> post_trainer_job(const std::string& text,
+                                                            const std::string& file,
+                                                            const JobOptions& options);
 
 // What slime sets where its script, Megatron's arguments, says nothing.
 void take_slimes_defaults(Arguments& arguments);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "plan/text/cells.hpp"
+#include "tools/jobs/job/truth.hpp"
 
 namespace weir {
 namespace {
@@ -42,8 +43,8 @@ std::string argument_of(std::string_view line) {
   const std::string_view key =
       without_quotes(line.substr(0, open ? line.size() - 1 : std::min(end, line.size())));
   const std::string value = end == line.npos ? "" : words_of(line.substr(end + 2));
-  if (value == "false") return "";
-  return std::string(key) + (value.empty() || value == "true" ? "" : " " + value);
+  if (says_false(value)) return "";
+  return std::string(key) + (value.empty() || says_true(value) ? "" : " " + value);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Whether a Megatron job's rows are one sequence each.
 // SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
 namespace weir {
@@ -18,7 +19,7 @@ void set_rows(Arguments& a, Job& job) {
   }
   for (const char* name : {"packing", "sft", "rl-use-sequence-packing"}) {
     const std::string value = a.values(name);
-    if (!a.flag(name) || value == "false" || value == "False") continue;
+    if (!a.flag(name) || says_false(value)) continue;
     job.rows = {name, RowsOf::packed};
   }
   const std::string variable = "variable-seq-lengths";

@@ -10,33 +10,38 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string_view>
 
 #include "plan/text/cells.hpp"
 #include "plan/text/quote.hpp"
 #include "plan/words/error.hpp"
+#include "tools/jobs/job/arguments.hpp"
 #include "tools/jobs/job/config_table.hpp"
+#include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/megatron/dump.hpp"
 
 namespace weir {
 namespace {
 
-bool has_line(const std::string& text, std::string_view wanted) {
+// Whether it may be YAML at all: a key stands where a script has its first command.
+bool begins_with_a_key(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (std::string_view(line).starts_with(wanted) &&
-        trimmed(std::string_view(line).substr(wanted.size())).empty())
-      return true;
+    const std::string_view word = trimmed(line);
+    if (word.empty() || word.starts_with('#') || word.starts_with("---")) continue;
+    const std::size_t colon = word.find(':');
+    return colon != word.npos && colon > 0 && word.find_first_of(" \t=$(") > colon &&
+           (colon + 1 == word.size() || word[colon + 1] == ' ');
   }
   return false;
 }
 
-bool is_true(const std::string& value) {
-  return value == "true" || value == "True" || value == "TRUE";
-}
-bool is_false(const std::string& value) {
-  return value == "false" || value == "False" || value == "FALSE";
+// A key of the outermost mapping, which stands at the beginning of its line.
+bool has_key(const std::string& text, std::string_view key) {
+  const std::string begin = fmt::format("{}:", key);
+  return text.starts_with(begin) || text.find("\n" + begin) != text.npos;
 }
 
 // ---- FlagScale ----------------------------------------------------------------------------------
@@ -44,9 +49,9 @@ bool is_false(const std::string& value) {
 // "--key", "--key value..."; nothing where it is off.
 std::string flagscale_argument(std::string key, const std::vector<std::string>& values) {
   std::ranges::replace(key, '_', '-');
-  if (values.empty() || is_false(values.front())) return "";
+  if (values.empty() || says_false(values.front())) return "";
   std::string argument = " \\\n--" + key;
-  if (is_true(values.front())) return argument;
+  if (says_true(values.front())) return argument;
   for (const std::string& value : values) argument += " " + shell_quoted(value);
   return argument;
 }
@@ -75,20 +80,12 @@ std::string flagscale_train(const std::string& text, const std::string& file,
   return arguments;
 }
 
-// The file of sizes that an experiment's "- train: NAME" means.
-std::string train_of(const std::string& text, const std::string& file) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::string_view word = trimmed(line);
-    constexpr std::string_view kTrain = "- train:";
-    if (word.starts_with(kTrain)) return std::string(trimmed(word.substr(kTrain.size())));
-  }
-  throw InputError(file, "defaults", "names no train: is no experiment that trains");
-}
-
 std::string flagscale_experiment(const std::string& text, const std::string& file,
                                  const JobOptions& options) {
-  const std::string name = fmt::format("train/{}.yaml", train_of(text, file));
+  // An experiment's "- train: NAME".
+  const auto train = value_in_list(text, file, "defaults", "train");
+  if (!train) throw InputError(file, "defaults", "names no train: is no experiment that trains");
+  const std::string name = fmt::format("train/{}.yaml", *train);
   const auto sizes = options.files ? options.files(name) : std::nullopt;
   if (!sizes)
     throw InputError(file, "defaults",
@@ -110,8 +107,9 @@ std::string flagscale_experiment(const std::string& text, const std::string& fil
 
 // ---- Primus -------------------------------------------------------------------------------------
 
-// "${NAME:otherwise}" by the environment.
-std::string filled_in(std::string text, const ShellEnvironment& environment) {
+// "${NAME:otherwise}" by the environment; `taken`: whose values it had.
+std::string filled_in(std::string text, const ShellEnvironment& environment,
+                      std::set<std::string>& taken) {
   for (std::size_t at = text.find("${"); at != text.npos; at = text.find("${", at)) {
     const std::size_t end = text.find('}', at);
     if (end == text.npos) break;
@@ -121,6 +119,7 @@ std::string filled_in(std::string text, const ShellEnvironment& environment) {
     const std::string value = set != environment.end() ? set->second
                               : colon < inside.size()  ? inside.substr(colon + 1)
                                                        : "";
+    if (set != environment.end()) taken.insert(set->first);
     text.replace(at, end + 1 - at, value);
     at += value.size();
   }
@@ -131,8 +130,8 @@ class PrimusJob {
  public:
   PrimusJob(const std::string& file, const JobOptions& options) : file_(file), options_(options) {}
 
-  std::string arguments(const std::string& text) {
-    ConfigTable t(filled_in(text, options_.environment), file_);
+  TranslatedJob job(const std::string& text) {
+    ConfigTable t(filled_in(text, options_.environment, taken_), file_);
     const std::string module =
         t.has("modules.pre_trainer") ? "modules.pre_trainer." : "modules.post_trainer.";
     const std::string framework = t.text_or(module + "framework", "");
@@ -145,11 +144,15 @@ class PrimusJob {
       if (!name.empty()) take_named(name, folder, module + key);
     }
     take(t, module + "overrides.");
-    return megatron_namespace_arguments(values_);
+    TranslatedJob job{.arguments = megatron_namespace_arguments(values_), .filled_in = true};
+    if (auto taken = remark_on_taken({taken_.begin(), taken_.end()}))
+      job.of_script.push_back(*std::move(taken));
+    return job;
   }
 
  private:
   static constexpr int kDeepest = 8;  // of files that extend others, and of folders
+  static constexpr int kMostFiles = 256;
 
   // Primus looks in its own configs; a job beside them is a copy.
   void take_named(const std::string& name, std::string_view folder, const std::string& key) {
@@ -167,7 +170,9 @@ class PrimusJob {
     const auto found = options_.files ? options_.files(path) : std::nullopt;
     if (!found) return false;
     if (depth > kDeepest) throw InputError(found->name, "extends", "files extend each other");
-    ConfigTable t(filled_in(found->text, options_.environment), found->name);
+    if (++files_ > kMostFiles)
+      throw InputError(found->name, "extends", fmt::format("more than {} files", kMostFiles));
+    ConfigTable t(filled_in(found->text, options_.environment, taken_), found->name);
     const std::string folder = path.substr(0, path.rfind('/') + 1);
     for (const std::string& base : t.list("extends")) {
       // What Primus adds to Megatron is all off there, and no argument of Megatron's.
@@ -191,7 +196,7 @@ class PrimusJob {
       } else if (values.empty() || values[0] == "null") {
         value = "None";
       } else {
-        value = is_true(values[0]) ? "True" : is_false(values[0]) ? "False" : values[0];
+        value = says_true(values[0]) ? "True" : says_false(values[0]) ? "False" : values[0];
       }
     }
   }
@@ -201,17 +206,24 @@ class PrimusJob {
   const std::string& file_;
   const JobOptions& options_;
   MegatronNamespace values_;
+  std::set<std::string> taken_;
+  int files_ = 0;
 };
 
 }  // namespace
 
-std::optional<std::string> megatron_yaml_arguments(const std::string& text, const std::string& file,
-                                                   const JobOptions& options) {
-  if (has_line(text, "modules:") && has_line(text, "    overrides:"))
-    return PrimusJob(file, options).arguments(text);
-  if (has_line(text, "experiment:") && has_line(text, "defaults:"))
-    return flagscale_experiment(text, file, options);
-  if (has_line(text, "system:") && has_line(text, "model:")) return flagscale_train(text, file);
+std::optional<TranslatedJob> megatron_yaml_job(const std::string& text, const std::string& file,
+                                               const JobOptions& options) {
+  if (!begins_with_a_key(text)) return std::nullopt;
+  if (has_key(text, "modules")) {
+    const ConfigTable t(text, file);
+    if (t.has("modules.pre_trainer") || t.has("modules.post_trainer"))
+      return PrimusJob(file, options).job(text);
+  }
+  if (has_key(text, "experiment") && has_key(text, "defaults"))
+    return TranslatedJob{flagscale_experiment(text, file, options)};
+  if (has_key(text, "system") && has_key(text, "model"))
+    return TranslatedJob{flagscale_train(text, file)};
   return std::nullopt;
 }
 

@@ -8,13 +8,14 @@
 #include <string>
 
 #include "tools/jobs/job/job.hpp"
+#include "tools/jobs/megatron/translated.hpp"
 
 namespace weir {
 
-// As a command line; nullopt where the text is none of them. Throws InputError for a file that it
+// nullopt where the text is none of them. Throws InputError for a file that it
 // names and that is not there, and for what another trainer than Megatron's runs.
-[[nodiscard]] std::optional<std::string> megatron_yaml_arguments(const std::string& text,
-                                                                 const std::string& file,
-                                                                 const JobOptions& options);
+[[nodiscard]] std::optional<TranslatedJob> megatron_yaml_job(const std::string& text,
+                                                             const std::string& file,
+                                                             const JobOptions& options);
 
 }  // namespace weir

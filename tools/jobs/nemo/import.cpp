@@ -13,6 +13,7 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/job/config_table.hpp"
+#include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/nemo/adapters.hpp"
 #include "tools/jobs/nemo/bridge.hpp"
 #include "tools/jobs/python/evaluate.hpp"
@@ -99,8 +100,6 @@ std::string resolved(const std::map<std::string, std::string>& all, const std::s
   const auto found = all.find(target);
   return found == all.end() ? text : resolved(all, target, found->second, depth + 1);
 }
-
-bool is_true(const std::string& text) { return text == "true" || text == "True"; }
 
 // The rate's course: CosineAnnealing ends its decay with the training, or earlier by its constant
 // steps (nemo/core/optim/lr_scheduler.py, 1.23). Others are said by nemo_remarks().
@@ -344,7 +343,7 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
     if (key.nemo == "model.position_embedding_type")  // "ALiBi"
       std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::tolower(c); });
     if (value.empty() || value == "-1") continue;
-    if (key.flag && !is_true(value)) continue;
+    if (key.flag && !says_true(value)) continue;
     if (value.find_first_of("'\n") != value.npos) t.fail(key.nemo, "has a quote in it");
     arguments += key.flag ? fmt::format(" --{}", key.megatron)
                           : fmt::format(" --{} '{}'", key.megatron, value);

@@ -30,7 +30,7 @@ struct ShellPlace {
 
 struct ShellScript {
   std::vector<std::vector<std::string>> commands;
-  std::map<std::vector<std::string>, ShellPlace> places;  // of the commands, by their words
+  std::vector<ShellPlace> places;  // of the commands, one each
   // Words of variables that hold arguments and that no command uses.
   std::vector<std::vector<std::string>> unused;
   std::vector<ShellRemark> remarks;

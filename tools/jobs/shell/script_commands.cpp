@@ -216,7 +216,7 @@ void ScriptRun::note_place(std::size_t first, std::size_t last) {
 }
 
 void ScriptRun::start(std::vector<std::string> words) {
-  if (!s_.printing) s_.out.places[words] = s_.place;
+  if (!s_.printing) s_.out.places.push_back(s_.place);
   s_.out.commands.push_back(std::move(words));
 }
 
@@ -237,6 +237,7 @@ void ScriptRun::sourced(std::size_t i, const std::vector<std::string>& words) {
       known.empty() || !s_.files || s_.depth >= kDeepestRun ? std::nullopt : s_.files(known);
   if (!file) {
     remark(i, fmt::format("source {}: not followed, what it sets is not known", path));
+    s_.unfollowed = true;
     return;
   }
   if (known != path) remark(i, fmt::format("source {}: {} is read", path, file->name));

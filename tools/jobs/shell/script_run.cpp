@@ -184,7 +184,8 @@ std::size_t ScriptRun::choice(std::size_t i, std::size_t close, ShellStatus& sta
     if (!holds) {
       const bool goes_on = !ends_script(branch.body);
       // What stands there is what the script takes where its user says nothing.
-      if (goes_on && s_.variables.suppose_empty(tested_for_nothing(shown(branch.condition)))) {
+      if (goes_on && !s_.unfollowed &&
+          s_.variables.suppose_empty(tested_for_nothing(shown(branch.condition)))) {
         taken = &branch;
         break;
       }

@@ -45,7 +45,8 @@ struct ScriptState {
   bool ended = false, returned = false;            // by exit, by return
   std::int64_t left = 0;                           // loops that break or continue still leaves
   bool again = false;                              // the last of them goes on
-  bool printing = false;  // within "$(...)", whose commands print and start nothing
+  bool unfollowed = false;  // a file was sourced whose text is not known: it may set anything
+  bool printing = false;    // within "$(...)", whose commands print and start nothing
 };
 
 }  // namespace weir

@@ -235,6 +235,11 @@ class ShellFiller {
     if (known == nullptr) return std::nullopt;
     return ShellWords{copied(known->words), known->known};
   }
+  bool is_set(std::string_view name) {
+    if (parameter(name)) return true;
+    const ShellVariable* known = v_.find(name);
+    return known != nullptr && !known->supposed;
+  }
   std::optional<ShellWords> element(const ShellWords& of, std::string_view index) {
     const ShellText filled = v_.text(index);
     const auto number = v_.sum(filled.text);
@@ -248,7 +253,8 @@ class ShellFiller {
     const bool colon = rest[0] == ':';
     const std::string_view operation = rest.substr(colon ? 1 : 0, 1);
     const std::string_view word = rest.substr(std::min(rest.size(), colon ? 2UL : 1UL));
-    const bool empty = !value || (colon && value->words == std::vector<std::string>{""});
+    const bool empty =
+        !value || (value->words == std::vector<std::string>{""} && (colon || !is_set(name)));
     if (operation == "-" || operation == "=" || operation == "?") {
       if (!empty) return add(*value, quoted);
       if (operation == "?") return unknown(text);
@@ -325,6 +331,7 @@ void ShellVariables::set_text(std::string_view name, const ShellText& value, boo
     return;
   }
   variable.known = variable.known && value.known;
+  variable.supposed = false;
   if (variable.words[0].size() + value.text.size() <= kLongestText) variable.words[0] += value.text;
 }
 
@@ -361,6 +368,7 @@ bool ShellVariables::suppose_empty(const std::string& name) {
   const bool is_name = !name.empty() && shell_name_length(name) == name.size();
   if (by_launcher || !is_name || find(name) != nullptr) return false;
   empty_.insert(name);
+  variables_[name] = {.words = {""}, .used = true, .supposed = true};
   return true;
 }
 

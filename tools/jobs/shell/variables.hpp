@@ -24,6 +24,7 @@ struct ShellVariable {
   std::vector<std::string> words;  // one unless it is an array
   bool known = true;               // nothing in it was left as it is written
   bool used = false;
+  bool supposed = false;  // by suppose_empty(): to bash it is not set
 };
 
 // Words in which variables are filled in.
@@ -75,7 +76,7 @@ class ShellVariables {
   void restore(Variables before);
 
   // Whether the variable is one that a user would set by hand and nobody did: not the script, not
-  // the environment, and no launcher would. It is taken as empty then.
+  // the environment, and no launcher would. It is empty from then on.
   [[nodiscard]] bool suppose_empty(const std::string& name);
   [[nodiscard]] const std::set<std::string>& supposed_empty() const { return empty_; }
   // Variables that the environment gave.

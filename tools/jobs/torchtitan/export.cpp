@@ -10,6 +10,7 @@
 #include "plan/words/error.hpp"
 #include "tools/jobs/torchtitan/flavor.hpp"
 #include "tools/jobs/torchtitan/words.hpp"
+#include "tools/jobs/trainers/ask.hpp"
 
 namespace weir {
 namespace {
@@ -117,8 +118,7 @@ void set_model(TorchtitanJob& job, const ResolvedPlan& loaded, Trainer version,
                                 "rope_scaling_args",
                                 python_number(d.block.angles.factor))});
     }
-    if (!d.block.gated || !d.block.rotary || d.block.norm != NormKind::rms_norm ||
-        d.block.qk_norm || d.embedding.tied || d.block.experts > 1) {
+    if (!is_llamas(d.block) || d.block.qk_norm || d.embedding.tied) {
       remarks.push_back(
           {"model",
            "blocks there are Llama's: rotary positions, RMS norms, one gated MLP, an untied head"});

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tools/jobs/job/export.hpp"
+#include "tools/jobs/trainers/ask.hpp"
 
 namespace weir {
 namespace {
@@ -16,13 +17,12 @@ bool is_scaled(const RotaryAngles& angles) { return angles.scaling == RotaryScal
 
 bool has_llamas_blocks(const Decoder& d, Trainer version) {
   const TransformerShape& b = d.block;
-  const bool angles = b.rotary && (is_scaled(b.angles) || b.angles.scaling == RotaryScaling::none);
-  const bool norms = b.norm == NormKind::rms_norm && !b.qk_norm && b.pre_norm && !b.parallel &&
-                     d.norm.epsilon == b.norm_epsilon;
-  const bool mlp = b.gated && b.activation == Activation::silu && b.experts == 1;
+  const bool angles = is_scaled(b.angles) || b.angles.scaling == RotaryScaling::none;
+  const bool norms = !b.qk_norm && b.pre_norm && !b.parallel && d.norm.epsilon == b.norm_epsilon;
   const bool plain = !b.qkv_bias && !b.output_bias && !b.mlp_bias && b.latent.key_value == 0 &&
                      b.head_dim * b.heads == b.hidden && d.first_blocks == 0;
-  return angles && norms && mlp && plain && (!d.embedding.tied || version == Trainer::torchtitan);
+  return is_llamas(b) && b.activation == Activation::silu && angles && norms && plain &&
+         (!d.embedding.tied || version == Trainer::torchtitan);
 }
 
 std::string registry_flavor(const Decoder& d) {

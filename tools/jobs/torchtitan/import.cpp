@@ -335,9 +335,8 @@ std::string torchtitan_stack(const std::string& toml, const std::string& file) {
 Job read_torchtitan_job(const std::string& text, const std::string& file,
                         const JobOptions& options) {
   Job job;
-  TomlTable t(
-      is_python(text) ? torchtitan_registry_as_toml(text, file, options.config, job.remarks) : text,
-      file);
+  TomlTable t(is_python(text) ? torchtitan_registry_as_toml(text, file, options.config, job) : text,
+              file);
   if (!is_python(text)) keep_toml(text, file, job);
   if (!t.has("training") && !t.has("parallelism"))
     t.fail("parallelism", "is missing: expected a torchtitan job");

@@ -49,7 +49,8 @@ std::string toml_value(const PythonValue& value) {
 
 class Registry {
  public:
-  Registry(const PythonValue& root, std::string file) : root_(root), file_(std::move(file)) {}
+  Registry(const PythonValue& root, std::string file, std::vector<Remark>& defaults)
+      : root_(root), file_(std::move(file)), defaults_(defaults) {}
 
   std::string toml(const std::string& model) {
     set_model(model);
@@ -119,6 +120,7 @@ class Registry {
                       count_key = "parallelism.num_pp_microbatches";
     const bool in_tokens = whole(tokens_key) || whole(context_key) || whole(count_key);
     if (!in_tokens) return;
+    set_graphs();
     const std::int64_t context = whole(context_key).value_or(2048),
                        tokens = whole(tokens_key).value_or(16384),
                        count = whole("parallelism.pipeline_parallel_degree").value_or(1) > 1
@@ -138,6 +140,17 @@ class Registry {
       fail(step_key, fmt::format("{} are no multiple of max_context_length {}", step, context));
     if (step > 0) keys_["training.global_batch_size"] = fmt::to_string(step / context);
     for (const std::string& key : {tokens_key, context_key, step_key, count_key}) taken(key);
+  }
+
+  // On where nothing is said, but for a pipeline or experts' own ranks, whose job says that they
+  // are off or does not start (torchtitan/trainer.py, Trainer.Config.__post_init__ @b5bcd76c66d0).
+  void set_graphs() {
+    const std::string key = "training.disable_cuda_graphs";
+    if (root_.at(key) != nullptr) return;
+    const bool alone = whole("parallelism.pipeline_parallel_degree").value_or(1) == 1 &&
+                       whole("parallelism.expert_parallel_degree").value_or(1) == 1;
+    keys_[key] = alone ? "false" : "true";
+    defaults_.push_back({"CUDA graphs", alone ? "of whole steps" : "none"});
   }
 
   // The copy that is written has it in other words.
@@ -212,6 +225,7 @@ class Registry {
 
   const PythonValue& root_;
   std::string file_;
+  std::vector<Remark>& defaults_;
   std::map<std::string, std::string> keys_;  // TOML's values
 };
 
@@ -255,7 +269,7 @@ std::string configuration(const PythonFile& python, const std::string& name) {
 }  // namespace
 
 std::string torchtitan_registry_as_toml(const std::string& text, const std::string& file,
-                                        const std::string& name, std::vector<Remark>& remarks) {
+                                        const std::string& name, Job& job) {
   const PythonFile python = read_python(text, file);
   const std::string function = configuration(python, name);
   const PythonResult result = call_python(python, function);
@@ -263,12 +277,13 @@ std::string torchtitan_registry_as_toml(const std::string& text, const std::stri
   if (root == nullptr || root->fields.empty())
     throw InputError(file, function, "returns no Trainer.Config that is known without running it");
   if (!root->callee.ends_with("Config")) {
-    remarks.push_back({function, fmt::format("begins with {}() of another file: what that sets is "
-                                             "not carried",
-                                             root->callee)});
+    job.remarks.push_back(
+        {function, fmt::format("begins with {}() of another file: what that sets is "
+                               "not carried",
+                               root->callee)});
   }
-  for (const std::string& line : result.not_followed) remarks.push_back({function, line});
-  return Registry(result.value, file).toml(model_name(python, function));
+  for (const std::string& line : result.not_followed) job.remarks.push_back({function, line});
+  return Registry(result.value, file, job.defaults).toml(model_name(python, function));
 }
 
 }  // namespace weir

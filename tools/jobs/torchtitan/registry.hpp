@@ -13,10 +13,10 @@ namespace weir {
 // The configuration of that name, or, where that is empty, the file's only one, as TOML: the same
 // keys where both forms have them. What is not known without running the file stands in it as the
 // text that it is, so whoever reads the key refuses it, and whoever reads none of it names it.
-// Lines whose effect is not known become remarks. Throws InputError with what is missing.
+// Lines whose effect is not known become remarks of the job, and what goes without saying there is
+// one of its defaults. Throws InputError with what is missing.
 [[nodiscard]] std::string torchtitan_registry_as_toml(const std::string& text,
                                                       const std::string& file,
-                                                      const std::string& name,
-                                                      std::vector<Remark>& remarks);
+                                                      const std::string& name, Job& job);
 
 }  // namespace weir

@@ -53,6 +53,10 @@ std::string_view to_string(Trainer trainer) {
   return "deepspeed";
 }
 
+bool is_llamas(const TransformerShape& block) {
+  return block.gated && block.rotary && block.norm == NormKind::rms_norm && block.experts == 1;
+}
+
 TrainerFacts facts_of(const ResolvedPlan& plan) {
   TrainerFacts facts{.plan = plan.plan, .placement = placement_of(plan.schedule.shape)};
   facts.copies = plan.schedule.shape.replicas > 1 || plan.schedule.shape.segments > 1;
@@ -62,9 +66,8 @@ TrainerFacts facts_of(const ResolvedPlan& plan) {
     tied = tied || (embedding != nullptr && embedding->tied);
     const auto* block = std::get_if<TransformerShape>(&layer.shape);
     if (block == nullptr) continue;
-    llama = llama && block->gated && block->rotary && block->norm == NormKind::rms_norm;
+    llama = llama && is_llamas(*block);
     if (block->experts == 1) continue;
-    llama = false;
     facts.experts = true;
     facts.router_pre_softmax = facts.router_pre_softmax || block->router_pre_softmax;
   }

@@ -13,6 +13,8 @@
 namespace weir {
 
 [[nodiscard]] std::string_view to_string(Trainer trainer);  // as in messages, before rows' names
+// Whether it is one of Llama's: rotary positions, RMS norms, one gated MLP.
+[[nodiscard]] bool is_llamas(const TransformerShape& block);
 [[nodiscard]] TrainerFacts facts_of(const ResolvedPlan& plan);
 [[nodiscard]] std::span<const TrainerRow> rows_of(Trainer trainer);
 
