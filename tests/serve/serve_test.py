@@ -237,6 +237,8 @@ class Serve(unittest.TestCase):
     def test_an_answer_to_what_cannot_be_is_one_line(self):
         for name, body, code, status in (
                 ("simulate", {"plan": "none.json"}, 3, 400),
+                ("simulate", {"plan": "no\nne.json"}, 3, 400),
+                ("calibrate", {"measured": ["no\nne.json=5s"]}, 3, 400),
                 ("simulate", {"plan": 7}, 3, 400), ("simulate", {}, 3, 400),
                 ("simulate", {"plan": "p.json", "clutser": "x"}, 3, 400),
                 ("simulate", {"plan": "p.json", "gpus": 0}, 3, 400),

@@ -6,6 +6,7 @@
 
 #include <exception>
 
+#include "plan/text/quote.hpp"
 #include "tools/app/shared/exit_code.hpp"
 #include "tools/serve/workplace.hpp"
 
@@ -29,8 +30,9 @@ int status_of(EndKind kind) {
 }  // namespace
 
 Json error_json(const Ending& ending) {
-  return {
-      {"schema", "weir.error/1"}, {"message", ending.line}, {"exit_code", exit_code(ending.kind)}};
+  return {{"schema", "weir.error/1"},
+          {"message", in_one_line(ending.line)},
+          {"exit_code", exit_code(ending.kind)}};
 }
 
 Answer answer_of_error() {

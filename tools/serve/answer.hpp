@@ -16,7 +16,7 @@ struct Answer {
   std::string body;
 };
 
-// weir.error/1
+// weir.error/1, its message a line: a new line in a name that it quotes is shown as \x0a.
 [[nodiscard]] Json error_json(const Ending& ending);
 
 // An exception as an answer. Precondition: within a catch block.
