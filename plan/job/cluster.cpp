@@ -202,7 +202,7 @@ constexpr Key<Cluster> kNodes[] = {
     key<&Cluster::name>("name"),
     key<&Cluster::device, Object<kDevice, kHasMultiprocessors>>("device", "| without `pools` |"),
     key<&Cluster::devices_per_node>("devices_per_node", "| without `pools` |", {1, 4096}),
-    key<&Cluster::nodes>("nodes", "| without `pools` |", {1, kMostNodes}),
+    key<&Cluster::nodes>("nodes", "| without `pools` |", {1, Cluster::kMostNodes}),
     maybe<&Cluster::slowdown>(
         "slowdown",
         "ratio | where it is not 1 | how many times longer its devices compute than these "

@@ -117,13 +117,13 @@ struct Host {
   BytesPerSecond bandwidth{0};  // of that memory, all of a node's processors together
 };
 
-// Of a kind: the devices of four kinds, 4096 a node, are still an int.
-inline constexpr int kMostNodes = (1 << 17) - 1;
-
 // Nodes of equal devices: `intra` between two devices of a node, `inter` between nodes. Ranks fill
 // nodes in order. Or pools of such nodes, each a cluster of one kind; the fields before `pools` are
 // then those of the first.
 struct Cluster {
+  // Of a kind: the devices of four kinds, 4096 a node, are still an int.
+  static constexpr int kMostNodes = (1 << 17) - 1;
+
   std::string name;
   Device device;
   int devices_per_node = 1;

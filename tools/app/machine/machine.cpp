@@ -129,12 +129,11 @@ Cluster pool_of(const std::string& text) {
   if (colon == std::string::npos) return pool;
   const char *first = text.data() + colon + 1, *last = text.data() + text.size();
   const auto [end, error] = std::from_chars(first, last, pool.nodes);
-  if (error != std::errc() || end != last || pool.nodes < 1 || pool.nodes > kMostNodes) {
+  if (error != std::errc() || end != last || pool.nodes < 1 || pool.nodes > Cluster::kMostNodes) {
     throw UsageError(
         fmt::format("--cluster {}: expected CLUSTER:NODES, as dgx-h100:4 or dgx-h100:4+dgx-a100:4, "
-                    "each of 1 to "
-                    "{} nodes",
-                    text, kMostNodes));
+                    "each of 1 to {} nodes",
+                    text, Cluster::kMostNodes));
   }
   // The number's origin is now the command line, not the file.
   if (!pool.origins.empty()) replace_origin(pool.origins, "nodes", "--cluster says how many");
