@@ -172,7 +172,6 @@ void search(Workplace& workplace, const std::string& body, const Listener& liste
     workplace.stop_search = false;
     Asked asked(app::kSweep, with_machine(kSearched), json_of(body));
     app::SweepRequest& request = asked.request;
-    request.plans = new_job_folder(workplace);
     // Whoever has gone needs no result.
     request.stopping = [&] {
       const bool stops = workplace.stop_search || workplace.ended || !listener.listens();
@@ -186,10 +185,14 @@ void search(Workplace& workplace, const std::string& body, const Listener& liste
       told = Clock::now();
       listener.send(event_text("progress", progress_json(progress)));
     };
-    const app::SweepReply reply = asked.run();
-    Json json = asked.envelope(reply, to_json(reply));
-    json["plans"] = request.plans->string();
-    listener.send(event_text("result", json));
+    const Json result = in_new_folder(workplace, [&](const std::filesystem::path& folder) {
+      request.plans = folder;
+      const app::SweepReply reply = asked.run();
+      Json json = asked.envelope(reply, to_json(reply));
+      json["plans"] = folder.string();
+      return json;
+    });
+    listener.send(event_text("result", result));
   } catch (...) {
     listener.send(fmt::format("event: error\ndata: {}\n\n", answer_of_error().body));
   }
