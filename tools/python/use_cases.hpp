@@ -86,22 +86,28 @@ void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case,
             const pybind11::gil_scoped_release others_may_run;
             result = use_case.run(request, session);
           };
-          const Interruptible asked;
-          if constexpr (requires { request.stopping; }) {
-            if (asked.listens()) request.stopping = &Interruptible::heard;
-          } else if (asked.listens()) {
-            // Between two measurements, of which those that are made are kept.
-            session.progress = [](const std::string&, int, int) {
-              if (Interruptible::heard() != 0) throw RunFailed("interrupted");
-            };
-          }
-          try {
-            work();
-          } catch (const RunFailed&) {  // stopped before there was a result, it may be
+          constexpr bool stops = requires { request.stopping; };
+          constexpr bool measures = requires { request.quiet; };
+          if constexpr (stops || measures) {
+            const Interruptible asked;
+            if constexpr (stops) {
+              if (asked.listens()) request.stopping = &Interruptible::heard;
+            } else if (asked.listens()) {
+              // Between two measurements, of which those that are made are kept.
+              session.progress = [](const std::string&, int, int) {
+                if (Interruptible::heard() != 0) throw RunFailed("interrupted");
+              };
+            }
+            try {
+              work();
+            } catch (const RunFailed&) {  // stopped before there was a result, it may be
+              asked.rethrow();
+              throw;
+            }
             asked.rethrow();
-            throw;
+          } else {
+            work();
           }
-          asked.rethrow();
           if constexpr (requires { require_success(*result); }) require_success(*result);
           listener.warn();
           return pybind11::object(make(request, std::move(*result)));
