@@ -269,6 +269,24 @@ TEST(YamlJobs, VerlsOtherSettingsAreNamed) {
   EXPECT_EQ(text.find("temperature"), text.npos);
 }
 
+// Megatron gathers tokens by default, verl sends them all to all.
+TEST(YamlJobs, VerlsExpertsExchangeAllToAll) {
+  Model model = llama_like(8);
+  for (Layer& layer : model.layers) {
+    auto* block = std::get_if<TransformerShape>(&layer.shape);
+    if (block == nullptr) continue;
+    block->experts = 4;
+    block->experts_per_token = 2;
+  }
+  const auto dispatch = [&](std::vector<std::string> settings) {
+    settings.push_back("expert_model_parallel_size=2");
+    return read(verl_settings(settings), {}, {.model = &model}).plan.expert_dispatch;
+  };
+  EXPECT_EQ(dispatch({}), ExpertDispatch::alltoall);
+  EXPECT_EQ(dispatch({"override_transformer_config.moe_token_dispatcher_type=flex"}),
+            ExpertDispatch::once);
+}
+
 TEST(YamlJobs, VerlsAdaptersAreRefused) {
   const Model model = llama_like(8);
   for (const char* path : {"lora_rank", "lora.rank"}) {

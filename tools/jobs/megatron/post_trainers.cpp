@@ -160,6 +160,7 @@ class VerlJob {
     copy("lr", "optim.lr");
     copy_the_rest();
     add("attention-backend", "flash");
+    if (has_experts(*options.model)) add("moe-token-dispatcher-type", "alltoall");
     const std::int64_t devices = number("trainer.n_gpus_per_node", 8);
     return command_line(arguments_, fmt::format("torchrun --nnodes {} --nproc-per-node {} ",
                                                 number("trainer.nnodes", 1), devices));
