@@ -214,10 +214,14 @@ TEST_F(JobsCommand, WhatAFileLeavesOpenIsGiven) {
         R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
             "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64,
             "max_position_embeddings": 131072})");
-  const std::string job = "-q plan --from deepspeed ds.json --model long.json -o ds.plan.json ";
+  const std::string read_in = "-q plan --from deepspeed ds.json --model long.json ";
+  const std::string job = read_in + "-o ds.plan.json ";
   ASSERT_EQ(weir(job + "--seq-length 4096 --dtype bf16").code, 0);
   EXPECT_THAT(read("ds.plan.json"),
               testing::AllOf(HasSubstr("\"seq_length\": 4096"), HasSubstr("\"dtype\": \"bf16\"")));
+  // The plan's folder may not be there yet: its model's path starts from it all the same.
+  ASSERT_EQ(weir(read_in + "--seq-length 4096 --dtype bf16 -o new/ds.plan.json").code, 0);
+  EXPECT_EQ(weir("-q simulate new/ds.plan.json").code, 0);
   EXPECT_EQ(weir(job + "--seq-length 4096 --dtype bf61").code, 2);
   EXPECT_EQ(weir(job + "--seq-length 4096 --recompute full").code, 0);
   EXPECT_EQ(weir(job + "--recompute full").code, 3);  // 131,072 positions need a length

@@ -318,8 +318,9 @@ Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session&
     model = *r.model;
     plan.model_path = std::filesystem::proximate(std::filesystem::absolute(model), folder).string();
     plan.model_sha256 = sha256_hex(read_text_file(model));
-    // Resolved once before it is saved: a plan that cannot be read again is not written.
-    static_cast<void>(resolve(plan, folder));
+    // Resolved once before it is saved: a plan that cannot be read again is not written. Its folder
+    // may not be there yet, so not from there.
+    static_cast<void>(resolve(rebased(plan, folder, "."), "."));
     save_plan(plan, output);
   } else {
     model.replace_extension(".model.json");
