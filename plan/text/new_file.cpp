@@ -34,6 +34,7 @@ int open_without_name(const std::filesystem::path& folder) {
 }  // namespace
 
 NewFile::NewFile(std::filesystem::path file) : file_(std::move(file)) {
+  if (!file_.has_filename()) fail(EISDIR);  // "folder/"
   std::error_code error;
   if (file_.has_parent_path()) std::filesystem::create_directories(file_.parent_path(), error);
   if (error) fail(error.value());

@@ -54,6 +54,7 @@ with tempfile.TemporaryDirectory() as folder:
                 faults.append(f"{command} {option} has no range")
     assert ranged >= 20, ranged
 
+    refused("plan tiny.json -o nowhere/", 3, "nowhere/: cannot be written")
     for value in ("nan", "inf", "-1", "1e99", "x", ""):
         refused(f"plan tiny.json -o new.json --learning-rate={value}", 2, "--learning-rate")
         refused(f"run plan.json --patience={value}", 2, "--patience")

@@ -138,6 +138,16 @@ TEST(MegatronDump, MembersOfEnumerationsAreNames) {
   EXPECT_EQ(graphs("[]"), "blocks");
 }
 
+// What Python quotes is one word, of blanks and quotes too.
+TEST(MegatronDump, WordsOfListsStayWhole) {
+  const Job job = read_megatron_job(
+      dump("  odd_list ........................................ ['a b', 'c', \"it's\"]\n"
+           "  odd_name ........................................ it's one\n"),
+      "issue.txt", {});
+  EXPECT_THAT(job.lines, AllOf(testing::Contains("--odd-list 'a b' c 'it'\\''s'"),
+                               testing::Contains("--odd-name 'it'\\''s one'")));
+}
+
 std::string remarks_on(const std::string& more) {
   std::string all;
   for (const Remark& remark : read_megatron_job(dump(more), "issue.txt", {}).remarks)
@@ -199,7 +209,7 @@ TEST(MegatronDump, MindSpeedsLatentSizesAreTheModels) {
 TEST(MegatronDump, ScriptsAreNone) {
   EXPECT_EQ(megatron_dump_arguments("python pretrain_gpt.py" + kSizes), std::nullopt);
   EXPECT_EQ(megatron_dump_arguments("echo loading .. done\n--num-layers 2\n"), std::nullopt);
-  EXPECT_THAT(*megatron_dump_arguments(dump("")), HasSubstr("--hidden-size '512'"));
+  EXPECT_THAT(*megatron_dump_arguments(dump("")), HasSubstr("--hidden-size 512"));
 }
 
 }  // namespace

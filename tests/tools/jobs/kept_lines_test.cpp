@@ -52,6 +52,26 @@ TEST(KeptLines, HaveNamesForValuesOfTheEnvironment) {
   EXPECT_THAT(job.remarks.back().text, HasSubstr(": --hf-token --load --wandb-key"));
 }
 
+// A tokenizer is read, for its vocabulary, and is not in the plan; a password may stand in any
+// argument's address.
+TEST(KeptLines, HaveNoTokenizersOfTheEnvironmentAndNoPasswords) {
+  JobOptions options;
+  options.gpus = 1;
+  options.environment = {{"WHERE", "https://me:hunter2@host/bpe.json"}};
+  const Job job = read_megatron_job(
+      "python pretrain_gpt.py --num-layers 4 --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 64 --max-position-embeddings 64 --micro-batch-size 1 --global-batch-size 4 "
+      "--vocab-size 128 --tokenizer-model $WHERE --load https://me:hunter3@host/x "
+      "--save https://host:80/me@home\n",
+      "job.sh", options);
+  EXPECT_THAT(job.lines, AllOf(Contains("--tokenizer-model '${WHERE}'"),
+                               Contains("--save https://host:80/me@home")));
+  EXPECT_THAT(job.lines, Each(Not(HasSubstr("hunter"))));
+  for (const JobArgument& argument : job.arguments)
+    EXPECT_THAT(argument.value, Not(HasSubstr("hunter"))) << argument.name;
+  EXPECT_THAT(job.remarks.back().text, HasSubstr(": --load"));
+}
+
 // A shell fills names in again; what a command makes is left out, and said.
 TEST(KeptLines, BecomeNoOtherWordsInAScript) {
   Job job = read();

@@ -269,6 +269,52 @@ TEST(YamlJobs, VerlsOtherSettingsAreNamed) {
   EXPECT_EQ(text.find("temperature"), text.npos);
 }
 
+// Hydra takes a dictionary where it takes the paths in it, with and without blanks in it, and the
+// name of the configuration behind a blank.
+TEST(YamlJobs, VerlsDictionariesAreThePathsInThem) {
+  const Model model = llama_like(8);
+  const std::string settings = verl_settings({});
+  const Job made = read(
+      settings.substr(0, settings.size() - 1) +
+          " '+actor_rollout_ref.actor.megatron.override_transformer_config={recompute_granularity:"
+          "selective,recompute_modules:[core_attn,mlp]}'"
+          " +actor_rollout_ref.actor.megatron.override_ddp_config='{overlap_grad_reduce: True}'"
+          " 'actor_rollout_ref.actor.optim={weight_decay: 0.25, clip_grad: 0.5}'\n",
+      {}, {.model = &model});
+  EXPECT_EQ(recompute_word(made.plan.recompute), "selective:core_attn+mlp");
+  EXPECT_TRUE(made.plan.overlap_grad_reduce);
+  EXPECT_EQ(made.plan.optimizer.weight_decay, 0.25);
+  EXPECT_EQ(made.plan.optimizer.clip_norm, 0.5);
+  const std::string by_name =
+      "python3 -m verl.trainer.main_ppo --config-name ppo_megatron_trainer "
+      "data.max_prompt_length=48 data.max_response_length=80 "
+      "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2\n";
+  EXPECT_EQ(read(by_name, {}, {.model = &model}).plan.micro_batch_size, 2);
+}
+
+// A setting that is off, or taken away, is what the plan has where nothing is said: it is named.
+TEST(YamlJobs, WhatIsOffIsNamed) {
+  const Model model = llama_like(8);
+  const std::string settings = verl_settings({"override_transformer_config.batch_p2p_comm=False"});
+  const Job verl = read(settings.substr(0, settings.size() - 1) +
+                            " ~actor_rollout_ref.actor.megatron.sequence_parallel\n",
+                        {}, {.model = &model});
+  const auto said = [](const Job& job, const char* name) {
+    const auto found = std::ranges::find(job.remarks, name, &Remark::name);
+    return found == job.remarks.end() ? std::string() : found->text;
+  };
+  EXPECT_THAT(said(verl, "off"), HasSubstr("batch-p2p-comm"));
+  EXPECT_THAT(said(verl, "actor"),
+              HasSubstr("not in the plan: ~actor_rollout_ref.actor.megatron.sequence_parallel"));
+  const std::string swift = "NPROC_PER_NODE=8 megatron pt --model some/model --max_length 128";
+  const Job packed = read(swift + " --packing true\n", {}, {.model = &model});
+  EXPECT_THAT(said(packed, "max-length"), HasSubstr("as packing makes them"));
+  EXPECT_EQ(said(packed, "off"), "");
+  const Job open = read(swift + " --packing false --padding_free false\n", {}, {.model = &model});
+  EXPECT_THAT(said(open, "max-length"), HasSubstr("as long as it may become"));
+  EXPECT_THAT(said(open, "off"), HasSubstr("packing padding-free"));
+}
+
 // Megatron gathers tokens by default, verl sends them all to all.
 TEST(YamlJobs, VerlsExpertsExchangeAllToAll) {
   Model model = llama_like(8);

@@ -157,6 +157,17 @@ std::optional<std::string> value_in_list(const std::string& text, const std::str
   return std::nullopt;
 }
 
+std::vector<std::pair<std::string, std::string>> values_by_path(const std::string& text,
+                                                                const std::string& file) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (auto& [path, values] : leaves_of(text, file)) {
+    all.emplace_back(std::move(path), values.size() == 1
+                                          ? std::move(values.front())
+                                          : fmt::format("[{}]", fmt::join(values, ",")));
+  }
+  return all;
+}
+
 ConfigTable::ConfigTable(const std::string& text, std::string file) : file_(std::move(file)) {
   for (auto& [path, values] : leaves_of(text, file_)) leaves_[path] = {std::move(values), false};
 }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tools/jobs/job/job.hpp"
@@ -21,6 +22,10 @@ namespace weir {
                                                        const std::string& file,
                                                        const std::string& list,
                                                        const std::string& key);
+
+// Every value of such a mapping by its path, "a.b"; a list as "[x,y]". Throws as ConfigTable does.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> values_by_path(
+    const std::string& text, const std::string& file);
 
 class ConfigTable {
  public:

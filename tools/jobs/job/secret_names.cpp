@@ -14,4 +14,14 @@ bool names_a_secret(std::string_view name) {
   return std::ranges::find(kSecrets, last) != kSecrets.end();
 }
 
+bool holds_a_password(std::string_view value) {
+  for (auto at = value.find("://"); at != value.npos; at = value.find("://", at + 1)) {
+    const std::string_view host =
+        value.substr(at + 3, value.find_first_of("/ '\"", at + 3) - at - 3);
+    const auto sign = host.find('@');
+    if (sign != host.npos && host.substr(0, sign).find(':') != host.npos) return true;
+  }
+  return false;
+}
+
 }  // namespace weir

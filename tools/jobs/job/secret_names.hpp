@@ -9,6 +9,9 @@ namespace weir {
 // "--wandb-key", "metrics.hf_token", "--api-secret", "password": by the name's last word.
 [[nodiscard]] bool names_a_secret(std::string_view name);
 
+// "https://name:password@host": whatever the argument is called.
+[[nodiscard]] bool holds_a_password(std::string_view value);
+
 // What is said in the place of such a value.
 inline constexpr const char* kSecretValue = "a secret, not shown";
 

@@ -7,10 +7,13 @@
 #include <array>
 #include <map>
 #include <sstream>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "plan/text/cells.hpp"
+#include "plan/text/quote.hpp"
 #include "tools/jobs/job/truth.hpp"
 
 namespace weir {
@@ -178,6 +181,23 @@ std::string with_plain_members(const std::string& value) {
   return plain;
 }
 
+// Those of a list as Python prints it, of lists in it, too.
+std::vector<std::string> items_of(const std::string& list) {
+  std::vector<std::string> items;
+  std::string item;
+  char quote = 0;
+  for (const char c : list) {
+    if (quote != 0 ? c == quote : item.empty() && (c == '\'' || c == '"')) {
+      quote = quote == 0 ? c : 0;
+    } else if (quote == 0 && (c == ',' || c == '[' || c == ']')) {
+      if (!item.empty()) items.push_back(std::exchange(item, ""));
+    } else if (quote != 0 || c != ' ' || !item.empty()) {
+      item += c;
+    }
+  }
+  return items;
+}
+
 // A flag's, a number's or a word's.
 std::string argument_of(const std::string& name, std::string value) {
   std::string argument = "--" + name;
@@ -187,11 +207,10 @@ std::string argument_of(const std::string& name, std::string value) {
   if (value.starts_with("AttnBackend.")) value = value.substr(value.find('.') + 1);
   if (value.ends_with(".0") && name == "zero_stage") value.resize(value.size() - 2);
   if (value.starts_with('[') && value.ends_with(']')) {
-    std::erase_if(value, [](char c) { return c == '[' || c == ']' || c == '\'' || c == ','; });
-    return argument + " " + value;
+    for (const std::string& item : items_of(value)) argument += " " + shell_quoted(item);
+    return argument;
   }
-  std::ranges::replace(value, '\'', ' ');
-  return argument + " '" + value + "'";
+  return argument + " " + shell_quoted(value);
 }
 
 }  // namespace

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/jobs/job/secret_names.hpp"
+
 namespace weir {
 
 ShellEnvironment names_for_values(const ShellEnvironment& environment) {
@@ -30,9 +32,12 @@ void keep_lines(const Arguments& arguments, const Arguments& named, Job& job) {
   job.lines.clear();
   for (JobArgument& argument : job.arguments) {
     const std::string& name = argument.name;
-    const bool said = argument.fate == Fate::carried || argument.fate == Fate::changed;
+    // A tokenizer is read for its vocabulary, and not in the plan.
+    const bool said = (argument.fate == Fate::carried || argument.fate == Fate::changed) &&
+                      !name.starts_with("tokenizer-");
     const Arguments& source = said || arguments.was_filled(name) ? arguments : named;
-    const bool secret = !said && names_a_secret(name) && !argument.value.empty();
+    const bool secret = !said && !argument.value.empty() &&
+                        (names_a_secret(name) || holds_a_password(source.values(name)));
     argument.value = secret ? "" : source.values(name);
     const std::string line = source.line(name);
     if (secret || source.is_open(name) || line.empty()) {

@@ -17,6 +17,7 @@
 
 #include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
+#include "tools/jobs/job/config_table.hpp"
 #include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/megatron/dump.hpp"
 #include "tools/jobs/megatron/export.hpp"
@@ -49,6 +50,19 @@ std::string command_line(const Values& arguments, const std::string& launcher) {
     }
   }
   return line;
+}
+
+// What is said to be off and has no flag that says so, by its names.
+std::optional<Remark> remark_on_off(const Values& arguments) {
+  std::vector<std::string_view> off;
+  for (const auto& [name, value] : arguments) {
+    std::string variable = name;
+    std::ranges::replace(variable, '-', '_');
+    if (says_false(value) && !denying_flag(variable)) off.push_back(name);
+  }
+  if (off.empty()) return std::nullopt;
+  return Remark{"off", fmt::format("said to be, and taken as where nothing is said: {}",
+                                   fmt::join(off, " "))};
 }
 
 // ---- ms-swift -----------------------------------------------------------------------------------
@@ -90,7 +104,8 @@ std::string swift_launcher(const ShellScript& script) {
 }
 
 std::string swift_arguments(const ShellScript& script, const CommandWords& words,
-                            const std::string& file, const JobOptions& options) {
+                            const std::string& file, const JobOptions& options,
+                            std::vector<Remark>& remarks) {
   const std::string& trains = *(std::ranges::find(words, "megatron") + 1);
   if (trains == "rlhf") {
     throw InputError(file, "megatron rlhf",
@@ -117,6 +132,10 @@ std::string swift_arguments(const ShellScript& script, const CommandWords& words
     values.try_emplace(name, value);
   if (values["recompute-granularity"] == "none") values.erase("recompute-granularity");
   if (!values.contains("fp16")) values.try_emplace("bf16", "true");
+  const bool packs = values.contains("packing") && !says_false(values["packing"]);
+  remarks = {{"max-length", packs ? "every sample is taken as long, as packing makes them"
+                                  : "every sample is taken as long as it may become"}};
+  if (auto off = remark_on_off(values)) remarks.push_back(*std::move(off));
   return command_line(values, swift_launcher(script));
 }
 
@@ -124,18 +143,51 @@ std::string swift_arguments(const ShellScript& script, const CommandWords& words
 
 constexpr std::string_view kActor = "actor_rollout_ref.actor.";
 
-// "path=value" and "+path=value" of a command that starts verl's trainer.
-std::optional<Values> verl_values(const ShellScript& script) {
+// Hydra's "{a:1,b:{c:2}}" as YAML has it, with a blank behind the colon of each key.
+std::string as_yaml(const std::string& dictionary) {
+  std::string yaml;
+  bool at_key = false;
+  for (const char c : dictionary) {
+    yaml += c;
+    if (c == '{' || c == ',') at_key = true;
+    if (c == ':' && at_key) {
+      yaml += ' ';
+      at_key = false;
+    }
+  }
+  return yaml;
+}
+
+// A path's value; a dictionary is those of the paths in it.
+void add_verl_value(const std::string& path, std::string value, const std::string& file,
+                    Values& values) {
+  if (!value.starts_with('{') || !value.ends_with('}')) {
+    values[path] = std::move(value);
+    return;
+  }
+  for (auto& [key, its] : values_by_path(as_yaml(value), fmt::format("{}: {}", file, path)))
+    values[fmt::format("{}.{}", path, key)] = std::move(its);
+}
+
+// "path=value" and "+path=value" of a command that starts verl's trainer; of what "~path" takes
+// away only the name.
+std::optional<Values> verl_values(const ShellScript& script, const std::string& file) {
   std::optional<Values> found;
   for (const CommandWords& words : script.commands) {
     if (std::ranges::find(words, "verl.trainer.main_ppo") == words.end()) continue;
     found.emplace();
-    for (const std::string& word : words) {
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const std::string& word = words[i];
       const std::size_t equals = word.find('=');
-      if (equals == word.npos) continue;
       std::string path = word.substr(0, equals);
       path.erase(0, std::min(path.find_first_not_of("+-"), path.size()));
-      (*found)[path] = word.substr(equals + 1);
+      if (word.starts_with('~')) {
+        (*found)[path] = "";
+      } else if (equals != word.npos) {
+        add_verl_value(path, word.substr(equals + 1), file, *found);
+      } else if ((word == "--config-name" || word == "-cn") && i + 1 < words.size()) {
+        (*found)["config-name"] = words[++i];
+      }
     }
   }
   return found;
@@ -158,6 +210,8 @@ class VerlJob {
     set_batch();
     set_precision();
     copy("lr", "optim.lr");
+    copy("weight-decay", "optim.weight_decay");
+    copy("clip-grad", "optim.clip_grad");
     copy_the_rest();
     add("attention-backend", "flash");
     if (has_experts(*options.model)) add("moe-token-dispatcher-type", "alltoall");
@@ -174,13 +228,17 @@ class VerlJob {
          "the step, and samples are as long as they may become"}};
     std::vector<std::string_view> others;
     for (const auto& [path, value] : values_) {
+      const std::string_view plain = std::string_view(path).substr(path.starts_with('~') ? 1 : 0);
       const bool of_update =
-          path.starts_with(kActor) || path.starts_with("actor_rollout_ref.model.");
-      if (of_update && !asked_.contains(path))
-        others.push_back(std::string_view(path).substr(path.find('.') + 1));
+          plain.starts_with(kActor) || plain.starts_with("actor_rollout_ref.model.");
+      if (!of_update || asked_.contains(path)) continue;
+      // What is taken away leaves verl's own default, whatever that then is.
+      others.push_back(path.starts_with('~') ? std::string_view(path)
+                                             : plain.substr(plain.find('.') + 1));
     }
     if (!others.empty())
       all.front().text += fmt::format("; not in the plan: {}", fmt::join(others, " "));
+    if (auto off = remark_on_off(arguments_)) all.push_back(*std::move(off));
     return all;
   }
 
@@ -308,11 +366,10 @@ std::optional<TranslatedJob> post_trainer_job(const std::string& text, const std
   TranslatedJob job{.filled_in = true, .of_script = script.remarks};
   if (auto taken = remark_on_taken(script.taken)) job.of_script.push_back(*std::move(taken));
   if (const CommandWords* words = swift_command(script)) {
-    job.arguments = swift_arguments(script, *words, file, options);
-    job.remarks = {{"max-length", "every sample is taken as long, as packing makes them"}};
+    job.arguments = swift_arguments(script, *words, file, options, job.remarks);
     return job;
   }
-  const std::optional<Values> values = verl_values(script);
+  const std::optional<Values> values = verl_values(script, file);
   if (!values) return std::nullopt;
   VerlJob verl(*values, file);
   job.arguments = verl.arguments(options);
