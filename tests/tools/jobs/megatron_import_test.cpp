@@ -345,6 +345,9 @@ TEST(MegatronJob, ClipsAndMovesItsRate) {
   EXPECT_EQ(names(megatron(kSmall + "--lr-decay-style inverse-square-root --lr-warmup-init 1e-7")),
             "lr-warmup-init lr-decay-style ");
   EXPECT_EQ(names(megatron(kSmall + "--lr-decay-style cosine")), "lr-decay-style ");
+  // A decay that has no end and a share of iterations that nobody said are not the plan's.
+  EXPECT_EQ(names(megatron(kSmall + "--lr 1e-4 --min-lr 1e-5 --lr-warmup-fraction 0.05")),
+            "min-lr lr-warmup-fraction ");
 }
 
 // One replica has nobody to share with, and Megatron drops sequence parallelism without tensor

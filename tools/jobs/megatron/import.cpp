@@ -158,6 +158,9 @@ void set_rate(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
                                "below the rate: constant in the plan"});
   }
   rate.decay_iters = 0;
+  if (least > 0) remarks.push_back({"min-lr", "the plan's rate does not decay"});
+  if (share > 0 && rate.warmup_iters == 0)
+    remarks.push_back({"lr-warmup-fraction", "of iterations that are not said: none in the plan"});
 }
 
 // Whole matrices are each device's to update under the distributed optimizer (core/optimizer/
