@@ -63,8 +63,8 @@ def compare(tab, url):
     """What the page shows of each setting is what the command says."""
     wrong, equal = [], 0
     for setting in map(within_sliders, settings(48, COUNT)):
-        tab.ask(f"location.hash = {json.dumps(as_hash(setting))}")
-        tab.ask("fromHash(); show(); render()")
+        # At once: the page writes its own link a moment after each change.
+        tab.ask(f"location.hash = {json.dumps(as_hash(setting))}; fromHash(); show(); render()")
         command = expected(weir, setting)
         if "refused" in command:
             page = {"refused": tab.ask("document.querySelector('#said.refused')?.textContent")}
