@@ -89,7 +89,12 @@ Values swift_values(const CommandWords& words) {
       values[name] = "true";
     } else if (!name.empty()) {
       std::string& value = values[name];
-      value = value == "true" ? word : value + " " + word;
+      if (value == "true") {
+        value = word;
+      } else {
+        value += " ";
+        value += word;
+      }
     }
   }
   return values;
@@ -251,11 +256,11 @@ class VerlJob {
              return entry.first.starts_with(actor("megatron."));
            });
   }
-  std::string text(const std::string& path, std::string otherwise) {
+  std::string text(const std::string& path, const std::string& otherwise) {
     asked_.insert(path);
     const auto found = values_.find(path);
     const bool open = found == values_.end() || found->second == "null";
-    return open ? std::move(otherwise) : found->second;
+    return open ? otherwise : found->second;
   }
   // A number that the script takes from elsewhere is none.
   std::int64_t number(const std::string& path, std::optional<std::int64_t> otherwise) {
@@ -268,9 +273,9 @@ class VerlJob {
                          ? "is missing"
                          : fmt::format("expected a number, found {}", given.substr(0, 40)));
   }
-  void add(std::string name, std::string value) {
+  void add(std::string name, const std::string& value) {
     std::ranges::replace(name, '_', '-');
-    arguments_.try_emplace(std::move(name), std::move(value));
+    arguments_.try_emplace(std::move(name), value);
   }
   void copy(const std::string& name, const std::string& path) {
     std::string plain = text(actor(path), "");
