@@ -10,6 +10,7 @@
 namespace weir::jobs_command_test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -474,6 +475,22 @@ TEST_F(JobsCommand, ExportedScriptsArePython) {
   EXPECT_EQ(weir("export plan.json --to abacus").code, 2);
   EXPECT_EQ(weir("export plan.json --to torch --torchtitan-version 0.2").code, 2);
   EXPECT_EQ(weir("export none.json --to torch").code, 3);
+}
+
+// slime has Megatron in itself: what its script says beside is nothing that pretrain_gpt.py takes,
+// and what slime sets itself must be said to it.
+TEST_F(JobsCommand, AnExportOfSlimesJobStartsMegatron) {
+  write("slime.sh",
+        "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 8 "
+        "--global-batch-size 64 --hf-checkpoint /x --num-layers 4 --hidden-size 64 "
+        "--num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
+        "--micro-batch-size 2 --vocab-size 128 --swiglu --n-samples-per-prompt 8\n");
+  ASSERT_EQ(weir("-q plan --from megatron slime.sh --gpus 8 -o plan.json").code, 0);
+  ASSERT_EQ(weir("-q export plan.json --to megatron -o there").code, 0);
+  const std::string script = read("there/megatron.sh");
+  EXPECT_THAT(script, AllOf(HasSubstr("--bf16"), HasSubstr("--use-distributed-optimizer"),
+                            HasSubstr("--num-layers 4"), Not(HasSubstr("rollout")),
+                            Not(HasSubstr("actor-num")), Not(HasSubstr("hf-checkpoint"))));
 }
 
 }  // namespace

@@ -124,6 +124,18 @@ TEST(KeptLines, AreATextOrNone) {
   EXPECT_THAT(open.left_out, testing::ElementsAre("token"));
 }
 
+// Whatever file has it: TOML and JSON, in their lines and in what is said of their keys.
+TEST(KeptLines, APasswordInAnAddressIsASecretOfEveryFile) {
+  EXPECT_TRUE(holds_a_password("https://me:hunter2@host/x"));
+  EXPECT_TRUE(holds_a_password("a,s3://b c,https://me:hunter2@host"));
+  for (const char* open :
+       {"https://host:80/me@home", "https://me@host/x", "me:hunter2@host", "://"})
+    EXPECT_FALSE(holds_a_password(open)) << open;
+  const OpenLines toml = open_lines("save = 'https://me:hunter2@host/x'\nsteps = 3\n", "job.toml");
+  EXPECT_THAT(toml.lines, testing::ElementsAre("steps = 3"));
+  EXPECT_THAT(toml.left_out, testing::ElementsAre("save"));
+}
+
 TEST(KeptLines, ASecretIsOneByItsLastWord) {
   for (const char* name : {"wandb-key", "hf_token", "api-secret", "password", "token"})
     EXPECT_TRUE(names_a_secret(name)) << name;

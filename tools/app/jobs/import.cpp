@@ -124,7 +124,9 @@ void note_remarks(const std::vector<Remark>& remarks, const std::string& file,
 
 // What of the job the plan keeps, for those who export it.
 SourceJob source_job(std::string_view tool, const Job& job) {
-  SourceJob source{.tool = std::string(tool), .devices = job.plan.devices(), .lines = job.lines};
+  SourceJob source{.tool = std::string(tool), .devices = job.plan.devices()};
+  // An export starts the tool: what another program's lines say beside the plan is not for it.
+  if (job.own_program) source.lines = job.lines;
   for (const JobArgument& argument : job.arguments) {
     if (argument.fate != Fate::carried && !argument.launcher)
       source.left_out.push_back(argument.name);

@@ -236,7 +236,9 @@ void leave_out_secrets(Json& json, int depth, std::vector<std::string>& names) {
   if (depth > kDeepest || !json.is_structured()) return;
   if (json.is_object()) {
     for (auto entry = json.begin(); entry != json.end();) {
-      const bool secret = names_a_secret(entry.key()) && !entry->is_structured();
+      const bool secret = entry->is_string()
+                              ? is_secret(entry.key(), entry->get<std::string>())
+                              : names_a_secret(entry.key()) && !entry->is_structured();
       if (secret) names.push_back(entry.key());
       entry = secret ? json.erase(entry) : std::next(entry);
     }

@@ -282,8 +282,9 @@ void ConfigTable::account_for(UnreadArgument (*unread)(std::string_view path), J
   std::set<std::string, std::less<>> remarks;
   for (const Remark& remark : job.remarks) remarks.insert(remark.name);
   for (const auto& [path, leaf] : leaves_) {
-    std::string text = fmt::format("{}", fmt::join(leaf.values, " ")).substr(0, 80);
-    if (!leaf.read && !text.empty() && names_a_secret(path)) text = kSecretValue;
+    std::string text = fmt::format("{}", fmt::join(leaf.values, " "));
+    const bool secret = !leaf.read && !text.empty() && is_secret(path, text);
+    text = secret ? kSecretValue : text.substr(0, 80);
     const auto why = unmodelled(path, text);
     // What a reader has read is in the plan.
     if (why && !(leaf.read && some_reader_reads(path)))

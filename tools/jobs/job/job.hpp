@@ -63,6 +63,7 @@ struct Job {
   } rows = {};
   std::string stack;  // the software that runs it, where the file tells; empty: as its kind of file
   std::vector<std::string> lines;  // of the SourceJob
+  bool own_program = true;  // the lines start the tool's own, and not one that has it in itself
 };
 
 // The devices that are known of do not divide among the job's ranks: another number may be said.

@@ -12,6 +12,11 @@ namespace weir {
 // "https://name:password@host": whatever the argument is called.
 [[nodiscard]] bool holds_a_password(std::string_view value);
 
+// Whether a value is neither kept nor shown, by its name or by itself.
+[[nodiscard]] inline bool is_secret(std::string_view name, std::string_view value) {
+  return names_a_secret(name) || holds_a_password(value);
+}
+
 // What is said in the place of such a value.
 inline constexpr const char* kSecretValue = "a secret, not shown";
 

@@ -20,10 +20,20 @@ ShellEnvironment names_for_values(const ShellEnvironment& environment) {
   return names;
 }
 
+namespace {
+
+// A tokenizer is read for its vocabulary alone.
+bool is_in_the_plan(const JobArgument& argument) {
+  return (argument.fate == Fate::carried || argument.fate == Fate::changed) &&
+         !argument.name.starts_with("tokenizer-");
+}
+
+}  // namespace
+
 void keep_no_lines(Job& job) {
   job.lines.clear();
   for (JobArgument& argument : job.arguments) {
-    if (argument.fate != Fate::carried && argument.fate != Fate::changed) argument.value.clear();
+    if (!is_in_the_plan(argument)) argument.value.clear();
   }
 }
 
@@ -32,12 +42,9 @@ void keep_lines(const Arguments& arguments, const Arguments& named, Job& job) {
   job.lines.clear();
   for (JobArgument& argument : job.arguments) {
     const std::string& name = argument.name;
-    // A tokenizer is read for its vocabulary, and not in the plan.
-    const bool said = (argument.fate == Fate::carried || argument.fate == Fate::changed) &&
-                      !name.starts_with("tokenizer-");
+    const bool said = is_in_the_plan(argument);
     const Arguments& source = said || arguments.was_filled(name) ? arguments : named;
-    const bool secret = !said && !argument.value.empty() &&
-                        (names_a_secret(name) || holds_a_password(source.values(name)));
+    const bool secret = !said && !argument.value.empty() && is_secret(name, source.values(name));
     argument.value = secret ? "" : source.values(name);
     const std::string line = source.line(name);
     if (secret || source.is_open(name) || line.empty()) {

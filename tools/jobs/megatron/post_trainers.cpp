@@ -382,8 +382,12 @@ std::optional<TranslatedJob> post_trainer_job(const std::string& text, const std
   return job;
 }
 
+bool is_slimes(const Arguments& a) {
+  return a.says("hf-checkpoint") && a.says("rollout-batch-size");
+}
+
 void take_slimes_defaults(Arguments& a) {
-  if (!a.says("hf-checkpoint") || !a.says("rollout-batch-size")) return;
+  if (!is_slimes(a)) return;
   if (!a.says("fp16") && !a.says("bf16")) a.fill("bf16", "", "dtype");
   if (!a.says("use-distributed-optimizer")) a.fill("use-distributed-optimizer", "", "zero");
 }

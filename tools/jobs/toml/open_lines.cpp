@@ -19,7 +19,7 @@ void find_secrets(const toml::node& node, std::vector<bool>& hidden,
   const toml::table* table = node.as_table();
   if (table == nullptr) return;
   for (const auto& [key, value] : *table) {
-    if (value.is_table() || !names_a_secret(key.str())) {
+    if (value.is_table() || !is_secret(key.str(), value.value_or(std::string_view()))) {
       find_secrets(value, hidden, names);
       continue;
     }

@@ -268,7 +268,7 @@ std::string stack_of(TomlTable& t, std::vector<Remark>& remarks) {
 // Every key with what became of it; what nobody read and may matter is named.
 void account_for(const TomlTable& t, Job& job) {
   for (const TomlTable::Leaf& leaf : t.leaves()) {
-    const bool secret = !t.was_read(leaf.path) && names_a_secret(leaf.path);
+    const bool secret = !t.was_read(leaf.path) && is_secret(leaf.path, leaf.value);
     const std::string value = secret ? kSecretValue : leaf.value;
     if (const auto why = unmodelled(leaf.path, value)) t.fail(leaf.path, *why);
     JobArgument argument{leaf.path, value, Fate::carried};
