@@ -131,9 +131,20 @@ TEST(KeptLines, APasswordInAnAddressIsASecretOfEveryFile) {
   for (const char* open :
        {"https://host:80/me@home", "https://me@host/x", "me:hunter2@host", "://"})
     EXPECT_FALSE(holds_a_password(open)) << open;
-  const OpenLines toml = open_lines("save = 'https://me:hunter2@host/x'\nsteps = 3\n", "job.toml");
+  const OpenLines toml = open_lines(
+      "save = 'https://me:hunter2@host/x'\nsteps = 3\nto = ['a', 'https://me:hunter2@host']\n",
+      "job.toml");
   EXPECT_THAT(toml.lines, testing::ElementsAre("steps = 3"));
-  EXPECT_THAT(toml.left_out, testing::ElementsAre("save"));
+  EXPECT_THAT(toml.left_out, testing::ElementsAre("save", "to"));
+  const Model model = read().model;
+  const Job json = read_deepspeed_job(
+      R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2,
+          "from": ["a", "https://me:hunter2@host"]})",
+      "ds.json", {.gpus = 2, .model = &model});
+  EXPECT_THAT(json.lines, AllOf(Contains(HasSubstr("gradient_accumulation_steps")),
+                                Each(Not(HasSubstr("hunter")))));
+  for (const JobArgument& argument : json.arguments)
+    EXPECT_THAT(argument.value, Not(HasSubstr("hunter")));
 }
 
 TEST(KeptLines, ASecretIsOneByItsLastWord) {

@@ -231,14 +231,22 @@ void set_script_choices(const GivenFields& given, Job& job) {
     job.defaults.push_back({"re-materialisation", "none (the training script's to choose)"});
 }
 
+// A text with one, or a list of such texts.
+bool has_password(const Json& value) {
+  if (value.is_array())
+    return std::any_of(value.begin(), value.end(), [](const Json& one) {
+      return one.is_string() && holds_a_password(one.get<std::string>());
+    });
+  return value.is_string() && holds_a_password(value.get<std::string>());
+}
+
 void leave_out_secrets(Json& json, int depth, std::vector<std::string>& names) {
   constexpr int kDeepest = 64;
   if (depth > kDeepest || !json.is_structured()) return;
   if (json.is_object()) {
     for (auto entry = json.begin(); entry != json.end();) {
-      const bool secret = entry->is_string()
-                              ? is_secret(entry.key(), entry->get<std::string>())
-                              : names_a_secret(entry.key()) && !entry->is_structured();
+      const bool secret =
+          (names_a_secret(entry.key()) && !entry->is_structured()) || has_password(*entry);
       if (secret) names.push_back(entry.key());
       entry = secret ? json.erase(entry) : std::next(entry);
     }

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/jobs/toml/open_lines.hpp"
 
+#include <algorithm>
+
 #include "plan/job/source_job.hpp"
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/secret_names.hpp"
@@ -9,6 +11,12 @@
 
 namespace weir {
 namespace {
+
+bool has_password(const toml::node& value) {
+  if (const toml::array* array = value.as_array())
+    return std::any_of(array->begin(), array->end(), has_password);
+  return holds_a_password(value.value_or(std::string_view()));
+}
 
 // Marks the lines of secrets, from 0 on.
 void find_secrets(const toml::node& node, std::vector<bool>& hidden,
@@ -19,7 +27,7 @@ void find_secrets(const toml::node& node, std::vector<bool>& hidden,
   const toml::table* table = node.as_table();
   if (table == nullptr) return;
   for (const auto& [key, value] : *table) {
-    if (value.is_table() || !is_secret(key.str(), value.value_or(std::string_view()))) {
+    if (value.is_table() || !(names_a_secret(key.str()) || has_password(value))) {
       find_secrets(value, hidden, names);
       continue;
     }
