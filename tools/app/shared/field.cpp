@@ -58,28 +58,41 @@ std::vector<Path> files_of(const Target& target) {
   return files;
 }
 
-// A folder that may be written into, or one that can be made: what is missing is made and taken
-// away again, for the work may yet be refused.
+// Whether folders can be made in a folder, which its rights alone do not say (/proc). Made by a
+// name of its own: another process may be making the one that is meant.
+std::optional<std::string> why_none_is_made(const Path& folder) {
+  std::string probe = (folder / ".weir-XXXXXX").string();
+  if (::mkdtemp(probe.data()) == nullptr) return std::generic_category().message(errno);
+  ::rmdir(probe.c_str());
+  return std::nullopt;
+}
+
+// A folder that may be written into, or one that can be made. Nothing is made: the work may yet be
+// refused.
 void require_writable_folder(const Path& folder) {
   const Path absolute = std::filesystem::absolute(folder);
-  Path there = absolute;
-  std::error_code none;  // what cannot be looked at is not there
-  // The nearest folder that exists decides whether the rest can be made.
-  while (there.has_relative_path() && !std::filesystem::exists(there, none))
-    there = there.parent_path();
   const auto cannot = [&](const std::string& why) {
     return InputError(folder.string(), "", "cannot be written: " + why);
   };
+  // The nearest folder that exists decides whether the rest can be made.
+  Path there = absolute;
+  Path missing;          // its child on the way to `absolute`
+  std::error_code none;  // what cannot be looked at is not there
+  while (there.has_relative_path() && !std::filesystem::exists(there, none)) {
+    // The names below are not looked at before they are made.
+    if (std::ssize(there.filename().string()) > ::pathconf("/", _PC_NAME_MAX))
+      throw cannot(std::generic_category().message(ENAMETOOLONG));
+    missing = there;
+    there = there.parent_path();
+  }
   if (!std::filesystem::is_directory(there, none)) throw cannot(there.string() + " is no folder");
   if (::access(there.c_str(), W_OK | X_OK) != 0)
     throw cannot(std::generic_category().message(errno));
-  std::error_code error;
-  std::filesystem::create_directories(absolute, error);
-  // rmdir takes folders alone: one that another has filled meanwhile stays, and so does a link that
-  // leads nowhere, where no folder could be made.
-  for (Path made = absolute; made != there; made = made.parent_path())
-    static_cast<void>(::rmdir(made.c_str()));
-  if (error) throw cannot(error.message());
+  if (missing.empty()) return;
+  // A link that leads nowhere takes the place of the folder.
+  if (std::filesystem::is_symlink(std::filesystem::symlink_status(missing, none)))
+    throw cannot(missing.string() + " is a link to nothing");
+  if (const auto why = why_none_is_made(there)) throw cannot(*why);
 }
 
 }  // namespace
