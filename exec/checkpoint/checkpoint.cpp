@@ -110,7 +110,7 @@ class StateFile {
   // Throws InputError where the file's bytes are others than those that were written.
   void require_sha256(const std::string& expected) const {
     Sha256 digest;
-    digest.update(file_.bytes());
+    file_.add_to(digest);
     if (digest.hex() != expected) {
       throw InputError(path_, "",
                        fmt::format("is not the state that {} was written with", kCheckpointFacts));
@@ -319,7 +319,7 @@ std::int64_t checkpoint_bytes(const ResolvedPlan& loaded) {
 }
 
 StateSource checkpoint_state(const ResolvedPlan& loaded, const Checkpoint& checkpoint) {
-  // Shared: a StateSource can be copied, a mapped file cannot.
+  // Shared: a StateSource can be copied, an open file cannot.
   const auto file = std::make_shared<const StateFile>(loaded, checkpoint.folder);
   return [file](ParameterId weight, const ParameterTensor& parameter) {
     return file->state(weight, parameter);

@@ -6,7 +6,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <span>
 
 #include "exec/weights/safetensors.hpp"
 #include "plan/model/sample.hpp"
@@ -59,14 +61,10 @@ class LabelledFile {
     return tensor;
   }
 
-  static std::int64_t number(const StoredTensor& tensor, std::int64_t at) {
-    if (tensor.dtype == "I64") return read<std::int64_t>(tensor, at);
-    return read<std::int32_t>(tensor, at);
-  }
   template <class Number>
-  static std::int64_t read(const StoredTensor& tensor, std::int64_t at) {
+  static std::int64_t number(std::span<const std::byte> bytes, std::int64_t at) {
     Number number = 0;
-    std::memcpy(&number, tensor.bytes.data() + static_cast<std::size_t>(at) * sizeof(Number),
+    std::memcpy(&number, bytes.data() + static_cast<std::size_t>(at) * sizeof(Number),
                 sizeof(Number));
     return number;
   }
@@ -75,11 +73,14 @@ class LabelledFile {
   void put(const char* name, std::int64_t below, std::int64_t part,
            std::vector<std::int32_t>& words) const {
     const StoredTensor& tensor = find(name);
+    const std::vector<std::byte> bytes = tensor.bytes();
+    const bool wide = tensor.dtype == "I64";
     const std::int64_t s = sizes_.seq_length;
     const bool labels = part == 2;
     bool any = !labels;
     for (std::int64_t i = 0; i < samples_ * s; ++i) {
-      const std::int64_t value = number(tensor, i);
+      const std::int64_t value =
+          wide ? number<std::int64_t>(bytes, i) : number<std::int32_t>(bytes, i);
       // -100 is the frameworks' word for a place without a label.
       const bool none = labels && value == kNoLabel;
       if (!none && (value < 0 || value >= below)) {

@@ -88,7 +88,7 @@ class ModelFiles {
 }  // namespace
 
 StateSource weights_of(const ResolvedPlan& loaded, const std::filesystem::path& path) {
-  // Shared: a StateSource can be copied, the mapped files cannot.
+  // Shared: a StateSource can be copied, the open files cannot.
   const auto files = std::make_shared<const ModelFiles>(loaded, path);
   return [files](ParameterId weight, const ParameterTensor& parameter) {
     return files->state(weight, parameter);

@@ -2,16 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/weights/safetensors.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cassert>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -21,7 +16,6 @@
 #include <optional>
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "plan/text/seal.hpp"
@@ -59,39 +53,32 @@ constexpr std::pair<std::string_view, std::int64_t> kBytesOf[] = {
     {"I16", 2},  {"I8", 1},  {"U64", 8},     {"U32", 4},     {"U16", 2},    {"U8", 1},
     {"BOOL", 1}, {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
 
-std::span<const std::byte> map_file(const std::filesystem::path& file) {
-  const auto cannot = [&](const std::string& why) {
-    return InputError(file.string(), "", "cannot be read: " + why);
-  };
-  // Not waiting: a pipe that nobody writes into is refused as one that somebody does.
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) throw cannot(std::generic_category().message(errno));
-  struct stat status {};
-  const bool known = ::fstat(descriptor, &status) == 0;
-  const auto bytes = static_cast<std::size_t>(status.st_size);
-  void* mapped = MAP_FAILED;
-  // Mapped, not read: weights of many gigabytes are paged in as they are used.
-  if (known && S_ISREG(status.st_mode) && bytes > kLengthBytes)
-    mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  const int reason = errno;
-  ::close(descriptor);
-  if (!known || !S_ISREG(status.st_mode)) throw cannot("expected a file");
-  if (bytes <= kLengthBytes)
-    throw InputError(file.string(), "",
-                     fmt::format("{} bytes, expected a safetensors file", bytes));
-  if (mapped == MAP_FAILED) throw cannot(std::generic_category().message(reason));
-  return {static_cast<const std::byte*>(mapped), bytes};
+// The header's text. Throws InputError where the file cannot hold what its first bytes say.
+std::string header_of(const UnchangedFile& file, const std::string& name) {
+  if (file.size() <= kLengthBytes)
+    throw InputError(name, "", fmt::format("{} bytes, expected a safetensors file", file.size()));
+  std::uint64_t length = 0;
+  file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  // The length is the file's own word: held against the file before anything is read by it.
+  if (length > kLongestHeader || length > file.size() - kLengthBytes) {
+    throw InputError(name, "",
+                     fmt::format("a header of {} bytes in a file of {}: no safetensors file",
+                                 length, file.size()));
+  }
+  std::string header(length, '\0');
+  file.read(kLengthBytes, std::as_writable_bytes(std::span(header)));
+  return header;
 }
 
 // Reads the header of one file; all complaints are about it.
 class HeaderReader {
  public:
-  HeaderReader(std::string file, std::span<const std::byte> bytes)
-      : file_(std::move(file)), bytes_(bytes) {}
+  HeaderReader(std::string name, std::shared_ptr<const UnchangedFile> file, std::size_t header)
+      : name_(std::move(name)), file_(std::move(file)), data_(kLengthBytes + header) {}
 
-  void read(std::map<std::string, StoredTensor>& tensors,
-            std::map<std::string, std::string>& metadata) {
-    const Header header = parse();
+  void read(std::string_view text, std::map<std::string, StoredTensor>& tensors,
+            std::map<std::string, std::string>& metadata) const {
+    const Header header = parse(text);
     if (!header.is_object()) fail("", "the header is no JSON object");
     for (const auto& [name, value] : header.items()) {
       if (name == kMetadata) {
@@ -105,19 +92,10 @@ class HeaderReader {
 
  private:
   [[noreturn]] void fail(const std::string& name, const std::string& what) const {
-    throw InputError(file_, name.substr(0, 80), what);
+    throw InputError(name_, name.substr(0, 80), what);
   }
 
-  Header parse() {
-    std::uint64_t length = 0;
-    std::memcpy(&length, bytes_.data(), kLengthBytes);
-    // The length is the file's own word: held against the file before anything is read by it.
-    if (length > kLongestHeader || length > bytes_.size() - kLengthBytes) {
-      fail("", fmt::format("a header of {} bytes in a file of {}: no safetensors file", length,
-                           bytes_.size()));
-    }
-    data_ = bytes_.subspan(kLengthBytes + length);
-    const auto* text = reinterpret_cast<const char*>(bytes_.data()) + kLengthBytes;
+  [[nodiscard]] Header parse(std::string_view text) const {
     std::set<std::string> seen;
     // The parser keeps the last of two equal names, and would nest as deep as it is told to.
     const auto watch = [&](int depth, Header::parse_event_t event, const Header& value) {
@@ -128,7 +106,7 @@ class HeaderReader {
       return true;
     };
     try {
-      return Header::parse(text, text + length, watch);
+      return Header::parse(text, watch);
     } catch (const nlohmann::json::exception&) {
       fail("", "the header is no valid JSON: no safetensors file");
     }
@@ -172,44 +150,46 @@ class HeaderReader {
     const Header& place = value["data_offsets"];
     if (!place.is_array() || place.size() != 2) fail(name, "data_offsets: expected two numbers");
     const std::int64_t begin = whole(name, place[0]), end = whole(name, place[1]);
-    if (begin > end || end > static_cast<std::int64_t>(data_.size())) {
+    const std::uint64_t behind = file_->size() - data_;
+    if (begin > end || end > static_cast<std::int64_t>(behind)) {
       fail(name, fmt::format("data_offsets: [{}, {}) is not within the file's {} bytes of tensors",
-                             begin, end, data_.size()));
+                             begin, end, behind));
     }
     if (end - begin != elements * known->second) {
       fail(name, fmt::format("data_offsets: {} bytes, its shape has {}", end - begin,
                              elements * known->second));
     }
-    made.bytes =
-        data_.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    made.file = file_;
+    made.begin = data_ + static_cast<std::uint64_t>(begin);
+    made.size = static_cast<std::uint64_t>(end - begin);
     return made;
   }
 
   // The tensors fill what is behind the header, each byte once.
   void require_no_gap(const std::map<std::string, StoredTensor>& tensors) const {
-    std::vector<std::pair<const std::byte*, const std::map<std::string, StoredTensor>::value_type*>>
+    std::vector<std::pair<std::uint64_t, const std::map<std::string, StoredTensor>::value_type*>>
         places;
     for (const auto& named : tensors) {
-      if (!named.second.bytes.empty()) places.emplace_back(named.second.bytes.data(), &named);
+      if (named.second.size > 0) places.emplace_back(named.second.begin, &named);
     }
     // By place in the file: each must begin where the one before ends.
     std::ranges::sort(places);
-    const std::byte* next = data_.data();
+    std::uint64_t next = data_;
     for (const auto& [begin, named] : places) {
       if (begin != next)
         fail(named->first, begin < next ? "data_offsets: overlaps another tensor"
                                         : "data_offsets: leaves a gap before it");
-      next = begin + named->second.bytes.size();
+      next = begin + named->second.size;
     }
-    if (next != data_.data() + data_.size()) {
+    if (next != file_->size()) {
       fail("", fmt::format("{} bytes behind the last tensor: cut off or no safetensors file",
-                           data_.data() + data_.size() - next));
+                           file_->size() - next));
     }
   }
 
-  std::string file_;
-  std::span<const std::byte> bytes_;
-  std::span<const std::byte> data_;  // behind the header
+  std::string name_;
+  std::shared_ptr<const UnchangedFile> file_;
+  std::uint64_t data_;  // where the tensors begin, behind the header
 };
 
 // IEEE 754 binary16: sign, 5 bits of exponent, 10 of fraction.
@@ -236,36 +216,37 @@ std::int64_t product(const std::vector<std::int64_t>& shape) {
 
 std::int64_t StoredTensor::elements() const { return product(shape); }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& file) : mapped_(map_file(file)) {
-  try {
-    HeaderReader(file.string(), mapped_).read(tensors_, metadata_);
-  } catch (...) {  // no destructor runs for what was not made
-    ::munmap(const_cast<std::byte*>(mapped_.data()), mapped_.size());
-    throw;
-  }
+std::vector<std::byte> StoredTensor::bytes() const {
+  std::vector<std::byte> read(size);
+  file->read(begin, read);
+  return read;
 }
 
-SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept
-    : mapped_(std::exchange(other.mapped_, {})),
-      tensors_(std::move(other.tensors_)),
-      metadata_(std::move(other.metadata_)) {}
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& file)
+    : file_(std::make_shared<const UnchangedFile>(file)) {
+  const std::string header = header_of(*file_, file.string());
+  HeaderReader(file.string(), file_, header.size()).read(header, tensors_, metadata_);
+  if (const auto at = seal_in(header)) seal_at_ = kLengthBytes + *at;
+}
 
-SafetensorsFile::~SafetensorsFile() {
-  if (!mapped_.empty()) ::munmap(const_cast<std::byte*>(mapped_.data()), mapped_.size());
+void SafetensorsFile::add_to(Sha256& digest) const {
+  file_->each_piece(0, file_->size(),
+                    [&](std::span<const std::byte> piece) { digest.update(piece); });
 }
 
 std::vector<float> to_floats(const StoredTensor& tensor, const std::string& where) {
   std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
   if (tensor.dtype == "F32") {
-    std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
+    tensor.file->read(tensor.begin, std::as_writable_bytes(std::span(values)));
     return values;
   }
   if (tensor.dtype != "F16" && tensor.dtype != "BF16")
     throw InputError(where, "", tensor.dtype + ", expected F32, F16 or BF16");
   float (*const widen)(std::uint16_t) = tensor.dtype == "F16" ? from_fp16 : from_bf16;
+  const std::vector<std::byte> bytes = tensor.bytes();
   for (std::size_t i = 0; i < values.size(); ++i) {
     std::uint16_t stored = 0;
-    std::memcpy(&stored, &tensor.bytes[2 * i], 2);
+    std::memcpy(&stored, &bytes[2 * i], 2);
     values[i] = widen(stored);
   }
   return values;
@@ -274,8 +255,15 @@ std::vector<float> to_floats(const StoredTensor& tensor, const std::string& wher
 void SafetensorsFile::check_seal(const std::string& file) const {
   const auto named = metadata_.find(kSealName);
   if (named == metadata_.end()) return;
-  const std::optional<std::size_t> at = seal_in(as_text(mapped_));
-  if (at && seal_of(as_text(mapped_), *at) == named->second) return;
+  if (seal_at_) {
+    Sha256 digest;
+    const auto add = [&](std::span<const std::byte> piece) { digest.update(piece); };
+    file_->each_piece(0, *seal_at_, add);
+    const std::string zeros = open_seal();
+    digest.update(std::as_bytes(std::span(zeros)));
+    file_->each_piece(*seal_at_ + kSealDigits, file_->size(), add);
+    if (digest.hex() == named->second) return;
+  }
   throw InputError(file, std::string(kMetadata) + "." + kSealName,
                    "the file is not as it was written: its weights are damaged or were changed");
 }

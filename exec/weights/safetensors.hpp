@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "exec/weights/unchanged_file.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
 
@@ -22,31 +24,31 @@ namespace weir {
 struct StoredTensor {
   std::string dtype;  // the format's word: "F32", "BF16", "F16", "I64", ...
   std::vector<std::int64_t> shape;
-  std::span<const std::byte> bytes;  // of the file, for as long as it is open
+  std::shared_ptr<const UnchangedFile> file;
+  std::uint64_t begin = 0, size = 0;  // its bytes in the file
   [[nodiscard]] std::int64_t elements() const;
+  // Its bytes, read now. Throws as UnchangedFile::read() does, as to_floats() and all below.
+  [[nodiscard]] std::vector<std::byte> bytes() const;
 };
 
-// A file mapped into memory: opening it reads its header alone.
+// Opening a file reads its header alone.
 class SafetensorsFile {
  public:
   // Throws InputError, naming the tensor, for a file that is not what the format says: a header
   // that is longer than the file or than 100 MB, places that overlap, leave a gap or lie outside,
   // and sizes that are not the shape's.
   explicit SafetensorsFile(const std::filesystem::path& file);
-  SafetensorsFile(SafetensorsFile&& other) noexcept;
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
-  ~SafetensorsFile();
 
   [[nodiscard]] const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  [[nodiscard]] std::span<const std::byte> bytes() const { return mapped_; }  // of the whole file
+  void add_to(Sha256& digest) const;  // the bytes of the whole file
   // Reads the whole file where it has a seal. Throws InputError, naming `file`, where it is not as
   // it was sealed.
   void check_seal(const std::string& file) const;
 
  private:
-  std::span<const std::byte> mapped_;
+  std::shared_ptr<const UnchangedFile> file_;
+  std::optional<std::uint64_t> seal_at_;  // where the digits begin
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };

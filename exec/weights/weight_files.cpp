@@ -56,7 +56,7 @@ void WeightFiles::add(const std::filesystem::path& file) {
 
 std::string WeightFiles::sha256() const {
   Sha256 digest;
-  for (const SafetensorsFile& file : files_) digest.update(file.bytes());
+  for (const SafetensorsFile& file : files_) file.add_to(digest);
   return digest.hex();
 }
 

@@ -239,7 +239,7 @@ TEST_F(Checkpoints, TakeWhatTheirTensorsTake) {
   std::int64_t written = 0;
   const SafetensorsFile state(output() / "checkpoints" / "step-000002" / "state.safetensors");
   for (const auto& [name, tensor] : state.tensors())
-    written += static_cast<std::int64_t>(tensor.bytes.size());
+    written += static_cast<std::int64_t>(tensor.size);
   EXPECT_EQ(written, checkpoint_bytes(loaded));
 }
 

@@ -8,8 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <random>
 
 #include "exec/weights/weight_files.hpp"
@@ -68,7 +70,7 @@ TEST_F(Safetensors, AreReadAsWritten) {
   EXPECT_THAT(file.tensors().at("w").shape, ElementsAre(2, 2));
   EXPECT_THAT(to_floats(file.tensors().at("w"), "w"), ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(to_floats(file.tensors().at("b"), "b"), ElementsAre(-0.5F));
-  EXPECT_TRUE(file.tensors().at("none").bytes.empty());
+  EXPECT_TRUE(file.tensors().at("none").bytes().empty());
 }
 
 TEST_F(Safetensors, WhatIsNotCommittedLeavesNothing) {
@@ -162,6 +164,39 @@ TEST_F(Safetensors, ASealedFileIsAsItWasWritten) {
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << (at % 8)));
     EXPECT_THROW(SafetensorsFile(raw(bytes)).check_seal("a"), InputError) << at;
   }
+}
+
+// What another program does to a file that is open is told, not trained on, and ends nothing: cut
+// off (which ends a process that has mapped it), written into in place, or longer.
+TEST_F(Safetensors, AFileThatChangesMeanwhileIsRefused) {
+  const std::string header = R"({"w":{"dtype":"F32","shape":[4096],"data_offsets":[0,16384]}})";
+  const std::filesystem::path path = file(header, std::string(16384, 'x'));
+  const std::string whole = read_bytes(path);
+  const auto told = [&](const std::function<void()>& change) -> std::string {
+    raw(whole);
+    // A time of writing of its own, or both might be written within one tick of the clock.
+    std::filesystem::last_write_time(
+        path, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+    const SafetensorsFile opened(path);
+    EXPECT_EQ(to_floats(opened.tensors().at("w"), "w").size(), 4096U);
+    change();
+    try {
+      static_cast<void>(to_floats(opened.tensors().at("w"), "w"));
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(told([&] { std::filesystem::resize_file(path, 100); }),
+              HasSubstr("a.safetensors: cannot be read: it was changed meanwhile (100 bytes, "));
+  EXPECT_THAT(told([&] { raw(std::string(whole.size(), 'y')); }), HasSubstr("changed meanwhile"));
+  EXPECT_THAT(told([&] { raw(whole + "more"); }), HasSubstr("changed meanwhile"));
+  // Put in its place as a whole, as savers do: what is open is the old one still.
+  EXPECT_EQ(told([&] {
+              std::ofstream(path.string() + ".new") << whole;
+              std::filesystem::rename(path.string() + ".new", path);
+            }),
+            "");
 }
 
 // Nobody writes into it: who opened it as a file would wait for ever.

@@ -34,7 +34,8 @@ py::bytes bytes_of(const void* data, std::size_t size) {
 
 py::object array_of(const StoredTensor& tensor, const std::string& where) {
   const char* word = numpy_word(tensor.dtype);
-  py::bytes bytes = bytes_of(tensor.bytes.data(), tensor.bytes.size());
+  const std::vector<std::byte> stored = tensor.bytes();
+  py::bytes bytes = bytes_of(stored.data(), stored.size());
   if (word == nullptr) {  // the rest is fp32 or narrower, or refused
     const std::vector<float> values = to_floats(tensor, where);
     bytes = bytes_of(values.data(), values.size() * sizeof(float));
