@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "plan/words/error.hpp"
 #include "tests/tools/jobs/started_job.hpp"
 #include "tools/jobs/megatron/import.hpp"
@@ -101,6 +103,24 @@ TEST(MegatronDump, FlagsThatDenyAreGivenWhereTheirVariableIsFalse) {
   };
   EXPECT_TRUE(biases("True"));
   EXPECT_FALSE(biases("False"));
+}
+
+// Of an overlap's kinds those that are off are named, where there is an overlap: the plan has all.
+TEST(MegatronDump, KindsOfAnOverlapThatAreOffAreNamed) {
+  const auto named = [](const std::string& overlap) {
+    const Job job =
+        read_megatron_job(dump("  tensor_model_parallel_size ...................... 2\n"
+                               "  sequence_parallel ............................... True\n"
+                               "  tp_comm_bulk_dgrad .............................. True\n"
+                               "  tp_comm_overlap ................................. " +
+                               overlap +
+                               "\n"
+                               "  tp_comm_overlap_rs .............................. False\n"),
+                          "issue.txt", {});
+    return std::ranges::count(job.remarks, "disable-tp-comm-overlap-rs", &Remark::name);
+  };
+  EXPECT_EQ(named("True"), 1);
+  EXPECT_EQ(named("False"), 0);
 }
 
 // v of the variable that Megatron works out, whatever else it prints of it.

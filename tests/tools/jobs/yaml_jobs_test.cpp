@@ -69,6 +69,8 @@ TEST(YamlJobs, FlagScalesTables) {
   EXPECT_EQ(summary(job.plan), "K2 tp2s dp4 zero1 M8 b2 1f1b fused selective:core_attn+mlp [5]");
   EXPECT_EQ(job.plan.dtype, Dtype::bf16);
   EXPECT_DOUBLE_EQ(job.plan.optimizer.learning_rate, 1e-4);
+  // Its program has arguments of its own, which Megatron's refuses.
+  EXPECT_FALSE(job.own_program);
 }
 
 // An experiment names its tables' file, and its devices.

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kFewestLines = 3;
 
 // Variables whose flag turns them off (megatron/training/arguments.py, action='store_false').
-constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kDenied{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kDenied{
     {{"add_bias_linear", "disable-bias-linear"},
      {"add_position_embedding", "no-position-embedding"},
      {"masked_softmax_fusion", "no-masked-softmax-fusion"},
@@ -34,7 +34,13 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kDenied{
      {"async_tensor_model_parallel_allreduce", "no-async-tensor-model-parallel-allreduce"},
      {"persist_layer_norm", "no-persist-layer-norm"},
      {"overlap_p2p_comm", "no-overlap-p2p-communication"},
-     {"scatter_gather_tensors_in_pipeline", "no-scatter-gather-tensors-in-pipeline"}}};
+     {"scatter_gather_tensors_in_pipeline", "no-scatter-gather-tensors-in-pipeline"},
+     {"tp_comm_bulk_dgrad", "disable-tp-comm-bulk-dgrad"},
+     {"tp_comm_bulk_wgrad", "disable-tp-comm-bulk-wgrad"},
+     {"tp_comm_overlap_ag", "disable-tp-comm-overlap-ag"},
+     {"tp_comm_overlap_rs", "disable-tp-comm-overlap-rs"},
+     {"tp_comm_split_ag", "disable-tp-comm-split-ag"},
+     {"tp_comm_split_rs", "disable-tp-comm-split-rs"}}};
 // What Megatron works out itself from the others, or says of itself.
 constexpr std::array<std::string_view, 14> kWorkedOut{"rank",
                                                       "data_parallel_size",
@@ -71,7 +77,7 @@ constexpr std::array<std::string_view, 11> kOthersOwn{"classes_fraction",
 
 // Variables that mean something beside another one alone, which is none or off where they are at
 // their defaults.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kOnlyBeside{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kOnlyBeside{
     {{"kv_lora_rank", "multi_latent_attention"},
      {"q_lora_rank", "multi_latent_attention"},
      {"qk_head_dim", "multi_latent_attention"},
@@ -84,6 +90,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kOnlyBes
      {"fp4_", "fp4"},
      {"mtp_loss_", "mtp_num_layers"},
      {"tp_comm_bulk_", "tp_comm_overlap"},
+     {"tp_comm_overlap_", "tp_comm_overlap"},
      {"tp_comm_split_", "tp_comm_overlap"}}};
 // What names a size, and none of the model's or the step's: processes, buffers of libraries and
 // logs.

@@ -444,7 +444,7 @@ Job read_megatron_job(const std::string& given, const std::string& file,
   fill_arguments(a, options.given);
   Job job;
   job.remarks = source.remarks;
-  job.own_program = !is_slimes(a);
+  job.own_program = source.own_program && !is_slimes(a);
   set_job(a, file, options, job);
   const auto config = a.flag("deepspeed") ? a.text("deepspeed-config") : std::nullopt;
   const auto beside = config ? a.file_text(*config) : std::nullopt;

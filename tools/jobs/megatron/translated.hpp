@@ -14,6 +14,7 @@ struct TranslatedJob {
   std::vector<Remark> remarks = {};  // what of the job a plan's step is, where not all
   // Whether values of the environment stand among the arguments: such lines are kept nowhere.
   bool filled_in = false;
+  bool own_program = true;                  // as the Job's
   std::vector<ShellRemark> of_script = {};  // what of it was not known, or taken from elsewhere
 };
 

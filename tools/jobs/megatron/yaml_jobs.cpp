@@ -221,9 +221,10 @@ std::optional<TranslatedJob> megatron_yaml_job(const std::string& text, const st
       return PrimusJob(file, options).job(text);
   }
   if (has_key(text, "experiment") && has_key(text, "defaults"))
-    return TranslatedJob{flagscale_experiment(text, file, options)};
+    return TranslatedJob{.arguments = flagscale_experiment(text, file, options),
+                         .own_program = false};
   if (has_key(text, "system") && has_key(text, "model"))
-    return TranslatedJob{flagscale_train(text, file)};
+    return TranslatedJob{.arguments = flagscale_train(text, file), .own_program = false};
   return std::nullopt;
 }
 
