@@ -87,7 +87,7 @@ void bind_commands(py::module_& m) {
   define(m, app::kSweep, {"model"});
   define(m, app::kRun, {"plan", "backend", "steps", "warmup", "data", "costs"},
          "tuple[dict[str, Any], Trace | None]",
-         [](const app::RunRequest&, app::RunResult&& result) {
+         [](const app::RunRequest&, app::RunResult&& result) -> py::tuple {
            // The training is done: its result is not given up for a file.
            if (result.run.not_kept &&
                PyErr_WarnEx(PyExc_UserWarning, result.run.not_kept->c_str(), 1) != 0)
