@@ -31,6 +31,7 @@ LastAction::LastAction(const std::filesystem::path& output, const Program& progr
   file_ = output / kActionsFolder / (name + ".txt");
   std::error_code error;
   std::filesystem::create_directories(file_.parent_path(), error);
+  if (error) fail_to_write(file_.parent_path(), error.value());
   const int descriptor = ::open(file_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (descriptor < 0) fail_to_write(file_, errno);
   // All of the line is there before it is mapped: a full disk is an error here, not a signal later.

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <new>
+#include <string_view>
 #include <system_error>
 
 #include "plan/text/new_file.hpp"
@@ -47,8 +48,13 @@ Ending ending_of(const std::exception_ptr& thrown) {
   } catch (const std::filesystem::filesystem_error& error) {
     return of_a_path(error);
   } catch (const std::system_error& error) {  // no thread, no descriptor, no room
+    if (error.code() == std::errc::resource_unavailable_try_again)
+      return {EndKind::failed, "out of memory or threads"};
     return {EndKind::failed, error.what()};
   } catch (const std::exception& error) {
+    // oneTBB's words where it gets no thread.
+    if (std::string_view(error.what()).starts_with("pthread_create has failed"))
+      return {EndKind::failed, "out of memory or threads"};
     return {EndKind::bug, std::string("a fault of weir's own: ") + error.what()};
   } catch (...) {
     return {EndKind::bug, "a fault of weir's own: an exception of unknown type"};

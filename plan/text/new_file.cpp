@@ -16,8 +16,14 @@
 namespace weir {
 namespace {
 
-// EINVAL: a file system, or a device, that cannot.
-bool synced(int descriptor) { return ::fsync(descriptor) == 0 || errno == EINVAL; }
+// EINVAL: a file system, or a device, that cannot. A signal, which some file systems let come in
+// between, changes nothing.
+bool synced(int descriptor) {
+  while (::fsync(descriptor) != 0) {
+    if (errno != EINTR) return errno == EINVAL;
+  }
+  return true;
+}
 
 // How a file without a name is named, by linkat().
 std::string open_file(int descriptor) { return fmt::format("/proc/self/fd/{}", descriptor); }
@@ -124,10 +130,24 @@ void NewFiles::commit() {
   // Nothing has its place before all of them are durable.
   for (const auto& file : files_) file->make_durable();
   for (const auto& file : files_) file->take_name();
-  // While some are old and some new, the one that says they belong together is not there.
+  // While some are old and some new, the one that says they belong together stands beside its
+  // place, where it also stays if the new one cannot take that.
+  const NewFile& last = *files_.back();
+  std::filesystem::path before = last.file_;
+  before += ".before";
   std::error_code none;  // it may be the first
-  if (files_.size() > 1) std::filesystem::remove(files_.back()->file_, none);
-  for (const auto& file : files_) file->take_place();
+  if (files_.size() > 1 && !last.is_stream()) std::filesystem::rename(last.file_, before, none);
+  bool all_old = true;
+  try {
+    for (const auto& file : files_) {
+      file->take_place();
+      all_old = false;
+    }
+  } catch (...) {
+    if (all_old) std::filesystem::rename(before, last.file_, none);
+    throw;
+  }
+  std::filesystem::remove(before, none);
   files_.clear();
 }
 

@@ -4,10 +4,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <span>
 #include <system_error>
@@ -22,15 +24,26 @@ namespace {
 
 constexpr std::uintmax_t kLargestFile = std::uintmax_t{1} << 30;
 
+std::atomic<bool> files_alone = false;
+
 // A descriptor to read from, closed on every way out.
 class InputFile {
  public:
-  explicit InputFile(const std::filesystem::path& file)
-      : descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)), refused_(errno) {}
+  explicit InputFile(const std::filesystem::path& file) {
+    // A pipe that nobody writes into is opened at once, or waited for.
+    const int how = O_RDONLY | O_CLOEXEC | (files_alone ? O_NONBLOCK : 0);
+    do descriptor_ = ::open(file.c_str(), how);
+    while (descriptor_ < 0 && errno == EINTR);
+    refused_ = errno;
+  }
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  [[nodiscard]] bool is_file() const {
+    struct stat status {};
+    return descriptor_ >= 0 && ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
   }
   // The next bytes, fewer than there is room for; 0 at the end, -1 with errno set.
   [[nodiscard]] ssize_t read(std::span<char> room) const {
@@ -46,8 +59,8 @@ class InputFile {
   }
 
  private:
-  int descriptor_;
-  int refused_;
+  int descriptor_ = -1;
+  int refused_ = 0;
 };
 
 }  // namespace
@@ -68,17 +81,25 @@ std::string read_bytes(const std::filesystem::path& file) {
     if (!error) text.reserve(size);
   }
   const InputFile in(file);
+  if (files_alone && !in.is_file() && !std::filesystem::is_regular_file(status))
+    throw InputError(file.string(), "", "expected a file");
   std::array<char, 1 << 16> part;
   for (;;) {
     const ssize_t count = in.read(part);
     if (count < 0)
       throw InputError(file.string(), "",
                        fmt::format("cannot be read: {}", std::generic_category().message(errno)));
+    if (count == 0 && text.empty() && std::filesystem::is_fifo(status)) {
+      throw InputError(file.string(), "",
+                       "is a pipe without anything in it, or was read before: expected a file");
+    }
     if (count == 0) return text;
     text.append(part.data(), static_cast<std::size_t>(count));
     if (text.size() > kLargestFile) throw too_large();
   }
 }
+
+void read_files_alone() { files_alone = true; }
 
 std::string read_text_file(const std::filesystem::path& file) {
   std::string text = read_bytes(file);

@@ -13,6 +13,10 @@ namespace weir {
 // than 1 GiB.
 [[nodiscard]] std::string read_text_file(const std::filesystem::path& file);
 
+// From here on pipes and devices are refused by all that reads whole files, in this process: who
+// answers others waits for nobody to write into a pipe.
+void read_files_alone();
+
 // Creates missing folders. Throws InputError when it cannot be written; then the earlier file is
 // untouched.
 void write_file_atomically(const std::filesystem::path& file, std::string_view bytes);

@@ -398,6 +398,19 @@ class Engines(Case):
             seal = pathlib.Path(f"{kept}.sha256").read_text().strip()
             self.assertEqual(hashlib.sha256(kept.read_bytes()).hexdigest(), seal)
 
+    def test_the_interpreters_end_stops_a_run_of_another_thread(self):
+        weir.plan("tiny.json", pp=2, microbatches=2).save("thread.json")
+        code = ("import threading, time, weir\n"
+                "run = lambda: weir.run('thread.json', steps=10**6, warmup=0, output='left')\n"
+                "threading.Thread(target=run, daemon=True).start()\n"
+                "import pathlib\n"
+                "while not pathlib.Path('left/last-actions/rank-0.txt').exists(): time.sleep(0.05)\n"
+                "time.sleep(0.3)\n")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                              timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(json.loads(pathlib.Path("left/run.json").read_text())["stopped"])
+
     # Timed waits need no core: five ranks on any machine.
     def test_the_synthetic_backend_waits(self):
         plan = weir.plan("tiny.json", pp=5, microbatches=4)

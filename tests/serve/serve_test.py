@@ -417,6 +417,27 @@ class Ends(unittest.TestCase):
                 self.assertEqual(next(events)[0], "progress")
                 self.assertEqual(served.end(signal_), code)
 
+    def test_a_pipe_in_the_folder_is_waited_for_by_nobody(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            (folder / "tiny.json").write_text((models / "gpt2-mini.json").read_text())
+            command(folder, "plan", "tiny.json", "-K", "1", "-M", "1", "-o", "good.json")
+            plan = json.loads((folder / "good.json").read_text())
+            (folder / "its-model.json").write_text(json.dumps({**plan, "model": "pipe.json"}))
+            os.mkfifo(folder / "pipe.json")
+            (folder / "out").mkdir()
+            os.mkfifo(folder / "out/run.json")
+            served = Served(weir, folder)
+            events = served.events("GET", "/api/runs")
+            self.assertEqual(next(events)[0], "runs")
+            for asked in ("pipe.json", "its-model.json"):
+                status, told = served.post("simulate", {"plan": asked})
+                self.assertEqual(status, 400, told)
+                self.assertIn("pipe.json: expected a file", told["message"])
+            self.assertEqual(served.post("simulate", {"plan": "good.json"})[0], 200)
+            events.close()
+            self.assertEqual(served.end(signal.SIGINT), 130)
+
     def test_what_cannot_be_served_is_said(self):
         with tempfile.TemporaryDirectory() as folder:
             other = pathlib.Path(folder, "elsewhere")

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/python/interrupt.hpp"
 
-#include "tools/python/bindings.hpp"
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 namespace py = pybind11;
 
@@ -11,6 +13,8 @@ namespace {
 
 // As in tools/weir/stop_signals.cpp: a handler has no argument of ours.
 volatile std::sig_atomic_t interrupted = 0;
+std::atomic<bool> ending = false;
+std::atomic<int> working = 0;
 struct sigaction of_python {};
 
 extern "C" void remember_interrupt(int signal) {
@@ -28,6 +32,22 @@ bool is_pythons_to_answer() {
 
 }  // namespace
 
+Stoppable::Stoppable() { ++working; }
+Stoppable::~Stoppable() { --working; }
+
+void stop_at_exit(py::module_& m) {
+  const auto wait = [] {
+    ending = true;
+    while (working > 0) {
+      const py::gil_scoped_release they_may_return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  };
+  // Kept by the module: atexit has only what it calls.
+  m.attr("_stop_at_exit") = py::cpp_function(wait);
+  py::module_::import("atexit").attr("register")(m.attr("_stop_at_exit"));
+}
+
 Interruptible::Interruptible() : listens_(is_pythons_to_answer()) {
   if (!listens_) return;
   ::sigaction(SIGINT, nullptr, &former_);
@@ -42,7 +62,9 @@ Interruptible::~Interruptible() {
   if (listens_) ::sigaction(SIGINT, &former_, nullptr);
 }
 
-int Interruptible::heard() { return interrupted; }
+int Interruptible::heard() { return interrupted != 0 ? SIGINT : ended(); }
+
+int Interruptible::ended() { return ending ? SIGINT : 0; }
 
 void Interruptible::rethrow() const {
   if (!listens_ || interrupted == 0) return;

@@ -13,6 +13,7 @@
 #include "plan/text/ending.hpp"
 #include "plan/text/quote.hpp"
 #include "tools/python/bindings.hpp"
+#include "tools/python/interrupt.hpp"
 
 namespace py = pybind11;
 
@@ -108,6 +109,7 @@ PYBIND11_MODULE(_weir, m) {
       "    weir.compare(predicted, measured)['waterfall']";
   m.attr("__version__") = WEIR_VERSION;
   weir::python::bind_errors(m);
+  weir::python::stop_at_exit(m);
   weir::python::bind_schedules(m);
   weir::python::bind_plans(m);
   weir::python::bind_costs(m);

@@ -89,13 +89,15 @@ void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case,
           constexpr bool stops = requires { request.stopping; };
           constexpr bool measures = requires { request.quiet; };
           if constexpr (stops || measures) {
+            const Stoppable here;
             const Interruptible asked;
+            int (*const hears)() = asked.listens() ? &Interruptible::heard : &Interruptible::ended;
             if constexpr (stops) {
-              if (asked.listens()) request.stopping = &Interruptible::heard;
-            } else if (asked.listens()) {
+              request.stopping = hears;
+            } else {
               // Between two measurements, of which those that are made are kept.
-              session.progress = [](const std::string&, int, int) {
-                if (Interruptible::heard() != 0) throw RunFailed("interrupted");
+              session.progress = [hears](const std::string&, int, int) {
+                if (hears() != 0) throw RunFailed("interrupted");
               };
             }
             try {

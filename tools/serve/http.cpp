@@ -20,6 +20,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "plan/words/error.hpp"
@@ -104,6 +105,61 @@ class Door {
 
   std::string token_;
   std::vector<std::string> hosts_, origins_;
+};
+
+// The threads that answer. The library's own pool, where it gets only some of them, waits for ever
+// for those to end.
+class Workers : public httplib::TaskQueue {
+ public:
+  // Throws std::system_error where there is no room for all.
+  explicit Workers(int count) {
+    try {
+      while (count-- > 0) threads_.emplace_back([this] { work(); });
+    } catch (...) {
+      shutdown();
+      throw;
+    }
+  }
+  ~Workers() override { shutdown(); }
+
+  // Later versions of the library ask whether there was room.
+  using Taken = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
+  Taken enqueue(std::function<void()> task) override {
+    const std::scoped_lock lock(mutex_);
+    tasks_.push_back(std::move(task));
+    come_.notify_one();
+    return static_cast<Taken>(true);
+  }
+  // What was taken in is done before they end.
+  void shutdown() override {
+    {
+      const std::scoped_lock lock(mutex_);
+      over_ = true;
+      come_.notify_all();
+    }
+    for (std::thread& thread : std::exchange(threads_, {})) thread.join();
+  }
+
+ private:
+  void work() {
+    for (;;) {
+      std::function<void()> task;
+      {
+        std::unique_lock lock(mutex_);
+        come_.wait(lock, [this] { return over_ || !tasks_.empty(); });
+        if (tasks_.empty()) return;
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      task();
+    }
+  }
+
+  std::mutex mutex_;  // over the three below
+  std::condition_variable come_;
+  std::deque<std::function<void()>> tasks_;
+  bool over_ = false;
+  std::vector<std::thread> threads_;
 };
 
 // Events from the thread that works to the one that sends.
@@ -221,8 +277,6 @@ void watch_runs(Workplace& workplace, Events& events) {
 }
 
 void set_limits(httplib::Server& server) {
-  // The server takes its queue as a plain pointer, and deletes it.
-  server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
   server.set_payload_max_length(kMostBytes);
   server.set_read_timeout(std::chrono::seconds(5));
   server.set_write_timeout(std::chrono::seconds(5));
@@ -270,6 +324,9 @@ void set_paths(httplib::Server& server, Workplace& workplace, Streams& streams) 
 int serve_http(Workplace& workplace, const ServeRequest& request) {
   httplib::Server server;
   set_limits(server);
+  // Before the link is told. The server takes its queue as a plain pointer, and deletes it.
+  auto workers = std::make_unique<Workers>(kThreads);
+  server.new_task_queue = [&workers] { return workers.release(); };
   const int port = request.port != 0
                        ? (server.bind_to_port(kLoopback, request.port) ? request.port : -1)
                        : server.bind_to_any_port(kLoopback);

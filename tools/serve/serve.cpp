@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/serve/confine.hpp"
 #include "tools/serve/http.hpp"
@@ -27,6 +28,7 @@ ServeResult serve(const ServeRequest& r, const app::Session& /*session*/) {
   std::filesystem::create_directory(workplace.folder, error);
   if (error) throw InputError(workplace.folder.string(), "", "cannot be made: " + error.message());
   confine(".", workplace.folder);
+  read_files_alone();
   return {serve_http(workplace, r)};
 }
 

@@ -4,12 +4,14 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "plan/job/summary.hpp"
+#include "plan/text/ending.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/machine/host.hpp"
@@ -96,6 +98,8 @@ void report(RunResult& result, const RunRequest& r, Disturbance disturbance,
       add(why.what());
     } catch (const InputError& why) {
       add(why.what());
+    } catch (const std::filesystem::filesystem_error&) {  // the folder that we are in is gone
+      add(ending_of(std::current_exception()).line);
     }
   };
   if (r.picture) {  // before the folder that this run goes on from may be its own
