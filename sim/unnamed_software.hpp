@@ -23,8 +23,14 @@ struct StepRange {
 // narrower formats) as the least what every rank holds from step to step by the leanest software.
 void bound_by_state(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster);
 
-// The range with the margins of measured runs, where there are any, as the forecast's interval.
+// How far such a step may be below and above its forecast (unnamed_scale).
+struct StepScales {
+  double below = 0, above = 0;
+};
+[[nodiscard]] StepScales scales_beside(Seconds step, const StepRange& range);
+
+// The forecast's interval: so many of its scales to either side as measured runs lay within.
 void set_interval(Forecast& forecast, const StepRange& range,
-                  const std::optional<RangeMargins>& margins);
+                  const std::optional<BuiltinInterval>& errors);
 
 }  // namespace weir
