@@ -22,21 +22,27 @@ Costs costs_by(const ResolvedPlan& resolved, const Cluster& cluster) {
 
 }  // namespace
 
-std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster& cluster,
-                                    std::span<const Stack> known) {
+std::vector<StepBy> steps_by(const ResolvedPlan& resolved, const Cluster& cluster,
+                             std::span<const Stack> known) {
   const StepTimes times(resolved);
-  std::optional<StepRange> range;
+  std::vector<StepBy> steps;
   for (Stack stack : known) {
     // What the job says: its products' format, and that stages may be empty.
     stack.fp8 = cluster.stack.fp8;
     stack.empty_stages = true;
     Cluster its = cluster;
     set_stack(its, stack);
-    const Seconds step = times.by(costs_by(resolved, its), its);
-    if (!range) range = StepRange{step, step};
-    range = StepRange{std::min(range->fastest, step), std::max(range->slowest, step)};
+    steps.push_back({stack.name, times.by(costs_by(resolved, its), its)});
   }
-  return range;
+  return steps;
+}
+
+std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster& cluster,
+                                    std::span<const Stack> known) {
+  const std::vector<StepBy> steps = steps_by(resolved, cluster, known);
+  if (steps.empty()) return std::nullopt;
+  const auto [fastest, slowest] = std::ranges::minmax_element(steps, {}, &StepBy::step);
+  return StepRange{fastest->step, slowest->step};
 }
 
 void bound_by_state(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {

@@ -5,16 +5,26 @@
 
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "costmodel/fit/builtin_interval.hpp"
 #include "sim/forecast.hpp"
 
 namespace weir {
 
+// The plan's step by the built-in costs of the cluster with each stack in turn.
+struct StepBy {
+  std::string stack;
+  Seconds step{0};
+};
+[[nodiscard]] std::vector<StepBy> steps_by(const ResolvedPlan& resolved, const Cluster& cluster,
+                                           std::span<const Stack> known);
+
+// Between the least and the most of them. nullopt: none.
 struct StepRange {
   Seconds fastest{0}, slowest{0};
 };
-// The plan's step by the built-in costs of the cluster with each stack in turn. nullopt: none.
 [[nodiscard]] std::optional<StepRange> step_range(const ResolvedPlan& resolved,
                                                   const Cluster& cluster,
                                                   std::span<const Stack> known);
