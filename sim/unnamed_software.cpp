@@ -22,21 +22,27 @@ Costs costs_by(const ResolvedPlan& resolved, const Cluster& cluster) {
 
 }  // namespace
 
-std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster& cluster,
-                                    std::span<const Stack> known) {
+std::vector<StepBy> steps_by(const ResolvedPlan& resolved, const Cluster& cluster,
+                             std::span<const Stack> known) {
   const StepTimes times(resolved);
-  std::optional<StepRange> range;
+  std::vector<StepBy> steps;
   for (Stack stack : known) {
     // What the job says: its products' format, and that stages may be empty.
     stack.fp8 = cluster.stack.fp8;
     stack.empty_stages = true;
     Cluster its = cluster;
     set_stack(its, stack);
-    const Seconds step = times.by(costs_by(resolved, its), its);
-    if (!range) range = StepRange{step, step};
-    range = StepRange{std::min(range->fastest, step), std::max(range->slowest, step)};
+    steps.push_back({stack.name, times.by(costs_by(resolved, its), its)});
   }
-  return range;
+  return steps;
+}
+
+std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster& cluster,
+                                    std::span<const Stack> known) {
+  const std::vector<StepBy> steps = steps_by(resolved, cluster, known);
+  if (steps.empty()) return std::nullopt;
+  const auto [fastest, slowest] = std::ranges::minmax_element(steps, {}, &StepBy::step);
+  return StepRange{fastest->step, slowest->step};
 }
 
 void bound_by_state(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
@@ -49,13 +55,21 @@ void bound_by_state(Forecast& forecast, const ResolvedPlan& resolved, const Clus
     forecast.leanest.push_back(std::min(forecast.memory[r].peak, held[r]));
 }
 
+StepScales scales_beside(Seconds step, const StepRange& range) {
+  // What the job says moves a forecast and not the range, which may then begin or end beside it.
+  const auto from_to = [](Seconds from, Seconds to) { return std::max(0.0, std::log(to / from)); };
+  return {unnamed_scale(from_to(range.fastest, step)), unnamed_scale(from_to(step, range.slowest))};
+}
+
 void set_interval(Forecast& forecast, const StepRange& range,
-                  const std::optional<RangeMargins>& margins) {
-  if (!margins) return;
-  // docs/theory.md 9.5: from f e^-a to s e^c.
-  forecast.interval = StepInterval{range.fastest * std::exp(-margins->below),
-                                   range.slowest * std::exp(margins->above), margins->nominal};
-  forecast.interval_source = IntervalSource{margins->rows, margins->clusters, margins->stacks};
+                  const std::optional<BuiltinInterval>& errors) {
+  if (!errors) return;
+  // docs/theory.md 9.5: q scales to either side.
+  const Seconds step = forecast.step_time;
+  const auto [below, above] = scales_beside(step, range);
+  forecast.interval = StepInterval{step * std::exp(-errors->half_width * below),
+                                   step * std::exp(errors->half_width * above), errors->nominal};
+  forecast.interval_source = IntervalSource{errors->rows, errors->clusters, errors->stacks};
 }
 
 }  // namespace weir

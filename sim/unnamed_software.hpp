@@ -5,16 +5,26 @@
 
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "costmodel/fit/builtin_interval.hpp"
 #include "sim/forecast.hpp"
 
 namespace weir {
 
+// The plan's step by the built-in costs of the cluster with each stack in turn.
+struct StepBy {
+  std::string stack;
+  Seconds step{0};
+};
+[[nodiscard]] std::vector<StepBy> steps_by(const ResolvedPlan& resolved, const Cluster& cluster,
+                                           std::span<const Stack> known);
+
+// Between the least and the most of them. nullopt: none.
 struct StepRange {
   Seconds fastest{0}, slowest{0};
 };
-// The plan's step by the built-in costs of the cluster with each stack in turn. nullopt: none.
 [[nodiscard]] std::optional<StepRange> step_range(const ResolvedPlan& resolved,
                                                   const Cluster& cluster,
                                                   std::span<const Stack> known);
@@ -23,8 +33,14 @@ struct StepRange {
 // narrower formats) as the least what every rank holds from step to step by the leanest software.
 void bound_by_state(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster);
 
-// The range with the margins of measured runs, where there are any, as the forecast's interval.
+// How far such a step may be below and above its forecast (unnamed_scale).
+struct StepScales {
+  double below = 0, above = 0;
+};
+[[nodiscard]] StepScales scales_beside(Seconds step, const StepRange& range);
+
+// The forecast's interval: so many of its scales to either side as measured runs lay within.
 void set_interval(Forecast& forecast, const StepRange& range,
-                  const std::optional<RangeMargins>& margins);
+                  const std::optional<BuiltinInterval>& errors);
 
 }  // namespace weir

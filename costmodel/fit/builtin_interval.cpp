@@ -24,13 +24,12 @@ constexpr std::size_t kQuantiles = 21;  // every 5 %
 
 constexpr double kOfSources = 0.85;  // what an interval of all sources is to hold
 
-constexpr Names<BuiltinQuantity, 13> kQuantities{
+constexpr Names<BuiltinQuantity, 12> kQuantities{
     {{BuiltinQuantity::step, "step"},
      {BuiltinQuantity::memory, "memory"},
      {BuiltinQuantity::anchored_step, "anchored_step"},
      {BuiltinQuantity::anchored_memory, "anchored_memory"},
-     {BuiltinQuantity::above_slowest, "above_slowest"},
-     {BuiltinQuantity::below_fastest, "below_fastest"},
+     {BuiltinQuantity::unnamed_step, "unnamed_step"},
      {BuiltinQuantity::ratio_same, "ratio_same"},
      {BuiltinQuantity::ratio_one_choice, "ratio_one_choice"},
      {BuiltinQuantity::ratio_choices, "ratio_choices"},
@@ -38,11 +37,6 @@ constexpr Names<BuiltinQuantity, 13> kQuantities{
      {BuiltinQuantity::default_ratio_one_choice, "default_ratio_one_choice"},
      {BuiltinQuantity::default_ratio_choices, "default_ratio_choices"},
      {BuiltinQuantity::default_ratio_other_job, "default_ratio_other_job"}}};
-
-// Whether errors have a sign: most runs lie within the range.
-bool is_signed(BuiltinQuantity quantity) {
-  return quantity == BuiltinQuantity::above_slowest || quantity == BuiltinQuantity::below_fastest;
-}
 
 // A score and the weight of its group's share.
 struct Weighed {
@@ -99,9 +93,8 @@ GroupErrors group_of(const std::string& text, const std::string& file, int line)
   if (rows > kMostRows) throw InputError(file, place, "expected rows, at most 1e9");
   group.rows = static_cast<int>(rows);
   group.level = number_of(cells[5], file, line);
-  const auto error_of = is_signed(group.quantity) ? number_of : size_of;
   for (std::size_t c = kBefore; c < cells.size(); ++c)
-    group.quantiles.push_back(error_of(cells[c], file, line));
+    group.quantiles.push_back(size_of(cells[c], file, line));
   return group;
 }
 
@@ -190,9 +183,8 @@ double quantile_of_groups(const std::vector<const GroupErrors*>& groups, double 
   return weighted_quantile(std::move(scores), level - each / 2);
 }
 
-// What the figures stand on.
-template <class Figures>
-void count(const std::vector<const GroupErrors*>& groups, Figures& figures) {
+// What the interval stands on.
+void count(const std::vector<const GroupErrors*>& groups, BuiltinInterval& figures) {
   std::set<std::string> clusters, stacks;
   for (const GroupErrors* group : groups) {
     figures.rows += group->rows;
@@ -205,22 +197,17 @@ void count(const std::vector<const GroupErrors*>& groups, Figures& figures) {
 
 }  // namespace
 
-std::optional<RangeMargins> range_margins(std::span<const GroupErrors> groups,
-                                          std::string_view without_source) {
-  const auto above = of_sources(groups, BuiltinQuantity::above_slowest, without_source);
-  const auto below = of_sources(groups, BuiltinQuantity::below_fastest, without_source);
-  if (above.empty() || below.empty()) return std::nullopt;
-  constexpr double kEachSide = 1 - (1 - kOfSources) / 2;
-  RangeMargins margins{.nominal = kOfSources};
-  margins.above = quantile_of_groups(above, kEachSide);
-  margins.below = quantile_of_groups(below, kEachSide);
-  count(above, margins);
-  return margins;
+double unnamed_scale(double software) {
+  // The half width of the interval of named software (docs/theory.md 9.4). The quantile of the
+  // scores makes up for whatever it is, so it decides no coverage: it says how much wider an
+  // interval grows where software differs more.
+  constexpr double kNamed = 0.16;
+  return std::hypot(software, kNamed);
 }
 
-std::optional<BuiltinInterval> ratio_interval(std::span<const GroupErrors> groups,
-                                              BuiltinQuantity quantity,
-                                              std::string_view without_source) {
+std::optional<BuiltinInterval> default_interval(std::span<const GroupErrors> groups,
+                                                BuiltinQuantity quantity,
+                                                std::string_view without_source) {
   const auto some = of_sources(groups, quantity, without_source);
   if (some.empty()) return std::nullopt;
   BuiltinInterval interval{.nominal = kOfSources};
@@ -245,7 +232,9 @@ std::optional<BuiltinInterval> builtin_interval(std::string_view cluster, std::s
   return grouped_interval(shipped(), cluster, stack, quantity);
 }
 
-std::optional<RangeMargins> range_margins() { return range_margins(shipped()); }
+std::optional<BuiltinInterval> unnamed_interval() {
+  return default_interval(shipped(), BuiltinQuantity::unnamed_step);
+}
 
 std::optional<BuiltinInterval> interval_beside(PlanDistance distance, std::string_view cluster,
                                                std::string_view stack, SoftwareKnown known) {
@@ -257,7 +246,7 @@ std::optional<BuiltinInterval> interval_beside(PlanDistance distance, std::strin
     if (apart < distance) continue;
     const BuiltinQuantity quantity = measured_at(apart, known);
     const auto interval = known == SoftwareKnown::by_default
-                              ? ratio_interval(shipped(), quantity)
+                              ? default_interval(shipped(), quantity)
                               : grouped_interval(shipped(), cluster, stack, quantity);
     if (interval && (!narrowest || interval->half_width < narrowest->half_width))
       narrowest = interval;
@@ -283,10 +272,9 @@ std::string to_csv(std::span<const GroupErrors> groups) {
   std::string csv =
       "# |log(measured / forecast)| of built-in forecasts of the runs in this folder, each group "
       "left\n# out of the levels that forecast it: quantiles in steps of 5 %. level: the median of "
-      "log(measured /\n# forecast) as it comes; 0 of anchored ones and of ratios. above_slowest, "
-      "below_fastest: of\n# the range that known software gives; ratio: of pairs of one job's "
-      "runs. "
-      "Written by weir reproduce.\n"
+      "log(measured /\n# forecast) as it comes; 0 of anchored ones and of ratios. unnamed_step: "
+      "in shares of what\n# known software and named forecasts may differ by; ratio: of pairs of "
+      "one job's runs. Written\n# by weir reproduce.\n"
       "source,cluster,stack,quantity,rows,level";
   for (std::size_t q = 0; q < kQuantiles; ++q) csv += fmt::format(",q{}", q * 5);
   csv += '\n';

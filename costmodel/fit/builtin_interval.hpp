@@ -23,11 +23,9 @@ enum class BuiltinQuantity : std::uint8_t {
   memory,           // its peak, likewise
   anchored_step,    // its time, once another run of its group has set the scale
   anchored_memory,  // its peak, likewise
-  // By the default call, which names no software, with what was chosen seeing its source left out:
-  // the logarithm by which the measured step is above the slowest forecast by software that is
-  // known, or below the fastest.
-  above_slowest,
-  below_fastest,
+  // Its time by the default call, which names no software, with what was chosen seeing its source
+  // left out: as a share of unnamed_scale() to the side that it lies on.
+  unnamed_step,
   // The ratio of its time to another's, which is what is left of an error where that one was
   // measured, forecast by its own software: of the same plan, of one of its job that differs in one
   // choice, or in several. Of another job it is anchored_step.
@@ -52,8 +50,8 @@ struct GroupErrors {
   BuiltinQuantity quantity = BuiltinQuantity::step;
   int rows = 0;
   double level = 0;  // their median as the forecasts come
-  // Of |log(measured / forecast)| once centred by other groups, or anchored by its own; above the
-  // slowest and below the fastest with their sign. Equally spaced, from the smallest; not empty.
+  // Of |log(measured / forecast)| once centred by other groups, or anchored by its own; where no
+  // software is named, of that over its scale. Equally spaced, from the smallest; not empty.
   std::vector<double> quantiles;
 };
 
@@ -73,30 +71,26 @@ struct BuiltinInterval {
                                                               std::string_view stack,
                                                               BuiltinQuantity quantity);
 
-// Where no software is named: by how much the slowest forecast by known software is to be raised
-// and the fastest lowered, as logarithms, for a step to lie between them.
-struct RangeMargins {
-  double nominal = 0;  // probability of that
-  double above = 0, below = 0;
-  int rows = 0, clusters = 0, stacks = 0;
-};
-// From the groups of all sources but `without_source`, whatever their clusters and software, for
-// what runs a plan may be any of them. Of G groups each weighs 1 / (G + 1); the one that was never
-// seen may lie to either side, so half of its weight is taken to lie above all others. Each margin
-// leaves 7.5 % beyond it. nullopt: fewer than three groups.
-[[nodiscard]] std::optional<RangeMargins> range_margins(std::span<const GroupErrors> groups,
-                                                        std::string_view without_source = "");
-// From the same of ratios by the default call, within the quantile of 85 %.
-[[nodiscard]] std::optional<BuiltinInterval> ratio_interval(std::span<const GroupErrors> groups,
-                                                            BuiltinQuantity quantity,
-                                                            std::string_view without_source = "");
+// How far a step may be off where no software is named, as a logarithm: the software that is known
+// takes up to `software` more or less, and forecasts of named software miss what they miss. Neither
+// knows of the other, so their squares add.
+[[nodiscard]] double unnamed_scale(double software);
+
+// Of what the default call forecasts, a step (its half width a multiple of unnamed_scale()) or the
+// ratio of two: the quantile of 85 % over the groups of all sources but `without_source`, whatever
+// their clusters and software, for what runs a plan may be any of them. Of G groups each weighs
+// 1 / (G + 1), and half of the one that was never seen is taken to lie within. nullopt: fewer than
+// three groups.
+[[nodiscard]] std::optional<BuiltinInterval> default_interval(std::span<const GroupErrors> groups,
+                                                              BuiltinQuantity quantity,
+                                                              std::string_view without_source = "");
 
 // From the errors that were shipped (tools/examples/measured/builtin_errors.csv).
 [[nodiscard]] std::optional<BuiltinInterval> builtin_interval(std::string_view cluster,
                                                               std::string_view stack,
                                                               BuiltinQuantity quantity);
 
-[[nodiscard]] std::optional<RangeMargins> range_margins();
+[[nodiscard]] std::optional<BuiltinInterval> unnamed_interval();
 // Of a plan so far from one that was measured, or from one that it is compared with: of named
 // software from other clusters and software, else from all.
 [[nodiscard]] std::optional<BuiltinInterval> interval_beside(PlanDistance distance,

@@ -57,29 +57,40 @@ GroupErrors of_source(const std::string& source, BuiltinQuantity quantity,
   return made;
 }
 
-// Nine sources: eight whose runs took exactly what the slowest known software would have, and one
-// with ten runs 0.1 to 1 above it. Each group weighs 0.1; 0.925 of the whole, less half of the
-// group that was never seen, is 0.875: eight groups and 0.75 of the ninth, its eighth run. Without
-// that source there is no margin. All runs were 0.3 slower than the fastest, which is raised by as
-// much.
-TEST(BuiltinInterval, MarginsOfWhatSoftwareThatIsKnownWouldTake) {
+// Nine sources: eight whose runs were half a scale off, and one with ten runs 1.1 to 2 scales off.
+// Each group weighs 0.1; 0.85 of the whole, less half of the group that was never seen, is 0.8: the
+// eight. With two sources more like the ninth, groups weigh a twelfth, and 0.85 less a 24th is 9.7
+// groups: those eight and 17 of the 30 other runs, which are three of each score: the sixth.
+// Without the first of them an eleventh each, and 8.85 groups are nine of 20 runs, two of each: the
+// fifth.
+TEST(BuiltinInterval, OfSoftwareThatNobodyNamedAllSourcesWeighAlike) {
   std::vector<GroupErrors> groups;
-  for (int s = 0; s < 9; ++s) {
-    const std::string source = "s" + std::to_string(s);
-    std::vector<double> above(1, 0);
-    if (s == 8) above = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0};
-    groups.push_back(of_source(source, BuiltinQuantity::above_slowest, above));
-    groups.push_back(of_source(source, BuiltinQuantity::below_fastest, {-0.3}));
-  }
-  const auto margins = range_margins(groups);
-  ASSERT_TRUE(margins);
-  EXPECT_DOUBLE_EQ(margins->nominal, 0.85);
-  EXPECT_DOUBLE_EQ(margins->above, 0.8);
-  EXPECT_DOUBLE_EQ(margins->below, -0.3);
-  EXPECT_EQ(margins->rows, 18);
-  EXPECT_DOUBLE_EQ(range_margins(groups, "s8")->above, 0);
-  groups.resize(4);  // two of each side
-  EXPECT_FALSE(range_margins(groups));
+  for (int s = 0; s < 8; ++s)
+    groups.push_back(of_source("s" + std::to_string(s), BuiltinQuantity::unnamed_step, {0.5}));
+  const auto add_far = [&](const std::string& source) {
+    groups.push_back(of_source(source, BuiltinQuantity::unnamed_step,
+                               {1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0}));
+  };
+  add_far("far");
+  const auto interval = default_interval(groups, BuiltinQuantity::unnamed_step);
+  ASSERT_TRUE(interval);
+  EXPECT_DOUBLE_EQ(interval->nominal, 0.85);
+  EXPECT_DOUBLE_EQ(interval->half_width, 0.5);
+  EXPECT_EQ(interval->rows, 18);
+  add_far("farther");
+  add_far("third");
+  EXPECT_DOUBLE_EQ(default_interval(groups, BuiltinQuantity::unnamed_step)->half_width, 1.6);
+  EXPECT_DOUBLE_EQ(default_interval(groups, BuiltinQuantity::unnamed_step, "far")->half_width, 1.5);
+  groups.resize(2);
+  EXPECT_FALSE(default_interval(groups, BuiltinQuantity::unnamed_step));
+}
+
+// Software that makes a step a factor e^0.12 longer, beside the 0.16 that named forecasts miss: a
+// right triangle of 3, 4 and 5. The more the software may change, the less its own misses add.
+TEST(BuiltinInterval, SoftwareAndModelMissApart) {
+  EXPECT_DOUBLE_EQ(unnamed_scale(0), 0.16);
+  EXPECT_DOUBLE_EQ(unnamed_scale(0.12), 0.2);
+  EXPECT_LT(unnamed_scale(1), 1.02);
 }
 
 // Nine groups with scores of 0.1 to 0.9: 0.85 less half of the unseen tenth is 0.8, the eighth.
@@ -88,11 +99,11 @@ TEST(BuiltinInterval, RatiosLieWithinWhatPairsOfRunsMiss) {
   const auto quantity = measured_at(PlanDistance::one_choice, SoftwareKnown::by_default);
   for (int s = 1; s <= 9; ++s)
     groups.push_back(of_source("s" + std::to_string(s), quantity, {s / 10.0}));
-  const auto interval = ratio_interval(groups, quantity);
+  const auto interval = default_interval(groups, quantity);
   ASSERT_TRUE(interval);
   EXPECT_DOUBLE_EQ(interval->half_width, 0.8);
   EXPECT_EQ(interval->centre, 0);
-  EXPECT_FALSE(ratio_interval(groups, BuiltinQuantity::default_ratio_same));
+  EXPECT_FALSE(default_interval(groups, BuiltinQuantity::default_ratio_same));
 }
 
 // The nearer a measured plan, the less is left of an error; shipped figures, so only their order.

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "plan/schedule/generators/generators.hpp"
 
 namespace weir::unnamed_software_test {
@@ -31,6 +33,24 @@ TEST(UnnamedSoftware, WhatIsRebuiltOrOffloadedMayFitWhereTheStateDoes) {
   EXPECT_EQ(forecast.fits(), Fits::maybe);
   forecast.memory_limit = Bytes(8'000);
   EXPECT_EQ(forecast.fits(), Fits::no);
+}
+
+// Forecast at 10 s, and from 10 to 10 e^0.12 s by software that is known: a scale of 0.16 below and
+// of 0.2 above (3, 4, 5). Runs lay within one and a half of them.
+TEST(UnnamedSoftware, TheIntervalReachesAsFarAsItsOwnSideMayGo) {
+  Forecast forecast;
+  forecast.step_time = Seconds(10);
+  const StepRange range{Seconds(10), Seconds(10 * std::exp(0.12))};
+  set_interval(forecast, range, BuiltinInterval{.nominal = 0.85, .half_width = 1.5, .rows = 9});
+  ASSERT_TRUE(forecast.interval);
+  EXPECT_NEAR(forecast.interval->low.count(), 10 * std::exp(-0.24), 1e-12);
+  EXPECT_NEAR(forecast.interval->high.count(), 10 * std::exp(0.3), 1e-12);
+  EXPECT_EQ(forecast.interval->nominal, 0.85);
+  EXPECT_EQ(forecast.interval_source->rows, 9);
+  // What the job says may put the forecast beside the range: no side is less than none.
+  forecast.step_time = Seconds(12);
+  set_interval(forecast, range, BuiltinInterval{.nominal = 0.85, .half_width = 1});
+  EXPECT_NEAR(forecast.interval->high.count(), 12 * std::exp(0.16), 1e-12);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "plan/words/error.hpp"
 #include "sim/forecast.hpp"
 #include "tools/app/calibrate/fit_doubts.hpp"
+#include "tools/app/calibrate/likelier_software.hpp"
 #include "tools/app/compare/measured_figure.hpp"
 #include "tools/app/jobs/import.hpp"
 #include "tools/app/shared/source.hpp"
@@ -147,6 +148,15 @@ CostAnchor anchor_of(const std::vector<AnchoringRun>& runs, const std::vector<Me
   return anchor;
 }
 
+void note_likelier_software(const std::vector<AnchoringRun>& runs,
+                            const std::vector<MeasuredStep>& steps, const Cluster& cluster,
+                            const Session& session) {
+  std::vector<MeasuredPlan> plans;
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    plans.push_back({&runs[i].plan, steps[i].step_time, runs[i].forecast.step_time});
+  if (const auto line = likelier_software(plans, cluster)) session.note(*line);
+}
+
 void note_contradictions(const CostAnchor& anchor, const Session& session) {
   for (const AnchorRun& run : anchor.runs) {
     const auto contradicts = [&](const char* what, double residual) {
@@ -176,6 +186,7 @@ Calibration anchor_costs(const std::vector<std::string>& figures, MachineChoice 
     steps.push_back(step_of(runs, i, cluster));
     doubt_far_figure(figures[i], steps[i].step_time / runs[i].forecast.step_time, session);
   }
+  note_likelier_software(runs, steps, cluster, session);
   const AnchorFit fit = fit_anchor(steps);
   Calibration result{.costs = runs.front().builtin, .quality = quality_of(fit)};
   Costs& costs = result.costs;

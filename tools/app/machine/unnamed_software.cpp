@@ -14,7 +14,7 @@ void widen_for_unnamed(Forecast& forecast, const ResolvedPlan& resolved, const C
   if (forecast.basis != Basis::builtin || !known_device) return;
   if (!is_assumed(cluster.stack)) return;
   const auto range = step_range(resolved, cluster, known_software(resolved.plan.dtype));
-  if (range) set_interval(forecast, *range, range_margins());
+  if (range) set_interval(forecast, *range, unnamed_interval());
 }
 
 void widen_for_job(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {

@@ -72,11 +72,6 @@ MeasuredRun default_run(const MeasuredRun& run, Software& software) {
   return result;
 }
 
-// By how much a step is above the slowest and below the fastest forecast, as logarithms.
-struct Beside {
-  double above = 0, below = 0;
-};
-
 // The runs of a source with what was forecast of them.
 struct Of {
   const MeasuredRun* run;
@@ -86,10 +81,13 @@ struct Of {
   [[nodiscard]] double log_error() const {
     return std::log(run->step->seconds() / forecast->step.count());
   }
-  [[nodiscard]] Beside beside_range() const {
-    const Seconds measured(run->step->seconds());
-    return {std::log(measured / forecast->range->slowest),
-            std::log(forecast->range->fastest / measured)};
+  [[nodiscard]] StepScales scales() const {
+    return scales_beside(forecast->step, *forecast->range);
+  }
+  // Its error as a share of what may be expected to that side.
+  [[nodiscard]] double score() const {
+    const double error = log_error();
+    return error > 0 ? error / scales().above : -error / scales().below;
   }
 };
 
@@ -131,26 +129,25 @@ void set_grids(const std::vector<Of>& rows, DefaultLine& line) {
   line.regret = median(std::move(regrets));
 }
 
-// By how much each cluster's and software's runs lie above the slowest and below the fastest that
-// known software would have been.
+// How far each cluster's and software's runs are off, in shares of what may be expected where the
+// software is not known.
 void add_errors(const std::string& source, const std::vector<Of>& rows,
                 std::vector<GroupErrors>& errors) {
   // A group is a cluster's and a software's runs: they share what was not known of either.
-  std::map<std::pair<std::string, std::string>, std::vector<Beside>> groups;
+  std::map<std::pair<std::string, std::string>, std::vector<const Of*>> groups;
   for (const Of& one : rows) {
     if (one.healthy() && one.forecast->range)
-      groups[{one.run->cluster.name, one.run->cluster.stack.name}].push_back(one.beside_range());
+      groups[{one.run->cluster.name, one.run->cluster.stack.name}].push_back(&one);
   }
-  for (const auto& [key, beside] : groups) {
-    const auto add = [&, of = key](BuiltinQuantity quantity, double Beside::*side) {
-      std::vector<double> logs;
-      for (const Beside& one : beside) logs.push_back(one.*side);
-      const double level = median(logs);
-      errors.push_back({source, of.first, of.second, quantity, static_cast<int>(logs.size()), level,
-                        spaced_quantiles(std::move(logs))});
-    };
-    add(BuiltinQuantity::above_slowest, &Beside::above);
-    add(BuiltinQuantity::below_fastest, &Beside::below);
+  for (const auto& [key, group] : groups) {
+    std::vector<double> logs, scores;
+    for (const Of* one : group) {
+      logs.push_back(one->log_error());
+      scores.push_back(one->score());
+    }
+    errors.push_back({source, key.first, key.second, BuiltinQuantity::unnamed_step,
+                      static_cast<int>(group.size()), median(std::move(logs)),
+                      spaced_quantiles(std::move(scores))});
   }
 }
 
@@ -192,17 +189,15 @@ void add_ratios(const std::string& source, const std::vector<Of>& rows, Software
 // What other sources' runs say of this one's, and how wide that is.
 void set_interval(const std::vector<Of>& rows, std::span<const GroupErrors> errors,
                   DefaultLine& line) {
-  const auto margins = range_margins(errors, line.source);
-  if (!margins) return;
+  const auto interval = default_interval(errors, BuiltinQuantity::unnamed_step, line.source);
+  if (!interval) return;
   std::vector<double> widths;
   for (const Of& one : rows) {
     if (!one.healthy() || !one.forecast->range) continue;
-    const Beside beside = one.beside_range();
-    const auto& [fastest, slowest] = *one.forecast->range;
-    widths.push_back(slowest / fastest * std::exp(margins->above + margins->below));
+    const auto [below, above] = one.scales();
+    widths.push_back(std::exp(interval->half_width * (below + above)));
     ++line.covered.of;
-    const bool inside = beside.above <= margins->above && beside.below <= margins->below;
-    line.covered.part += inside ? 1 : 0;
+    line.covered.part += one.score() <= interval->half_width ? 1 : 0;
   }
   if (!widths.empty()) line.width = median(std::move(widths));
 }
