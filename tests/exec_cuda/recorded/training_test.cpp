@@ -224,9 +224,10 @@ TEST_F(RecordedTraining, ABertTrains) {
           EXPECT_FALSE(found.graph);
           EXPECT_EQ(found.graph_refused.has_value(), plan.pp == 1);
 #ifdef WEIR_HAS_CUDNN
-          if (plan.pp == 1)
+          if (plan.pp == 1) {
             EXPECT_EQ(found.devices.front().attention == "cuDNN",
                       dtype == Dtype::bf16 && dropout == 0);
+          }
 #endif
         }
       }
