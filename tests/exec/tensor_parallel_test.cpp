@@ -23,6 +23,7 @@
 namespace weir::tensor_parallel_test {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -397,8 +398,16 @@ TEST(TensorParallel, WhatIsNotDividedIsRefusedByName) {
                         "weir run)"));
   EXPECT_EQ(complaint(model, plan, Replicas::many, BackendKind::cuda), "");
   const TinyModel behind(tiny_bert(0));
-  EXPECT_THAT(complaint(behind, divided(behind, 2, {2})),
-              HasSubstr("embedding: norms and token types of an embedding are not divided"));
+  const TinyModel images(tiny_vit(0));
+  for (const BackendKind backend : {BackendKind::cpu, BackendKind::cuda}) {
+    EXPECT_THAT(complaint(behind, divided(behind, 2, {2}), Replicas::many, backend),
+                AllOf(HasSubstr("embedding: norms and token types of an embedding are not divided"),
+                      HasSubstr("; and block.0: norms behind the sums are not divided"),
+                      HasSubstr("; and head: a head with a layer in front is not divided")));
+    EXPECT_THAT(complaint(images, divided(images, 2, {2}), Replicas::many, backend),
+                AllOf(HasSubstr("embedding: patches of images are not divided"),
+                      HasSubstr("; and head: a head with a layer in front is not divided")));
+  }
 }
 
 TEST(TensorParallel, ADumpIsRefused) {
