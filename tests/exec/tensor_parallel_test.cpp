@@ -397,17 +397,24 @@ TEST(TensorParallel, WhatIsNotDividedIsRefusedByName) {
               HasSubstr("tp = 2; the devices that divide layers run as processes only (mpirun -n 4 "
                         "weir run)"));
   EXPECT_EQ(complaint(model, plan, Replicas::many, BackendKind::cuda), "");
-  const TinyModel behind(tiny_bert(0));
-  const TinyModel images(tiny_vit(0));
-  for (const BackendKind backend : {BackendKind::cpu, BackendKind::cuda}) {
-    EXPECT_THAT(complaint(behind, divided(behind, 2, {2}), Replicas::many, backend),
-                AllOf(HasSubstr("embedding: norms and token types of an embedding are not divided"),
-                      HasSubstr("; and block.0: norms behind the sums are not divided"),
-                      HasSubstr("; and head: a head with a layer in front is not divided")));
-    EXPECT_THAT(complaint(images, divided(images, 2, {2}), Replicas::many, backend),
-                AllOf(HasSubstr("embedding: patches of images are not divided"),
-                      HasSubstr("; and head: a head with a layer in front is not divided")));
-  }
+}
+
+// All at once, on either backend.
+TEST(TensorParallel, WhatIsNotDividedOfBertAndVitIsRefusedByName) {
+  const auto refusals = [](const TinyConfig& config) {
+    const TinyModel model(config);
+    const Plan plan = divided(model, 2, {2});
+    const std::string on_cpu = complaint(model, plan);
+    EXPECT_EQ(complaint(model, plan, Replicas::many, BackendKind::cuda), on_cpu);
+    return on_cpu;
+  };
+  EXPECT_THAT(refusals(tiny_bert(0)),
+              AllOf(HasSubstr("embedding: norms and token types of an embedding are not divided"),
+                    HasSubstr("; and block.0: norms behind the sums are not divided"),
+                    HasSubstr("; and head: a head with a layer in front is not divided")));
+  EXPECT_THAT(refusals(tiny_vit(0)),
+              AllOf(HasSubstr("embedding: patches of images are not divided"),
+                    HasSubstr("; and head: a head with a layer in front is not divided")));
 }
 
 TEST(TensorParallel, ADumpIsRefused) {
