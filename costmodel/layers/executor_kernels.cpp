@@ -1,5 +1,5 @@
-// The launches of exec/cuda/layers, exec/cuda/transformer and exec/cuda/block_attention, in their
-// order.
+// The launches of exec/cuda/embedding and its patches, exec/cuda/transformer and its parts,
+// exec/cuda/layers and exec/cuda/head, in their order.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/layers/executor_kernels.hpp"
 
@@ -44,16 +44,56 @@ class Lister {
   }
 
  private:
-  void operator()(const EmbeddingShape& shape) {
-    const std::int64_t positions = std::min(shape.positions, step_.seq_length) * shape.hidden;
+  // An image's rows are the class token's and those of its patches.
+  void patches(const EmbeddingShape& shape) {
+    const std::int64_t h = shape.hidden, images = step_.batch, in = shape.patch,
+                       numbers = step_.seq_length * h, unfolded = kept("patches"), weights = h * in;
+    const std::int64_t each = unfolded / images + (numbers - h) * e_;  // of an image's product
+    const Flops of_an_image = flops(step_.seq_length - 1, h, in);
+    const auto parts = [](std::int64_t rows, std::int64_t width) {
+      return ceil_div(rows, kRowsPerPartial) * width * kFloat;
+    };
     action_ = "F";
-    add("embed_kernel", rows_ * kIndex + (rows_ * shape.hidden + positions) * e_ + output());
+    add("unfold_kernel", images * shape.image.numbers() * kFloat + unfolded);
+    add("product: patches", images * each + weights * e_, 1,
+        of_an_image * static_cast<double>(images));
+    add("place_patches_kernel", 2 * output() + (numbers + 2 * h) * e_);
     action_ = "B";
+    if (shape.dropout > 0) add("dropout_kernel", 2 * output());
+    // Sums over images, and of those over patches.
+    const std::int64_t over_patches = parts(step_.seq_length - 1, h);
+    add("column_partials_kernel", output() + parts(images, numbers));
+    add("sum_partials_kernel", parts(images, numbers) + numbers * kFloat);
+    add("accumulate_kernel", 2 * (numbers + h) * kFloat);
+    add("column_partials_kernel", (numbers - h) * kFloat + over_patches);
+    add("sum_partials_kernel", over_patches + h * kFloat);
+    add("product: patches weight", each + weights * kFloat, images, of_an_image);
+  }
+
+  void operator()(const EmbeddingShape& shape) {
+    if (shape.patch > 0) return patches(shape);
+    const std::int64_t positions = std::min(shape.positions, step_.seq_length) * shape.hidden;
+    const std::int64_t types = shape.token_types * shape.hidden,
+                       indices = (shape.token_types > 0 ? 2 : 1) * rows_ * kIndex;
+    const bool drops = shape.dropout > 0;
+    action_ = "F";
+    add("embed_kernel", indices + (rows_ * shape.hidden + positions + types) * e_ + output());
+    if (shape.norm) norm(NormKind::layer_norm, shape.hidden);
+    if (shape.norm && drops) add("dropout_kernel", 2 * output());
+    action_ = "B";
+    if (shape.norm && drops) add("dropout_kernel", 2 * output());
+    if (shape.norm) norm_gradient(NormKind::layer_norm, shape.hidden, {0, false});
     add("fill of gradients", (shape.vocabulary + shape.positions) * shape.hidden * kFloat);
     add("embed_token_gradient_kernel",
         rows_ * kIndex + output() + 2 * rows_ * shape.hidden * kFloat);
     if (shape.positions > 0)
       add("embed_position_gradient_kernel", output() + 2 * positions * kFloat);
+    if (shape.token_types > 0) {
+      // Each type's walk over the rows reads those that are its own.
+      add("type_partials_kernel", shape.token_types * rows_ * kIndex + output() + partials(types));
+      add("sum_partials_kernel", partials(types) + types * kFloat);
+    }
+    if (shape.norm) add("accumulate_kernel", 4 * shape.hidden * kFloat);
   }
 
   void operator()(const TransformerShape& shape) {
@@ -66,7 +106,7 @@ class Lister {
                       shape.mlp_bias && f % 8 == 0;
     const std::int64_t up = kept("mlp.up"), activated = kept("mlp.activated");
     action_ = "F";
-    norm(shape.norm, h);
+    if (shape.pre_norm) norm(shape.norm, h);
     product("product: qkv", qkv, h);
     heads(shape, false);
     attention(shape, false);
@@ -76,18 +116,24 @@ class Lister {
     product(gelu ? "product: up, GELU" : "product: up", up_width, h, gelu ? activated : 0);
     if (!gelu) add(shape.gated ? "gate_kernel" : "activate_kernel", up + activated);
     product("product: down", h, f, drops ? 0 : output());
-    if (drops) add("dropout_kernel", 3 * output());
+    if (!shape.pre_norm) norm(shape.norm, h, drops ? 2 * output() : 0);
+    if (shape.pre_norm && drops) add("dropout_kernel", 3 * output());
     action_ = "B";
-    if (drops) add("dropout_kernel", 2 * output(), 2);  // for the input's pass and the weights'
+    // Behind a norm the output's gradient is masked by that norm's; in front of one it is for the
+    // input's pass and for the weights'.
+    if (!shape.pre_norm) norm_gradient(shape.norm, h, {0, drops});
+    if (shape.pre_norm && drops) add("dropout_kernel", 2 * output(), 2);
     product("product: down input", f, h);
     add(shape.gated ? "gate_gradient_kernel" : "activate_kernel", 2 * up + activated);
     product("product: up input", h, up_width);
-    norm_gradient(shape.norm, h, {output(), drops});
+    if (!shape.pre_norm) add("dropout_kernel", 3 * output());  // the residual's gradient
+    norm_gradient(shape.norm, h, {shape.pre_norm ? output() : 0, drops});
     product("product: attention output input", q, h);
     attention(shape, true);
     heads(shape, true);
     product("product: qkv input", h, qkv);
-    norm_gradient(shape.norm, h, {output(), false});
+    if (!shape.pre_norm) add("dropout_kernel", 3 * output());
+    if (shape.pre_norm) norm_gradient(shape.norm, h, {output(), false});
     weight("product: down weight", f, h, bf16, shape.mlp_bias);
     weight("product: up weight", h, up_width, bf16, shape.mlp_bias);
     weight("product: attention output weight", q, h, bf16, shape.output_bias);
@@ -109,17 +155,36 @@ class Lister {
   }
 
   void operator()(const HeadShape& shape) {
+    const std::int64_t all_rows = rows_;
+    rows_ = step_.batch * shape.positions(step_.seq_length);
     const std::int64_t logits = rows_ * logits_row(shape.vocabulary, e_) * e_;
-    action_ = "F";
+    const bool transform = shape.dense == HeadDense::transform;
     // In 16 bits with the padding (exec/cuda/blas/linear.hpp).
-    const std::int64_t v = logits_row(shape.vocabulary, e_), h = shape.hidden;
+    const std::int64_t v = logits_row(shape.vocabulary, e_), h = shape.hidden,
+                       each = rows_ * h * e_;
+    action_ = "F";
+    if (transform) {
+      product("product: head dense", h, h);
+      add("activate_kernel", 2 * each);
+      norm(NormKind::layer_norm, h);
+    }
     product("product: logits", v, h);
     add(holds_row(shape) ? "held_cross_entropy_kernel" : "cross_entropy_kernel",
         2 * logits + rows_ * (kIndex + kLoss));
     add("sum_losses_kernel", rows_ * kLoss);
     action_ = "B";
     product("product: head input", h, v);
-    weight("product: head weight", h, v, false, false);
+    if (transform) {
+      norm_gradient(NormKind::layer_norm, h, {0, false});
+      add("activate_kernel", 3 * each);
+      product("product: head dense input", h, h);
+    }
+    weight("product: head weight", h, v, false, shape.bias);
+    if (transform) {
+      weight("product: head dense weight", h, h, false);
+      add("accumulate_kernel", 4 * h * kFloat);
+    }
+    rows_ = all_rows;
   }
 
   void operator()(const CellShape&) { refuse(); }
@@ -236,7 +301,7 @@ class Lister {
     const bool drops = shape.attention_dropout > 0;  // the masked probabilities are kept apart
     if (!backward) {
       add("product: scores", 2 * part + scores * kFloat, calls, each);
-      add("causal_softmax_kernel", all_scores * (kFloat + (drops ? 2 : 1) * e_), samples_here);
+      add("softmax_kernel", all_scores * (kFloat + (drops ? 2 : 1) * e_), samples_here);
       add("product: context", scores * e_ + 2 * part, calls, each);
       return;
     }

@@ -27,7 +27,7 @@ inline void release_cudnn(cudnnHandle_t handle) noexcept {
 
 namespace {
 auto key_of(const AttentionShape& z) {
-  return std::tuple(z.batch, z.s, z.heads, z.d, z.dtype, z.dropout, z.kv_heads, z.window);
+  return std::tuple(z.batch, z.s, z.heads, z.d, z.dtype, z.dropout, z.kv_heads, z.window, z.causal);
 }
 }  // namespace
 

@@ -37,6 +37,14 @@ struct BlockCall {
   [[nodiscard]] E* carried(block_places::Carried which) const {
     return elements<E>(call.carried[which]);
   }
+  // What the products of the attention and of the MLP read: in front of each is a norm, or behind
+  // each sum.
+  [[nodiscard]] E* attention_read() const {
+    return shape.pre_norm ? saved(block_places::normed1) : elements<E>(call.input);
+  }
+  [[nodiscard]] E* mlp_read() const {
+    return saved(shape.pre_norm ? block_places::normed2 : block_places::mlp_input);
+  }
   [[nodiscard]] E* workspace() const { return elements<E>(call.workspace); }
   [[nodiscard]] StepMask mask(double probability, DropoutSite site, std::int64_t first = 0) const {
     return on.mask(call, probability, site, first);

@@ -61,7 +61,7 @@ float score_scale(const BlockSize& z) {
 }
 
 Matrices matrices_of(const BlockSize& z, std::int64_t sample) {
-  return {z.heads, z.s, z.first_matrix(sample), z.window};
+  return {z.heads, z.s, z.first_matrix(sample), z.window, z.causal};
 }
 
 template <class E>
@@ -125,8 +125,8 @@ void make_probabilities(const BlockCall<E>& block, const HeadsGemms& gemms, std:
   const E* q = block.saved(Saved::qkv) + sample * z.s * z.qkv();
   for (std::int64_t r = 0; r < z.group(); ++r)
     on.multiply(gemms.scores, {q + r * z.d, q + z.q(), on.scores + r * z.s * z.s});
-  causal_softmax<E>(score_scale(z), on.scores, matrices_of(z, sample), attention_mask(block),
-                    block.saved(Saved::probabilities) + sample * z.matrices(), masked, on.stream);
+  softmax<E>(score_scale(z), on.scores, matrices_of(z, sample), attention_mask(block),
+             block.saved(Saved::probabilities) + sample * z.matrices(), masked, on.stream);
 }
 
 template <class E>
@@ -200,7 +200,8 @@ AttentionShape attention_shape(const TransformerShape& shape, std::int64_t batch
           .kv_heads = z.kv_heads,
           .window = z.window,
           .first_head = z.first_head(),
-          .all_heads = z.all_heads()};
+          .all_heads = z.all_heads(),
+          .causal = z.causal};
 }
 
 ScratchNeeds prepare_attention(const TransformerShape& shape, const BlockSize& size,

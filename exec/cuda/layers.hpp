@@ -19,7 +19,7 @@ namespace weir::cuda {
 // Scratch memory beside the tensors of the contract, in elements; the most that any prepared layer
 // asks for.
 struct ScratchNeeds {
-  std::int64_t tokens = 0;        // int32: the micro-batch's tokens on the device
+  std::int64_t words = 0;         // 4 bytes: what a pass reads of the micro-batch's samples
   std::int64_t row_losses = 0;    // double, and one more for the sum
   std::int64_t partials = 0;      // float: sums over rows
   std::int64_t row_sums = 0;      // float: a layer's bias gradients before they are added
@@ -51,7 +51,7 @@ struct Workbench {
   Matmul* matmul = nullptr;
   StepNumbers* numbers = nullptr;
   void* gemm_scratch = nullptr;
-  std::int32_t* tokens = nullptr;
+  std::int32_t* words = nullptr;
   double* row_losses = nullptr;
   float* partials = nullptr;
   float* row_sums = nullptr;
@@ -67,8 +67,10 @@ struct Workbench {
   // Tables of rotary positions are there when this returns.
   void use(std::byte* scratch, const ScratchNeeds& needs);
   void multiply(const Gemm& gemm, const Operands& operands) const;
-  // The micro-batch's tokens, brought to the device.
-  [[nodiscard]] Tokens bring_tokens(const LayerCall& call) const;
+  // Words `first` to `first` + `count` of each of the micro-batch's samples, brought to the device,
+  // to word `place` of the scratch memory.
+  const std::int32_t* bring(const LayerCall& call, std::int64_t first, std::int64_t count,
+                            std::int64_t place = 0) const;
   // The mask of a place in the layer, at the step that the device knows, from element `first` of
   // its numbers on, a multiple of four.
   [[nodiscard]] StepMask mask(const LayerCall& call, double probability, DropoutSite site,

@@ -1,8 +1,13 @@
-// The pre-norm block on CUDA (GPT-2's and OPT's, Llama's and those that share it):
+// The transformer block on CUDA. Pre-norm (GPT-2's and OPT's, ViT's, Llama's and those that share
+// it):
 //
 //   n1 = norm(x)    qkv = turn(n1 Wqkv + b)  p = softmax(q k' / sqrt d)   c = drop(p) v
 //   y1 = x + drop(c Wo + b)
 //   n2 = norm(y1)   u = n2 Wup + b           g = act(u)              y = y1 + drop(g Wdown + b)
+//
+// Post-norm (BERT): the products read x and y1 themselves, and the norms the sums,
+//
+//   y1 = norm(x + drop(c Wo + b))            y = norm(y1 + drop(g Wdown + b))
 //
 // Norms are layer norms or RMS norms, biases may be absent; a gated MLP's u is two halves and
 // g = act(first) second. Attention is exec/cuda/block_attention's.
@@ -17,7 +22,7 @@
 
 #include "exec/cuda/block.hpp"
 #include "exec/cuda/block_attention.hpp"
-#include "exec/cuda/kernels/activation.hpp"
+#include "exec/cuda/block_mlp.hpp"
 #include "exec/cuda/kernels/dropout.hpp"
 #include "exec/cuda/kernels/sums.hpp"
 #include "exec/cuda/norms.hpp"
@@ -31,46 +36,6 @@ using block_places::Saved;
 using block_places::WeightPlaces;
 
 static_assert(Additions::kMost >= 10, "four biases, four gains and two shifts");
-static_assert(static_cast<int>(Activation::gelu) == static_cast<int>(Curve::gelu) &&
-              static_cast<int>(Activation::gelu_tanh) == static_cast<int>(Curve::gelu_tanh) &&
-              static_cast<int>(Activation::relu) == static_cast<int>(Curve::relu) &&
-              static_cast<int>(Activation::silu) == static_cast<int>(Curve::silu));
-Curve curve_of(Activation activation) { return static_cast<Curve>(activation); }
-
-// u = n2 Wup + b and g = act(u).
-template <class E>
-void up_and_activate(const BlockCall<E>& block) {
-  const auto& [shape, call, on, at, z, products] = block;
-  const E *x = block.all_rows(block.saved(Saved::normed2)), *w = block.weight(at.up_w);
-  E *bias = block.weight(at.up_b), *u = block.saved(Saved::up), *g = block.saved(Saved::activated);
-  const Gemm fused = products.up.forward(Epilogue::bias_gelu);
-  if (on.matmul->ready(fused)) return on.multiply(fused, {x, w, g, bias, u});
-  on.multiply(products.up.forward(), {x, w, u, bias});
-  if (shape.gated) return gate<E>(curve_of(shape.activation), u, {z.rows, z.f}, g, on.stream);
-  activate<E>(curve_of(shape.activation), u, z.rows * z.f, g, on.stream);
-}
-
-// The gradient of what the activation gave; of a gated MLP it is put where u's second half has its
-// place.
-Gemm activated_gradient(const TransformerShape& shape, const Linear& down) {
-  Gemm gemm = down.input(Epilogue::none);
-  if (shape.gated) gemm.c_row = 2 * (gemm.begins = shape.ffn);
-  return gemm;
-}
-
-// u's gradient from that of the gemm down, before its dropout.
-template <class E>
-void activate_and_up_gradient(const BlockCall<E>& block, const E* d_down) {
-  const auto& [shape, call, on, at, z, products] = block;
-  const E* w = block.weight(at.down_w);
-  E *u = block.saved(Saved::up), *du = block.carried(Carried::up_gradient);
-  const Gemm fused = products.down.input(Epilogue::gelu_gradient);
-  if (on.matmul->ready(fused)) return on.multiply(fused, {d_down, w, du, nullptr, u});
-  on.multiply(activated_gradient(shape, products.down), {d_down, w, shape.gated ? du + z.f : du});
-  const Curve curve = curve_of(shape.activation);
-  if (shape.gated) return gate_gradient<E>(curve, u, {z.rows, z.f}, du, on.stream);
-  activate_gradient<E>(curve, u, z.rows * z.f, du, on.stream);
-}
 
 // x * mask, in `place`; without an active mask x itself.
 template <class E>
@@ -99,53 +64,77 @@ void shared_product(const BlockCall<E>& block, Linear product, const E* x, const
   group.sum_parts(part, block.size.elements(), y);
 }
 
-// From the context and x to y1 and its norm.
+// A product that ends in the residual stream, and what it is added to there.
 template <class E>
-void add_attention(const BlockCall<E>& block, const Norm<E>& norm) {
-  const auto& [shape, call, on, at, z, products] = block;
-  const E *c = block.saved(Saved::context), *w = block.weight(at.out_w);
-  E *bias = block.weight(at.out_b), *sum = block.saved(Saved::mlp_input);
-  const E* x = elements<E>(call.input);
-  // Without dropout x + c Wo is one product, which adds to x as it stores.
-  if (adds_in_gemms(shape, products, *on.matmul)) {
-    on.multiply(products.out.forward_onto(), {c, w, sum, bias, nullptr, x});
-    return norm_rows<E>(shape.norm, sum, norm, residual_rows(z), on.stream);
-  }
-  shared_product<E>(block, products.out, c, w, bias, sum);
-  residual_norm_rows<E>(shape.norm, x, block.residual_mask(DropoutSite::attention_output), sum,
-                        norm, residual_rows(z), on.stream);
+struct Addend {
+  Linear product;
+  const E *x, *w;
+  E* bias;
+  const E* residual;
+  DropoutSite site;
+};
+template <class E>
+Addend<E> attention_addend(const BlockCall<E>& block) {
+  return {
+      block.products.out,           block.saved(Saved::context),   block.weight(block.at.out_w),
+      block.weight(block.at.out_b), elements<E>(block.call.input), DropoutSite::attention_output};
+}
+template <class E>
+Addend<E> mlp_addend(const BlockCall<E>& block) {
+  return {block.products.down,           block.saved(Saved::activated),
+          block.weight(block.at.down_w), block.weight(block.at.down_b),
+          block.saved(Saved::mlp_input), DropoutSite::mlp_output};
 }
 
-// From g and y1 to y.
+// The sum, and its norm.
 template <class E>
-void add_mlp(const BlockCall<E>& block) {
+void add_and_norm(const BlockCall<E>& block, const Addend<E>& of, E* sum, const Norm<E>& norm) {
   const auto& [shape, call, on, at, z, products] = block;
-  const E *x = block.saved(Saved::activated), *w = block.weight(at.down_w);
-  E *bias = block.weight(at.down_b), *y = elements<E>(call.output);
-  const E* before = block.saved(Saved::mlp_input);
+  // Without dropout x + c Wo is one product, which adds to x as it stores.
+  if (adds_in_gemms(shape, products, *on.matmul)) {
+    on.multiply(of.product.forward_onto(), {of.x, of.w, sum, of.bias, nullptr, of.residual});
+    return norm_rows<E>(shape.norm, sum, norm, residual_rows(z), on.stream);
+  }
+  shared_product<E>(block, of.product, of.x, of.w, of.bias, sum);
+  residual_norm_rows<E>(shape.norm, of.residual, block.residual_mask(of.site), sum, norm,
+                        residual_rows(z), on.stream);
+}
+
+// The sum alone.
+template <class E>
+void add_residual(const BlockCall<E>& block, const Addend<E>& of, E* sum) {
+  const auto& [shape, call, on, at, z, products] = block;
   if (adds_in_gemms(shape, products, *on.matmul))
-    return on.multiply(products.down.forward_onto(), {x, w, y, bias, nullptr, before});
-  shared_product<E>(block, products.down, x, w, bias, y);
-  dropout_add<E>(block.residual_mask(DropoutSite::mlp_output), before, z.own.count * z.h, y,
-                 on.stream);
+    return on.multiply(of.product.forward_onto(), {of.x, of.w, sum, of.bias, nullptr, of.residual});
+  shared_product<E>(block, of.product, of.x, of.w, of.bias, sum);
+  dropout_add<E>(block.residual_mask(of.site), of.residual, z.own.count * z.h, sum, on.stream);
 }
 
 template <class E>
 void run_forward(const BlockCall<E>& block) {
   const auto& [shape, call, on, at, z, products] = block;
+  const bool pre = shape.pre_norm;
   const auto epsilon = static_cast<float>(shape.norm_epsilon);
+  E *x = elements<E>(call.input), *y = elements<E>(call.output);
   const Norm<E> norm1{block.weight(at.norm1_gain), block.weight(at.norm1_shift), epsilon,
-                      block.saved(Saved::normed1), call.saved[Saved::statistics1].floats()};
+                      pre ? block.saved(Saved::normed1) : block.saved(Saved::mlp_input),
+                      call.saved[Saved::statistics1].floats()};
   const Norm<E> norm2{block.weight(at.norm2_gain), block.weight(at.norm2_shift), epsilon,
-                      block.saved(Saved::normed2), call.saved[Saved::statistics2].floats()};
+                      pre ? block.saved(Saved::normed2) : y,
+                      call.saved[Saved::statistics2].floats()};
 
-  norm_rows<E>(shape.norm, elements<E>(call.input), norm1, residual_rows(z), on.stream);
-  on.multiply(products.qkv.forward(), {block.all_rows(norm1.y), block.weight(at.qkv_w),
-                                       block.saved(Saved::qkv), block.weight(at.qkv_b)});
+  if (pre) norm_rows<E>(shape.norm, x, norm1, residual_rows(z), on.stream);
+  on.multiply(products.qkv.forward(),
+              {block.all_rows(block.attention_read()), block.weight(at.qkv_w),
+               block.saved(Saved::qkv), block.weight(at.qkv_b)});
   attend<E>(block);
-  add_attention<E>(block, norm2);
+  // Where the norm stands behind the sum, the sum is kept: its backward starts from it.
+  add_and_norm<E>(block, attention_addend(block),
+                  pre ? block.saved(Saved::mlp_input) : block.saved(Saved::normed1),
+                  pre ? norm2 : norm1);
   up_and_activate<E>(block);
-  add_mlp<E>(block);
+  if (pre) return add_residual<E>(block, mlp_addend(block), y);
+  add_and_norm<E>(block, mlp_addend(block), block.saved(Saved::normed2), norm2);
 }
 
 // What both norms of a block have in common: `b`, their output's gradient, and where the rest lies.
@@ -161,8 +150,22 @@ NormGradient<E> norm_gradient(const BlockCall<E>& block, const Tensor& x, Saved 
           .partials = block.on.partials};
 }
 
+// Back through the norm of a sum whose second term had been masked: that term's gradient is put in
+// `kept`, as W needs it, and the unmasked sum's, which is the first term's, is returned: it stands
+// in `place`, or without a mask in `kept` too.
 template <class E>
-void run_backward_input(const BlockCall<E>& block) {
+const E* sum_gradient(const BlockCall<E>& block, NormGradient<E> norm, DropoutSite site, E* place,
+                      E* kept) {
+  norm.mask = block.residual_mask(site);
+  const bool masked = norm.mask.mask.active();
+  norm.dx = masked ? place : kept;
+  norm.dropped = masked ? kept : nullptr;
+  norm_rows_gradient<E>(block.shape.norm, norm, residual_rows(block.size), block.on.stream);
+  return norm.dx;
+}
+
+template <class E>
+void pre_norm_backward_input(const BlockCall<E>& block) {
   const auto& [shape, call, on, at, z, products] = block;
   const E* dy = elements<E>(call.output_gradient);
   E* dx = elements<E>(call.input_gradient);
@@ -185,13 +188,8 @@ void run_backward_input(const BlockCall<E>& block) {
   auto second = norm_gradient<E>(block, call.saved[Saved::mlp_input], Saved::statistics2,
                                  at.norm2_gain, summed, norm2);
   second.residual = dy;
-  second.mask = block.residual_mask(DropoutSite::attention_output);
-  // y1's gradient: what W needs of it is masked; without a mask it is the same, and made once.
-  const bool masked = second.mask.mask.active();
-  E* d_sum = masked ? dx : d_out;
-  second.dx = d_sum;
-  second.dropped = masked ? d_out : nullptr;
-  norm_rows_gradient<E>(shape.norm, second, residual_rows(z), on.stream);
+  // y1's gradient.
+  const E* d_sum = sum_gradient<E>(block, second, DropoutSite::attention_output, dx, d_out);
   // Phase 3: back through attention's output, attention and qkv. The workspace's a and b are used
   // in turn.
   on.multiply(products.out.input(Epilogue::none),
@@ -206,6 +204,39 @@ void run_backward_input(const BlockCall<E>& block) {
   first.residual = d_sum;
   first.dx = dx;
   norm_rows_gradient<E>(shape.norm, first, residual_rows(z), on.stream);
+}
+
+template <class E>
+void post_norm_backward_input(const BlockCall<E>& block) {
+  const auto& [shape, call, on, at, z, products] = block;
+  E* dx = elements<E>(call.input_gradient);
+  E* a = block.workspace() + z.first();
+  E* b = block.workspace() + z.second();
+  E *d_down = block.carried(Carried::down_gradient), *d_out = block.carried(Carried::out_gradient);
+  float* norm1 = call.carried[Carried::norm_gradients].floats();
+  float* norm2 = norm1 + 2 * z.h;
+  const auto add_to = [&](const E* more, E* sum) {
+    dropout_add<E>({}, more, z.elements(), sum, on.stream);
+  };
+
+  // Phase 1: the second norm, and back through the MLP. y1 was read by the sum and by the MLP.
+  const auto second = norm_gradient<E>(block, call.saved[Saved::normed2], Saved::statistics2,
+                                       at.norm2_gain, elements<E>(call.output_gradient), norm2);
+  const E* d_sum2 = sum_gradient<E>(block, second, DropoutSite::mlp_output, b, d_down);
+  activate_and_up_gradient<E>(block, d_down);
+  on.multiply(products.up.input(Epilogue::none),
+              {block.carried(Carried::up_gradient), block.weight(at.up_w), a});
+  add_to(d_sum2, a);
+  // Phase 2: the first norm, and back through the attention. b is free again.
+  const auto first = norm_gradient<E>(block, call.saved[Saved::normed1], Saved::statistics1,
+                                      at.norm1_gain, a, norm1);
+  const E* d_sum1 = sum_gradient<E>(block, first, DropoutSite::attention_output, b, d_out);
+  on.multiply(products.out.input(Epilogue::none), {d_out, block.weight(at.out_w), a});
+  attend_gradient<E>(block, a);
+  // x was read by the sum and by qkv.
+  on.multiply(products.qkv.input(Epilogue::none),
+              {block.carried(Carried::qkv_gradient), block.weight(at.qkv_w), dx});
+  add_to(d_sum1, dx);
 }
 
 // The vectors that a block's W adds to gradients, all in one launch at its end.
@@ -249,25 +280,32 @@ void linear_gradient(const Linear& linear, const E* dy, const E* read, int weigh
   }
 }
 
+// Of the MLP's last product.
+template <class E>
+const E* mlp_gradient(const BlockCall<E>& block) {
+  const BlockSize& z = block.size;
+  if (!block.shape.pre_norm) return block.carried(Carried::down_gradient);
+  // The masked gradient of I is gone by now: the mask is drawn again.
+  return dropped<E>(block.residual_mask(DropoutSite::mlp_output),
+                    elements<E>(block.call.output_gradient), z.own.count * z.h,
+                    block.workspace() + z.room, block.on.stream);
+}
+
 template <class E>
 void run_backward_weight(const BlockCall<E>& block) {
   const auto& [shape, call, on, at, z, products] = block;
-  // The masked gradient of I is gone by now: the mask is drawn again.
-  const E* d_down =
-      dropped<E>(block.residual_mask(DropoutSite::mlp_output), elements<E>(call.output_gradient),
-                 z.own.count * z.h, block.workspace() + z.room, on.stream);
+  const E* d_down = mlp_gradient(block);
   VectorGradients vectors{on.row_sums, {}};
   // Gradients are gathered in the first part of the workspace, what they multiply in the second:
   // the masked gradient there was gathered before.
   linear_gradient<E>(products.down, block.all_rows(d_down), block.saved(Saved::activated),
                      at.down_w, at.down_b, block, vectors);
   linear_gradient<E>(products.up, block.carried(Carried::up_gradient),
-                     block.all_rows(block.saved(Saved::normed2), z.room), at.up_w, at.up_b, block,
-                     vectors);
+                     block.all_rows(block.mlp_read(), z.room), at.up_w, at.up_b, block, vectors);
   linear_gradient<E>(products.out, block.all_rows(block.carried(Carried::out_gradient)),
                      block.saved(Saved::context), at.out_w, at.out_b, block, vectors);
   linear_gradient<E>(products.qkv, block.carried(Carried::qkv_gradient),
-                     block.all_rows(block.saved(Saved::normed1), z.room), at.qkv_w, at.qkv_b, block,
+                     block.all_rows(block.attention_read(), z.room), at.qkv_w, at.qkv_b, block,
                      vectors);
   const auto add = [&, &gradients = call.gradients](const float* from, int place, std::int64_t n) {
     if (place != WeightPlaces::kAbsent)
@@ -335,7 +373,8 @@ void forward(const TransformerShape& shape, const LayerCall& call, const Workben
 }
 void backward_input(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {
   on.in_elements([&](auto element) {
-    run_backward_input(BlockCall<decltype(element)>{shape, call, on});
+    const BlockCall<decltype(element)> block{shape, call, on};
+    shape.pre_norm ? pre_norm_backward_input(block) : post_norm_backward_input(block);
   });
 }
 void backward_weight(const TransformerShape& shape, const LayerCall& call, const Workbench& on) {

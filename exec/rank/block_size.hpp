@@ -14,6 +14,7 @@ namespace weir {
 struct BlockSize {
   std::int64_t rows, batch, s, h, f, heads, kv_heads, d;
   std::int64_t window;  // keys that a query sees; 0: all up to itself
+  bool causal;          // false: each query sees all keys
   int place, places;    // among the devices that divide the block
   RowRun own;           // of the residual stream, the rows that the device has
   std::int64_t room;    // numbers at the workspace's begin where all rows are gathered: none where
@@ -29,6 +30,7 @@ struct BlockSize {
         kv_heads(shape.kv_heads),
         d(shape.head_dim),
         window(shape.window < seq_length ? shape.window : 0),
+        causal(shape.causal),
         place(at.place),
         places(at.places),
         own(at.own_rows(rows)),

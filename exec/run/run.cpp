@@ -12,6 +12,8 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "exec/device/cores.hpp"
@@ -28,6 +30,7 @@
 #include "exec/training/batches.hpp"
 #include "exec/training/each_weight.hpp"
 #include "exec/training/trainable.hpp"
+#include "plan/model/sample.hpp"
 #include "plan/words/error.hpp"
 #include "traces/stats.hpp"
 
@@ -59,6 +62,9 @@ void require_recordable_kernels(const RunOptions& options) {
     throw UsageError("kernels are recorded for the actions of a trace: it cannot be left out");
 }
 
+constexpr const char* kLabelsDiffer =
+    "graphs repeat one step: of masked tokens each step has another number of labels";
+
 class ThreadRun {
  public:
   ThreadRun(const ResolvedPlan& loaded, const RunOptions& options, const Backends& backends)
@@ -86,6 +92,7 @@ class ThreadRun {
     }
     if (options.graphs == Graphs::always && loaded.plan.optimizer.rate != RateSchedule{})
       throw UsageError("graphs repeat one step: its learning rate cannot follow a schedule");
+    if (options.graphs == Graphs::always && labels_differ()) throw UsageError(kLabelsDiffer);
     std::vector<Arena*> arenas;
     for (auto& device : devices_) arenas.push_back(&device->arena());
     transport_ = std::make_unique<ThreadTransport>(program_, arenas, now_ns, spin_);
@@ -185,6 +192,11 @@ class ThreadRun {
     return stream_norm_ ? stream_norm_found_ : gradients_->norm();
   }
 
+  // Whether the loss is a mean over as many labels as a step happens to have.
+  [[nodiscard]] bool labels_differ() const {
+    return sample_kind(loaded_.model) == SampleKind::masked_tokens;
+  }
+
   // One graph from now on, where that was asked for or may be.
   void repeat_from_here(StepLauncher& launcher) {
     if (options_.graphs == Graphs::always) {
@@ -192,7 +204,8 @@ class ThreadRun {
     } else if (options_.graphs == Graphs::where_possible && program_.shape().ranks == 1 &&
                !options_.kernels && !options_.evaluate &&
                loaded_.plan.optimizer.rate == RateSchedule{}) {
-      result_.graph_refused = launcher.try_repeat();
+      result_.graph_refused =
+          labels_differ() ? std::optional<std::string>(kLabelsDiffer) : launcher.try_repeat();
       if (result_.graph_refused) return;
     } else {
       return;

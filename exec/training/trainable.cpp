@@ -92,22 +92,12 @@ struct LackingOnCpu {
   Things operator()(const SizedShape&) const { return {"a layer known by its sizes"}; }
 };
 
-// CUDA's: what GPT-2 and OPT need, and Llama's family. Windows of attention it has, and the CPU
-// not.
+// CUDA's: what GPT-2, OPT, BERT and ViT need, and Llama's family. Windows of attention it has, and
+// the CPU not.
 struct LackingOnCuda : LackingOnCpu {
   using LackingOnCpu::operator();
   static constexpr std::int64_t kMostTurned = 256;  // exec/cuda/kernels/heads.hpp
   Things operator()(const CellShape&) const { return {"convolutions"}; }
-  Things operator()(const EmbeddingShape& e) const {
-    return those({{e.token_types > 0, "token types"},
-                  {e.norm, "a normalised embedding"},
-                  {e.patch > 0, "image patches"}}) +
-           LackingOnCpu::operator()(e);
-  }
-  Things operator()(const HeadShape& h) const {
-    return those({{h.dense != HeadDense::none, "a dense layer before the head"}}) +
-           LackingOnCpu::operator()(h);
-  }
   Things operator()(const TransformerShape& b) const {
     const bool turned = b.rotary || b.qk_norm;
     // The parts of a pass's workspace begin on 16 bytes.
@@ -116,8 +106,7 @@ struct LackingOnCuda : LackingOnCpu {
         together != b.hidden && (b.hidden % 8 != 0 || (together > b.hidden && together % 8 != 0));
     TransformerShape on_cpu = b;
     if (!b.sinks) on_cpu.window = 0;
-    return those({{!b.pre_norm, "this order of norms"},
-                  {!b.causal, "this attention"},
+    return those({{!b.causal && b.window > 0, "windows of attention that is not causal"},
                   {b.qk_norm && b.head_dim % 2 != 0, "norms of heads of odd width"},
                   {turned && b.head_dim > kMostTurned,
                    "norms or rotary positions in heads above 256"},

@@ -47,8 +47,10 @@ LayerTensors tensors(const HeadShape& head, const DeviceTokens& z) {
                             head.tied ? "token" : ""});
     t.parameters.back().padding = padded_rows(head.vocabulary, z.element) * head.hidden;
   }
-  if (head.bias)
+  if (head.bias) {
     t.parameters.push_back({"bias", {head.vocabulary}, ParameterTensor::Init::zeros, false, ""});
+    t.parameters.back().padding = padded_rows(head.vocabulary, z.element);
+  }
   t.saves_input = true;
   t.input_until = KeptUntil::W;
   t.saved.push_back(

@@ -23,6 +23,7 @@
 namespace weir::tensor_parallel_test {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -396,9 +397,24 @@ TEST(TensorParallel, WhatIsNotDividedIsRefusedByName) {
               HasSubstr("tp = 2; the devices that divide layers run as processes only (mpirun -n 4 "
                         "weir run)"));
   EXPECT_EQ(complaint(model, plan, Replicas::many, BackendKind::cuda), "");
-  const TinyModel behind(tiny_bert(0));
-  EXPECT_THAT(complaint(behind, divided(behind, 2, {2})),
-              HasSubstr("embedding: norms and token types of an embedding are not divided"));
+}
+
+// All at once, on either backend.
+TEST(TensorParallel, WhatIsNotDividedOfBertAndVitIsRefusedByName) {
+  const auto refusals = [](const TinyConfig& config) {
+    const TinyModel model(config);
+    const Plan plan = divided(model, 2, {2});
+    const std::string on_cpu = complaint(model, plan);
+    EXPECT_EQ(complaint(model, plan, Replicas::many, BackendKind::cuda), on_cpu);
+    return on_cpu;
+  };
+  EXPECT_THAT(refusals(tiny_bert(0)),
+              AllOf(HasSubstr("embedding: norms and token types of an embedding are not divided"),
+                    HasSubstr("; and block.0: norms behind the sums are not divided"),
+                    HasSubstr("; and head: a head with a layer in front is not divided")));
+  EXPECT_THAT(refusals(tiny_vit(0)),
+              AllOf(HasSubstr("embedding: patches of images are not divided"),
+                    HasSubstr("; and head: a head with a layer in front is not divided")));
 }
 
 TEST(TensorParallel, ADumpIsRefused) {

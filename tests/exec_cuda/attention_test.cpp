@@ -97,9 +97,9 @@ template <class T>
 void check(Attention::Choice choice, const AttentionShape& shape, double probability,
            const char* kernels) {
   SCOPED_TRACE("s " + std::to_string(shape.s) + " d " + std::to_string(shape.d) + " kv " +
-               std::to_string(shape.kv_heads) + " window " + std::to_string(shape.window) + " " +
-               std::string(to_string(shape.dtype)) + " dropout " + std::to_string(probability) +
-               " " + kernels);
+               std::to_string(shape.kv_heads) + " window " + std::to_string(shape.window) +
+               (shape.causal ? " causal " : " ") + std::string(to_string(shape.dtype)) +
+               " dropout " + std::to_string(probability) + " " + kernels);
   const std::int64_t rows = shape.batch * shape.s;
   // As the device will read them.
   const std::vector<float> qkv =
@@ -107,9 +107,10 @@ void check(Attention::Choice choice, const AttentionShape& shape, double probabi
   const std::vector<float> d_context =
       unpacked(packed_values<T>(random_floats(size(rows * shape.width()), 2)));
   const DropoutMask mask = dropout_mask(probability, 11, 3, 1, 2, DropoutSite::attention);
-  const reference::AttentionResult expected = reference::attention(
-      {shape.batch, shape.s, shape.heads, shape.d, mask, true, shape.kv_heads, shape.window}, qkv,
-      d_context);
+  const reference::AttentionResult expected =
+      reference::attention({shape.batch, shape.s, shape.heads, shape.d, mask, shape.causal,
+                            shape.kv_heads, shape.window},
+                           qkv, d_context);
   CudnnLibraries libraries;
   Attention attention(choice, libraries.of_this_thread({0}));
   attention.prepare(shape, nullptr);
@@ -185,6 +186,29 @@ TEST(CudaAttention, OurKernelsShareKeysAndHaveWindows) {
   }
 }
 
+AttentionShape of_both_sides(AttentionShape shape) {
+  shape.causal = false;
+  return shape;
+}
+
+// Every query sees every key: tiles on both sides of the diagonal, whole and ragged.
+TEST(CudaAttention, OurKernelsSeeBothSides) {
+  WEIR_NEEDS_DEVICE();
+  for (const double probability : {0.0, 0.3}) {
+    const bool dropout = probability > 0;
+    for (const std::int64_t s : {1, 32, 77}) {
+      for (const std::int64_t kv_heads : {4, 2}) {
+        check<float>(Attention::Choice::own,
+                     of_both_sides({2, s, 4, 20, Dtype::fp32, dropout, kv_heads}), probability,
+                     "own");
+        check<std::uint16_t>(Attention::Choice::own,
+                             of_both_sides({2, s, 4, 64, Dtype::bf16, dropout, kv_heads}),
+                             probability, "own");
+      }
+    }
+  }
+}
+
 #ifdef WEIR_HAS_CUDNN
 TEST(CudaAttention, CudnnsKernelsAreTheDefinition) {
   WEIR_NEEDS_DEVICE();
@@ -196,6 +220,8 @@ TEST(CudaAttention, CudnnsKernelsAreTheDefinition) {
       check<std::uint16_t>(Attention::Choice::best, {2, s, 3, d, Dtype::bf16, false}, 0, "cuDNN");
       check<std::uint16_t>(Attention::Choice::best, {2, s, 6, d, Dtype::bf16, false, 2}, 0,
                            "cuDNN");
+      check<std::uint16_t>(Attention::Choice::best, of_both_sides({2, s, 3, d, Dtype::bf16, false}),
+                           0, "cuDNN");
       check<std::uint16_t>(Attention::Choice::best, {2, s, 6, d, Dtype::bf16, false, 2, 50}, 0,
                            "cuDNN");
     }

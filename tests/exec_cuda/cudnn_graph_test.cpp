@@ -30,15 +30,23 @@ constexpr const char* kHopper =
     R"("l2CacheSize":62914560,"isTccDriver":0,"supportCoopLaunch":1,)"
     R"("totalGlobalMem":150754820096})";
 
-// Widths of 16, 64, 80 and 128; sequences that are no multiple of a tile; GPT-2's; and Llama's, of
-// which several heads of queries share one of keys; and one with a window.
+AttentionShape both_sides(AttentionShape shape) {
+  shape.causal = false;
+  return shape;
+}
+
+// Widths of 16, 64, 80 and 128; sequences that are no multiple of a tile; GPT-2's; Llama's, of
+// which several heads of queries share one of keys; one with a window; and BERT's and ViT's, whose
+// queries see all keys.
 const AttentionShape kShapes[] = {{2, 1024, 12, 64, Dtype::bf16, false},
                                   {1, 77, 4, 16, Dtype::bf16, false},
                                   {3, 100, 4, 80, Dtype::bf16, false},
                                   {1, 200, 4, 128, Dtype::bf16, false},
                                   {2, 4096, 32, 64, Dtype::bf16, false, 8},
                                   {1, 77, 6, 128, Dtype::bf16, false, 1},
-                                  {1, 4096, 32, 128, Dtype::bf16, false, 8, 1024}};
+                                  {1, 4096, 32, 128, Dtype::bf16, false, 8, 1024},
+                                  both_sides({8, 512, 12, 64, Dtype::bf16, false}),
+                                  both_sides({8, 197, 12, 64, Dtype::bf16, false})};
 
 std::string last_words() {
   std::array<char, 8192> words{};

@@ -164,11 +164,9 @@ TEST(CudaShards, SendWhatIsForecast) {
 }
 
 // Of one rank, all that lives at once does: the arena's peak to the byte.
-TEST(CudaShards, TheForecastOfTheirMemoryIsTheArenas) {
-  WEIR_NEEDS_BF16();
-  const TinyModel model(true, 0.1, 501, 3);
+void expect_the_arenas_memory(const TinyModel& model, const std::vector<int>& stages) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
-    for (const int zero : {2, 3}) {
+    for (const int zero : stages) {
       for (const char* recompute : {"none", "full:2", "selective"}) {
         const bool rebuilt = std::string(recompute) != "none";
         Plan plan = sharded(model, zero, rebuilt ? 3 : 2, {}, rebuilt ? "zb-h1" : "gpipe");
@@ -186,6 +184,66 @@ TEST(CudaShards, TheForecastOfTheirMemoryIsTheArenas) {
   }
 }
 
+TEST(CudaShards, TheForecastOfTheirMemoryIsTheArenas) {
+  WEIR_NEEDS_BF16();
+  expect_the_arenas_memory(TinyModel(true, 0.1, 501, 3), {2, 3});
+}
+
+// A head's bias is padded in bf16 as its rows are.
+TEST(CudaShards, TheForecastOfABertsMemoryIsTheArenas) {
+  WEIR_NEEDS_BF16();
+  expect_the_arenas_memory(TinyModel(tiny_bert(0.1, "", 3, 501)), {0, 3});
+}
+
+TEST(CudaShards, TheForecastOfAVitsMemoryIsTheArenas) {
+  WEIR_NEEDS_BF16();
+  expect_the_arenas_memory(TinyModel(tiny_vit(0.1)), {0, 3});
+}
+
+// As replicas whose weights are divided, through a pipeline and without; the CPU's losses.
+void expect_to_train_in_shards(const TinyModel& model) {
+  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+    const auto result = [&](int zero, std::vector<int> boundaries,
+                            BackendKind backend = BackendKind::cuda) {
+      Plan plan = sharded(model, zero, 2, std::move(boundaries));
+      plan.dtype = backend == BackendKind::cuda ? dtype : Dtype::fp32;
+      return trained_shards(model, plan, shard_steps(2, backend));
+    };
+    const RunResult two = result(2, {2});
+    expect_same_losses(two, result(2, {2}, BackendKind::cpu), dtype == Dtype::fp32 ? 1e-3 : 2e-2);
+    EXPECT_EQ(result(3, {2}).parameters_sha256, two.parameters_sha256);
+    EXPECT_EQ(result(3, {}).parameters_sha256, two.parameters_sha256);
+  }
+}
+
+TEST(CudaShards, ABertTrainsInThem) {
+  WEIR_NEEDS_BF16();
+  expect_to_train_in_shards(TinyModel(tiny_bert(0.1, "", 2, 37)));
+}
+
+TEST(CudaShards, AVitTrainsInThem) {
+  WEIR_NEEDS_BF16();
+  expect_to_train_in_shards(TinyModel(tiny_vit(0.1, 2)));
+}
+
+void expect_the_bits_of_what_is_kept(const TinyModel& model, Dtype dtype, AttentionKind attention) {
+  const auto bits = [&](const char* recompute, std::vector<int> boundaries, const char* schedule) {
+    Plan plan = model.plan(std::move(boundaries), 2, schedule);
+    plan.dtype = dtype;
+    plan.attention = attention;
+    plan.slots = 0;
+    plan.recompute = parse_recompute_word(recompute).value();
+    return run(model.load(plan), shard_steps(2), {{BackendKind::cuda, cuda_backends()}})
+        .parameters_sha256;
+  };
+  SCOPED_TRACE(fmt::format("{} {}", to_string(dtype), to_string(attention)));
+  const std::string expected = bits("none", {}, "1f1b");
+  EXPECT_EQ(bits("selective", {}, "1f1b"), expected);
+  EXPECT_EQ(bits("selective", {2}, "zb-h1"), expected);
+  EXPECT_EQ(bits("full:2", {}, "1f1b"), expected);
+  EXPECT_EQ(bits("full:2", {1}, "zb-h1"), expected);
+}
+
 // What is dropped of an attention's core is made again by the same kernels, and several blocks at a
 // time as one is: fused and apart, with dropout and with shared keys, split and whole backwards.
 TEST(CudaRebuilds, CoresAndSeveralBlocksChangeNoBit) {
@@ -193,24 +251,16 @@ TEST(CudaRebuilds, CoresAndSeveralBlocksChangeNoBit) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
     const TinyModel model = dtype == Dtype::fp32 ? TinyModel(true, 0.1, 37, 2)
                                                  : TinyModel(tiny_llama("qwen3", "", 2, 37));
-    for (const AttentionKind attention : {AttentionKind::fused, AttentionKind::unfused}) {
-      const auto bits = [&](const char* recompute, std::vector<int> boundaries,
-                            const char* schedule) {
-        Plan plan = model.plan(std::move(boundaries), 2, schedule);
-        plan.dtype = dtype;
-        plan.attention = attention;
-        plan.slots = 0;
-        plan.recompute = parse_recompute_word(recompute).value();
-        return run(model.load(plan), shard_steps(2), {{BackendKind::cuda, cuda_backends()}})
-            .parameters_sha256;
-      };
-      SCOPED_TRACE(fmt::format("{} {}", to_string(dtype), to_string(attention)));
-      const std::string expected = bits("none", {}, "1f1b");
-      EXPECT_EQ(bits("selective", {}, "1f1b"), expected);
-      EXPECT_EQ(bits("selective", {2}, "zb-h1"), expected);
-      EXPECT_EQ(bits("full:2", {}, "1f1b"), expected);
-      EXPECT_EQ(bits("full:2", {1}, "zb-h1"), expected);
-    }
+    for (const AttentionKind attention : {AttentionKind::fused, AttentionKind::unfused})
+      expect_the_bits_of_what_is_kept(model, dtype, attention);
+  }
+}
+
+TEST(CudaRebuilds, ThoseOfABertChangeNoBit) {
+  WEIR_NEEDS_BF16();
+  for (const AttentionKind attention : {AttentionKind::fused, AttentionKind::unfused}) {
+    expect_the_bits_of_what_is_kept(TinyModel(tiny_bert(0.1, "", 2, 37)), Dtype::fp32, attention);
+    expect_the_bits_of_what_is_kept(TinyModel(tiny_bert(0.0, "", 2, 37)), Dtype::bf16, attention);
   }
 }
 

@@ -1,11 +1,13 @@
 // The kept softmax of attention and its gradient against their definitions in double precision,
 // dropout included. What a row does not see is poison on the way in and zero on the way out: what
-// lies right of the diagonal, and left of a window. Tolerances: device.hpp.
+// lies right of the diagonal, and left of a window; where attention is not causal it sees all.
+// Tolerances: device.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/kernels/softmax.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -18,9 +20,11 @@ namespace {
 constexpr std::int64_t kMatrices = 3, kFirst = 4;
 constexpr float kScale = 0.5F;
 
+constexpr std::int64_t kAll = -1;  // in the place of a window: each row sees all
+
 // Whether row i of a matrix sees column j; a window of 0 is none.
 bool sees(std::int64_t i, std::int64_t j, std::int64_t window) {
-  return j <= i && (window == 0 || i - j < window);
+  return window == kAll || (j <= i && (window == 0 || i - j < window));
 }
 
 // NaN where a row does not see: kernels must not let it through.
@@ -32,29 +36,33 @@ std::vector<float> seen_alone(std::vector<float> values, std::int64_t s, std::in
 }
 
 // Lengths and windows: in vectors and not; one key, some that begin within a vector, all.
-const std::vector<std::pair<std::int64_t, std::int64_t>> kCases = {{301, 0}, {304, 0},   {5, 0},
-                                                                   {304, 1}, {304, 100}, {301, 37}};
+const std::vector<std::pair<std::int64_t, std::int64_t>> kCases = {
+    {301, 0}, {304, 0}, {5, 0}, {304, 1}, {304, 100}, {301, 37}, {301, kAll}, {304, kAll}};
+
+Matrices matrices_of(std::int64_t s, std::int64_t window) {
+  return {kMatrices, s, kFirst, std::max<std::int64_t>(window, 0), window != kAll};
+}
 
 template <class E>
 class CudaKernelSoftmax : public ::testing::Test {};
 TYPED_TEST_SUITE(CudaKernelSoftmax, ElementTypes);
 
-TYPED_TEST(CudaKernelSoftmax, CausalWithDropout) {
+TYPED_TEST(CudaKernelSoftmax, WithDropout) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   const StepOnDevice step(1);
   const DropoutMask mask = step.mask(0.25, DropoutSite::attention);
   for (const auto& [s, window] : kCases) {
-    const Matrices matrices{kMatrices, s, kFirst, window};
+    const Matrices matrices = matrices_of(s, window);
     const auto x = random_floats(size(kMatrices * s * s), 9);
     const DeviceFloats scores(seen_alone(x, s, window));
     const DeviceArray<E> p(x.size()), masked(x.size());
-    causal_softmax<E>(kScale, scores.get(), matrices, step.on_device(mask), p.get(), masked.get(),
-                      nullptr);
+    softmax<E>(kScale, scores.get(), matrices, step.on_device(mask), p.get(), masked.get(),
+               nullptr);
     std::vector<double> expected, masked_expected;
     for (std::int64_t row = 0; row < kMatrices * s; ++row) {
       double total = 0;
-      for (std::int64_t j = 0; j <= row % s; ++j) {
+      for (std::int64_t j = 0; j < s; ++j) {
         if (sees(row % s, j, window)) total += std::exp(double{kScale} * x[size(row * s + j)]);
       }
       for (std::int64_t j = 0; j < s; ++j) {
@@ -68,7 +76,7 @@ TYPED_TEST(CudaKernelSoftmax, CausalWithDropout) {
     expect_close(host_floats(p), expected, kSum<E>, 0);                  // no terms that cancel
     expect_close(host_floats(masked), masked_expected, 2 * kSum<E>, 0);  // rounded twice
     const DeviceArray<E> alone(x.size());
-    causal_softmax<E>(kScale, scores.get(), matrices, {}, alone.get(), nullptr, nullptr);
+    softmax<E>(kScale, scores.get(), matrices, {}, alone.get(), nullptr, nullptr);
     EXPECT_EQ(host_floats(alone), host_floats(p));
   }
 }
@@ -79,7 +87,7 @@ TYPED_TEST(CudaKernelSoftmax, Gradient) {
   const StepOnDevice step(1);
   const DropoutMask mask = step.mask(0.25, DropoutSite::attention);
   for (const auto& [s, window] : kCases) {
-    const Matrices matrices{kMatrices, s, kFirst, window};
+    const Matrices matrices = matrices_of(s, window);
     auto p = random_held<E>(kMatrices * s * s, 9);
     for (float& value : p)
       value = static_cast<float>(static_cast<E>(std::abs(value) / static_cast<float>(s)));
@@ -94,7 +102,7 @@ TYPED_TEST(CudaKernelSoftmax, Gradient) {
         return double{dp[size(i)]} * mask.factor(static_cast<std::uint64_t>(kFirst + i));
       };
       double sum = 0;
-      for (std::int64_t j = 0; j <= row % s; ++j) {
+      for (std::int64_t j = 0; j < s; ++j) {
         if (sees(row % s, j, window)) sum += gradient(row * s + j) * p[size(row * s + j)];
       }
       for (std::int64_t j = 0; j < s; ++j) {

@@ -4,28 +4,27 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 
 #include "exec/cuda/kernels/cross_entropy.hpp"
 #include "exec/cuda/kernels/embedding.hpp"
+#include "exec/cuda/kernels/sums.hpp"
 #include "tests/exec_cuda/device.hpp"
 
 namespace weir::cuda {
 namespace {
 
+// Tokens of rows, or what rows of logits are to give.
 struct Text {
   std::int64_t batch = 3, length, vocabulary;
   std::vector<std::int32_t> ids;
   explicit Text(std::int64_t v, std::int64_t tokens = 170) : length(tokens), vocabulary(v) {
     std::mt19937 engine(11);
-    for (std::int64_t i = 0; i < batch * (length + 1); ++i) {
+    for (std::int64_t i = 0; i < rows(); ++i)
       ids.push_back(static_cast<std::int32_t>(engine() % static_cast<unsigned>(v)));
-    }
   }
   [[nodiscard]] std::int64_t rows() const { return batch * length; }
-  [[nodiscard]] std::size_t at(std::int64_t row) const {
-    return size(row / length * (length + 1) + row % length);
-  }
 };
 
 // Logits of a vocabulary in `count` tables of as many rows, the last filled up.
@@ -55,7 +54,7 @@ struct DividedText {
     double total = 0;
     for (std::int64_t j = 0; j < text.vocabulary; ++j)
       total += std::exp(logit(j / rows, r, j % rows));
-    const std::int64_t target = text.ids[text.at(r) + 1];
+    const std::int64_t target = text.ids[size(r)];
     for (std::int64_t j = 0; j < rows; ++j) {
       const double one = part * rows + j == target ? 1 : 0;
       gradient[j] = j < classes(part) ? (std::exp(logit(part, r, j)) / total - one) * scale : 0;
@@ -85,13 +84,13 @@ TYPED_TEST(CudaKernelTokens, CrossEntropyAndItsGradient) {
     const DeviceArray<E> logits(to_elements<E>(x));
     const DeviceArray<double> row_losses(size(text.rows())), loss(1);
     const float scale = 1.0F / 64;  // a power of two: the same in every type
-    cross_entropy<E>({logits.get(), vocabulary, row}, {ids.get(), text.batch, text.length}, scale,
+    cross_entropy<E>({logits.get(), vocabulary, row}, {ids.get(), text.rows()}, scale,
                      row_losses.get(), loss.get(), nullptr);
     double expected_loss = 0;
     std::vector<double> expected(x.begin(), x.end());  // between the rows nothing changes
     for (std::int64_t r = 0; r < text.rows(); ++r) {
       double total = 0;
-      const std::int64_t target = text.ids[text.at(r) + 1];
+      const std::int64_t target = text.ids[size(r)];
       const auto logit = [&](std::int64_t j) { return double{x[size(r * row + j)]}; };
       for (std::int64_t j = 0; j < vocabulary; ++j) total += std::exp(logit(j));
       for (std::int64_t j = 0; j < vocabulary; ++j) {
@@ -103,6 +102,45 @@ TYPED_TEST(CudaKernelTokens, CrossEntropyAndItsGradient) {
     expect_close(host_floats(logits), expected, kElement<E>, 0);
     EXPECT_NEAR(loss.host()[0], expected_loss,
                 1e-5 * expected_loss);  // from the same logits, in fp32 and double
+  }
+}
+
+// What the head of images and of masked tokens reads: labels in fp32; and places without one, which
+// have no loss and no gradient, in rows that begin on 16 bytes and in rows that do not.
+TYPED_TEST(CudaKernelTokens, CrossEntropyOfLabels) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  for (const bool fp32 : {false, true}) {
+    for (const std::int64_t vocabulary : {29, 32}) {
+      Text text(vocabulary, 40);
+      for (std::size_t r = 0; r < text.ids.size(); r += 3) text.ids[r] = -100;
+      std::vector<std::int32_t> words;
+      for (const std::int32_t id : text.ids)
+        words.push_back(fp32 ? std::bit_cast<std::int32_t>(static_cast<float>(id)) : id);
+      const std::int64_t n = text.rows();
+      const auto x = random_held<E>(n * vocabulary, 12);
+      const DeviceArray<std::int32_t> ids(words);
+      const DeviceArray<E> logits(to_elements<E>(x));
+      const DeviceArray<double> row_losses(size(n)), loss(1);
+      const double scale = 1.0 / 64;
+      cross_entropy<E>({logits.get(), vocabulary, vocabulary}, {ids.get(), n, fp32},
+                       static_cast<float>(scale), row_losses.get(), loss.get(), nullptr);
+      std::vector<double> expected(x.size(), 0);
+      double expected_loss = 0;
+      for (std::int64_t r = 0; r < n; ++r) {
+        if (text.ids[size(r)] < 0) continue;
+        const auto logit = [&](std::int64_t j) { return double{x[size(r * vocabulary + j)]}; };
+        double total = 0;
+        for (std::int64_t j = 0; j < vocabulary; ++j) total += std::exp(logit(j));
+        for (std::int64_t j = 0; j < vocabulary; ++j) {
+          const double one = j == text.ids[size(r)] ? 1 : 0;
+          expected[size(r * vocabulary + j)] = (std::exp(logit(j)) / total - one) * scale;
+        }
+        expected_loss += (std::log(total) - logit(text.ids[size(r)])) * scale;
+      }
+      expect_close(host_floats(logits), expected, kElement<E>, 0);
+      EXPECT_NEAR(loss.host()[0], expected_loss, 1e-5 * expected_loss);
+    }
   }
 }
 
@@ -120,7 +158,7 @@ TYPED_TEST(CudaKernelTokens, CrossEntropyOfADividedVocabulary) {
     const DividedText<E> parts(text, kParts, rows);
     const std::int64_t n = text.rows();
     const DeviceArray<std::int32_t> ids(text.ids);
-    const Tokens tokens{ids.get(), text.batch, text.length};
+    const Targets targets{ids.get(), n};
     const float scale = 1.0F / 64;
     std::vector<std::unique_ptr<DeviceArray<E>>> held;
     for (int part = 0; part < kParts; ++part)
@@ -132,15 +170,15 @@ TYPED_TEST(CudaKernelTokens, CrossEntropyOfADividedVocabulary) {
     std::vector<float> largest(size(n), -1e30F), powers(size(n), 0.0F), at_target(size(n), 0.0F);
     for (int part = 0; part < kParts; ++part) {
       const DeviceFloats found(size(n));
-      largest_logits<E>(of(part), tokens, {found.get(), nullptr, nullptr}, nullptr);
+      largest_logits<E>(of(part), targets, {found.get(), nullptr, nullptr}, nullptr);
       const std::vector<float> top = found.host();
       for (std::size_t r = 0; r < top.size(); ++r) largest[r] = std::max(largest[r], top[r]);
     }
     const DeviceFloats all_largest(largest);
     for (int part = 0; part < kParts; ++part) {
-      const DeviceFloats sums(size(n)), targets(size(n));
-      sum_powers<E>(of(part), tokens, {all_largest.get(), sums.get(), targets.get()}, nullptr);
-      const std::vector<float> own_sums = sums.host(), own_targets = targets.host();
+      const DeviceFloats sums(size(n)), at(size(n));
+      sum_powers<E>(of(part), targets, {all_largest.get(), sums.get(), at.get()}, nullptr);
+      const std::vector<float> own_sums = sums.host(), own_targets = at.host();
       for (std::size_t r = 0; r < own_sums.size(); ++r) {
         powers[r] += own_sums[r];
         at_target[r] += own_targets[r];
@@ -149,7 +187,7 @@ TYPED_TEST(CudaKernelTokens, CrossEntropyOfADividedVocabulary) {
     const DeviceFloats all_powers(powers), all_targets(at_target);
     for (int part = 0; part < kParts; ++part) {
       const DeviceArray<double> row_losses(size(n)), loss(1);
-      divided_cross_entropy<E>(of(part), tokens, scale,
+      divided_cross_entropy<E>(of(part), targets, scale,
                                {all_largest.get(), all_powers.get(), all_targets.get()},
                                row_losses.get(), loss.get(), nullptr);
       std::vector<double> expected(size(n * row), 7);  // between the rows nothing changes
@@ -180,12 +218,12 @@ TYPED_TEST(CudaKernelTokens, ATableOfSomeTokens) {
         dy_in(to_elements<E>(dy)), y(dy.size());
     const DeviceFloats dtoken(token);
     const Tokens tokens{ids.get(), text.batch, text.length};
-    embed<E>(tokens, has, token_in.get(), nullptr, h, {}, y.get(), nullptr);
+    embed<E>(tokens, has, {token_in.get()}, h, {}, y.get(), nullptr);
     embed_gradient<E>(tokens, has, dy_in.get(), h, {}, dtoken.get(), nullptr, nullptr);
     const std::int64_t first = 8, rows = 16;
     std::vector<double> found, summed, dtoken_expected(token.begin(), token.end());
     for (std::int64_t r = 0; r < text.rows(); ++r) {
-      const std::int64_t of_table = text.ids[text.at(r)] - has.first;
+      const std::int64_t of_table = text.ids[size(r)] - has.first;
       const bool here = of_table >= 0 && of_table < has.count;
       for (std::int64_t j = 0; j < h; ++j) {
         const double value = here ? double{token[size(of_table * h + j)]} : 0;
@@ -208,15 +246,14 @@ TYPED_TEST(CudaKernelTokens, ATableOfSomeTokens) {
 }
 
 // 2700 rows, more than a block looks at between two meetings. Every token comes often, but three:
-// one in the first row and near the last; one far from the begin only, and before that where it is
-// a target and no row; and one never.
+// one in the first row and near the last; one far from the begin only; and one never.
 TYPED_TEST(CudaKernelTokens, EmbeddingAndItsGradient) {
   WEIR_NEEDS_DEVICE();
   using E = TypeParam;
   Text text(29, 900);
   text.vocabulary += 3;
   text.ids[0] = text.ids[2650] = 29;
-  text.ids[900] = text.ids[2400] = text.ids[2700] = 30;
+  text.ids[2400] = 30;
   const StepOnDevice step(1);
   const DropoutMask mask = step.mask(0.2, DropoutSite::embedding);
   for (const std::int64_t h : {300, 64}) {
@@ -229,7 +266,7 @@ TYPED_TEST(CudaKernelTokens, EmbeddingAndItsGradient) {
     const DeviceFloats dtoken(token), dposition(position);
     const Tokens tokens{ids.get(), text.batch, text.length};
     const TableRows all{0, text.vocabulary};
-    embed<E>(tokens, all, token_in.get(), position_in.get(), h, step.on_device(mask), y.get(),
+    embed<E>(tokens, all, {token_in.get(), position_in.get()}, h, step.on_device(mask), y.get(),
              nullptr);
     embed_gradient<E>(tokens, all, dy_in.get(), h, step.on_device(mask), dtoken.get(),
                       dposition.get(), nullptr);  // adds
@@ -237,7 +274,7 @@ TYPED_TEST(CudaKernelTokens, EmbeddingAndItsGradient) {
         dposition_expected(position.begin(), position.end());
     for (std::int64_t row = 0; row < text.rows(); ++row) {
       for (std::int64_t j = 0; j < h; ++j) {
-        const std::size_t t = size(text.ids[text.at(row)] * h + j),
+        const std::size_t t = size(text.ids[size(row)] * h + j),
                           p = size(row % text.length * h + j);
         const double factor = mask.factor(static_cast<std::uint64_t>(row * h + j));
         y_expected.push_back((double{token[t]} + position[p]) * factor);
@@ -248,6 +285,46 @@ TYPED_TEST(CudaKernelTokens, EmbeddingAndItsGradient) {
     expect_close(host_floats(y), y_expected, kElement<E>);
     expect_close(dtoken.host(), dtoken_expected, kElement<float>);
     expect_close(dposition.host(), dposition_expected, kElement<float>);
+  }
+}
+
+// Three types, one of them of no row; 120 rows are three parts of a sum and some. The gradient is
+// overwritten, then added to.
+TYPED_TEST(CudaKernelTokens, TypesAndTheirGradient) {
+  WEIR_NEEDS_DEVICE();
+  using E = TypeParam;
+  constexpr std::int64_t kTypes = 3;
+  const Text text(29, 40);
+  std::vector<std::int32_t> types;
+  for (const std::int32_t id : text.ids) types.push_back(id % 2);
+  const StepOnDevice step(1);
+  const DropoutMask mask = step.mask(0.2, DropoutSite::embedding);
+  for (const std::int64_t h : {300, 64}) {
+    const auto token = random_held<E>(text.vocabulary * h, 13),
+               type = random_held<E>(kTypes * h, 14);
+    const auto dy = random_held<E>(text.rows() * h, 15);
+    const DeviceArray<std::int32_t> ids(text.ids), types_in(types);
+    const DeviceArray<E> token_in(to_elements<E>(token)), type_in(to_elements<E>(type)),
+        dy_in(to_elements<E>(dy)), y(dy.size());
+    const DeviceFloats gradient(type.size()), partials(size(kTypes * h * partials_of(text.rows())));
+    const Tokens tokens{ids.get(), text.batch, text.length, types_in.get()};
+    embed<E>(tokens, {0, text.vocabulary}, {token_in.get(), nullptr, type_in.get()}, h,
+             step.on_device(mask), y.get(), nullptr);
+    for (const Beta beta : {Beta::zero, Beta::one}) {
+      type_gradient<E>(tokens, dy_in.get(), {kTypes, h}, step.on_device(mask), beta, partials.get(),
+                       gradient.get(), nullptr);
+    }
+    std::vector<double> y_expected, expected(type.size(), 0);
+    for (std::int64_t row = 0; row < text.rows(); ++row) {
+      for (std::int64_t j = 0; j < h; ++j) {
+        const std::size_t t = size(types[size(row)] * h + j);
+        const double factor = mask.factor(static_cast<std::uint64_t>(row * h + j));
+        y_expected.push_back((double{token[size(text.ids[size(row)] * h + j)]} + type[t]) * factor);
+        expected[t] += 2 * dy[size(row * h + j)] * factor;
+      }
+    }
+    expect_close(host_floats(y), y_expected, kElement<E>);
+    expect_close(gradient.host(), expected, kSum<float>);
   }
 }
 

@@ -107,6 +107,34 @@ TEST(CudaTraining, ParametersOfAQwen3AreBitwiseEqualForEveryPipelineInBf16) {
   expect_equal_for_every_pipeline(Dtype::bf16, AttentionKind::fused, model);
 }
 
+// Norms behind the sums, queries that see both sides, a normalised embedding with types, and a head
+// with a transform and a bias, which bf16 pads from 37 tokens to 40; its table is the embedding's.
+TEST(CudaTraining, ParametersOfABertAreBitwiseEqualForEveryPipeline) {
+  WEIR_NEEDS_DEVICE();
+  const TinyModel model(tiny_bert(0.1, "", 3, 37, 20));
+  expect_equal_for_every_pipeline(Dtype::fp32, AttentionKind::unfused, model);
+}
+
+TEST(CudaTraining, ParametersOfABertAreBitwiseEqualForEveryPipelineInBf16) {
+  WEIR_NEEDS_BF16();
+  const TinyModel model(tiny_bert(0.0, "", 3, 37, 20));
+  expect_equal_for_every_pipeline(Dtype::bf16, AttentionKind::fused, model);
+}
+
+// Images of 9 x 9, whose last row and column are in no patch: five positions, five classes, which
+// bf16 pads to eight.
+TEST(CudaTraining, ParametersOfAVitAreBitwiseEqualForEveryPipeline) {
+  WEIR_NEEDS_DEVICE();
+  const TinyModel model(tiny_vit(0.1));
+  expect_equal_for_every_pipeline(Dtype::fp32, AttentionKind::unfused, model);
+}
+
+TEST(CudaTraining, ParametersOfAVitAreBitwiseEqualForEveryPipelineInBf16) {
+  WEIR_NEEDS_BF16();
+  const TinyModel model(tiny_vit(0.0));
+  expect_equal_for_every_pipeline(Dtype::bf16, AttentionKind::fused, model);
+}
+
 // `tolerance` is relative to the CPU's loss in fp32, with unfused attention and dropout of its
 // probabilities.
 void expect_the_cpus_losses(Dtype dtype, double tolerance, AttentionKind attention,
@@ -193,6 +221,43 @@ TEST(CudaTraining, LossesOfLlamasFamilyInBf16AreTheCpusInFp32) {
   }
   expect_the_cpus_losses(Dtype::bf16, 2e-2, AttentionKind::unfused,
                          TinyModel(llamas_family("qwen3", "")));
+}
+
+// With dropout and without, when residuals are added by the products.
+TEST(CudaTraining, LossesOfABertAreTheCpus) {
+  WEIR_NEEDS_DEVICE();
+  for (const double dropout : {0.1, 0.0}) {
+    const TinyModel model(tiny_bert(dropout, "", 3, 37, 20));
+    for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused})
+      expect_the_cpus_losses(Dtype::fp32, 1e-3, attention, model);
+  }
+}
+
+TEST(CudaTraining, LossesOfABertInBf16AreTheCpusInFp32) {
+  WEIR_NEEDS_BF16();
+  for (const double dropout : {0.1, 0.0}) {
+    const TinyModel model(tiny_bert(dropout, R"(,"hidden_act":"gelu_new")", 3, 37, 20));
+    for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused})
+      expect_the_cpus_losses(Dtype::bf16, 2e-2, attention, model);
+  }
+}
+
+TEST(CudaTraining, LossesOfAVitAreTheCpus) {
+  WEIR_NEEDS_DEVICE();
+  for (const double dropout : {0.1, 0.0}) {
+    const TinyModel model(tiny_vit(dropout));
+    for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused})
+      expect_the_cpus_losses(Dtype::fp32, 1e-3, attention, model);
+  }
+}
+
+TEST(CudaTraining, LossesOfAVitInBf16AreTheCpusInFp32) {
+  WEIR_NEEDS_BF16();
+  for (const double dropout : {0.1, 0.0}) {
+    const TinyModel model(tiny_vit(dropout));
+    for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused})
+      expect_the_cpus_losses(Dtype::bf16, 2e-2, attention, model);
+  }
 }
 
 // The CPU has no windows (a config of Megatron's may), so each kind of attention is held against

@@ -84,6 +84,7 @@ ROWS = [
     *(f"GPT-2 124M, K = {k}, M = 8, tokens a second" for k in (1, 2, 4, 8)),
     *(f"Llama 125M, K = {k}" for k in (1, 2)),
     "Llama 1.5B, 2 x 4096 tokens, K = 1, tokens a second",
+    *(f"{of}, K = {k}" for of in ("bert-base-masked", "vit-b-16") for k in (1, 2)),
     "clipped gradients, GPT-2 mini",
     "re-materialised cores, two blocks at a time, GPT-2 124M",
     "replicas, ZeRO-1 to 3, one norm, rebuilt cores",
@@ -175,6 +176,10 @@ with tempfile.TemporaryDirectory() as name:
     ), rows
 
     assert rows["the same by PyTorch, compiled, 1.5B"] == "131072.0", rows
+
+    # 4 micro-batches of 8 samples of 512 tokens, and of 197 positions, in 0.5 s.
+    assert rows["bert-base-masked, K = 2, positions a second (--dtype tf32)"] == "3.277e+04", rows
+    assert rows["vit-b-16, K = 1, positions a second (--dtype tf32)"] == "1.261e+04", rows
 
     # Only what is asked for, and what that needs: two of the parts.
     done, rows = check(kit, folder / "part", "--only", "tune,forecasts-K4")

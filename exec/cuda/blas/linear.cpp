@@ -44,7 +44,7 @@ Gemm Linear::weight(bool accumulate, Epilogue epilogue) const {
 }
 
 Linear head_linear(const HeadShape& shape, std::int64_t rows, Element element) {
-  return {rows, shape.hidden, logits_row(shape.vocabulary, bytes_of(element))};
+  return {rows, shape.hidden, logits_row(shape.vocabulary, bytes_of(element)), shape.bias};
 }
 
 BlockProducts block_products(const TransformerShape& shape, std::int64_t rows) {

@@ -22,7 +22,8 @@ struct Linear {
 // A head's, whose outputs are logits: the vocabulary and, in 16 bits, what pads it to 16 bytes
 // (logits_row). Without, GPT-2's 50,257 columns take cuBLASLt 13.1 on an H100 six to eight times as
 // long, and the weights' gradient half as long again (MEASURED.md). Rows of w behind the vocabulary
-// are zero, so their logits are, which no loss reads, and so are their gradients.
+// are zero, and a bias' numbers, so their logits are, which no loss reads, and so are their
+// gradients.
 [[nodiscard]] Linear head_linear(const HeadShape& shape, std::int64_t rows, Element element);
 
 // A transformer block's; `up` makes both halves of a gated MLP.

@@ -1,6 +1,6 @@
 // The graphs are attention's formulas, operation by operation; cuDNN recognises the whole and runs
-// it as one kernel a pass. With q [b, h, s, d] and so on, P = exp(q k' scale - L) below the
-// diagonal:
+// it as one kernel a pass. With q [b, h, s, d] and so on, P = exp(q k' scale - L), below the
+// diagonal where attention is causal:
 //
 //   forward   S = q k' scale   m = max S   l = sum exp(S - m)   P = exp(S - m) / l
 //             context = P v    L = m + log l
@@ -72,10 +72,13 @@ class Mask {
   CudnnTensor minus_infinity_;
 };
 
-// `window` becomes the tensor of its number, where there is one.
+// `window` becomes the tensor of its number, where there is one. Without `minus_infinity` all are
+// seen.
 CudnnTensor seen_scores(const AttentionShape& shape, CudnnGraph& g, const CudnnTensor& scores,
-                        const CudnnTensor& minus_infinity, std::optional<CudnnTensor>& window) {
-  Mask mask(g, minus_infinity);
+                        const std::optional<CudnnTensor>& minus_infinity,
+                        std::optional<CudnnTensor>& window) {
+  if (!minus_infinity) return scores;
+  Mask mask(g, *minus_infinity);
   const CudnnTensor seen = mask.causal(scores);
   if (shape.window == 0) return seen;
   window = g.scalar(CUDNN_DATA_INT32);
@@ -103,7 +106,7 @@ AttentionForwardTensors build_forward(const AttentionShape& shape, CudnnGraph& g
   t.k = g.in_memory(transposed(views.keys), transposed(views.qkv_strides), kElement);
   t.v = g.in_memory(views.keys, views.qkv_strides, kElement);
   t.scale = g.scalar();
-  t.minus_infinity = g.scalar();
+  if (shape.causal) t.minus_infinity = g.scalar();
   t.context = g.in_memory(views.heads, views.context_strides, kElement);
   t.statistics = g.in_memory(views.rows, packed(views.rows), CUDNN_DATA_FLOAT);
   const auto scores = [&] { return g.intermediate(views.scores); };
@@ -133,7 +136,9 @@ AttentionBackwardTensors build_backward(const AttentionShape& shape, CudnnGraph&
   t.q = g.in_memory(views.heads, views.qkv_strides, kElement);
   t.k = g.in_memory(transposed(views.keys), transposed(views.qkv_strides), kElement);
   t.v = g.in_memory(transposed(views.keys), transposed(views.qkv_strides), kElement);
-  for (CudnnTensor* scalar : {&t.scale, &t.minus_infinity, &t.one}) *scalar = g.scalar();
+  t.scale = g.scalar();
+  if (shape.causal) t.minus_infinity = g.scalar();
+  t.one = g.scalar();
   for (CudnnTensor* c : {&t.context, &t.d_context})
     *c = g.in_memory(views.heads, views.context_strides, kElement);
   for (CudnnTensor* r : {&t.statistics, &t.row_sums}) {
@@ -216,9 +221,9 @@ void CudnnAttention::forward(cudnnHandle_t handle, const AttentionForward& call,
                        CudnnBinding{forward_.k.id, part(call.qkv, shape_, shape_.keys_at())},
                        CudnnBinding{forward_.v.id, part(call.qkv, shape_, shape_.values_at())},
                        CudnnBinding{forward_.scale.id, &scale},
-                       CudnnBinding{forward_.minus_infinity.id, &minus_infinity},
                        CudnnBinding{forward_.context.id, call.context},
                        CudnnBinding{forward_.statistics.id, call.statistics}};
+  if (forward_.minus_infinity) bindings.push_back({forward_.minus_infinity->id, &minus_infinity});
   if (forward_.window) bindings.push_back({forward_.window->id, &window});
   forward_plan_.execute(handle, bindings, workspace);
 }
@@ -231,7 +236,6 @@ void CudnnAttention::backward(cudnnHandle_t handle, const AttentionBackward& cal
                        CudnnBinding{backward_.k.id, part(call.qkv, shape_, shape_.keys_at())},
                        CudnnBinding{backward_.v.id, part(call.qkv, shape_, shape_.values_at())},
                        CudnnBinding{backward_.scale.id, &scale},
-                       CudnnBinding{backward_.minus_infinity.id, &minus_infinity},
                        CudnnBinding{backward_.one.id, &one},
                        CudnnBinding{backward_.context.id, input(call.context)},
                        CudnnBinding{backward_.statistics.id, input(call.statistics)},
@@ -240,6 +244,7 @@ void CudnnAttention::backward(cudnnHandle_t handle, const AttentionBackward& cal
                        CudnnBinding{backward_.dq.id, part(call.d_qkv, shape_, 0)},
                        CudnnBinding{backward_.dk.id, part(call.d_qkv, shape_, shape_.keys_at())},
                        CudnnBinding{backward_.dv.id, part(call.d_qkv, shape_, shape_.values_at())}};
+  if (backward_.minus_infinity) bindings.push_back({backward_.minus_infinity->id, &minus_infinity});
   if (backward_.window) bindings.push_back({backward_.window->id, &window});
   backward_plan_.execute(handle, bindings, workspace);
 }

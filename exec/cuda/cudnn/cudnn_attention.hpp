@@ -1,4 +1,4 @@
-// Causal attention of bf16 heads by cuDNN's fused kernels: forward with the log-sum-exp of each
+// Attention of bf16 heads by cuDNN's fused kernels: forward with the log-sum-exp of each
 // row, and a deterministic backward from it. No dropout: cuDNN's random numbers are not ours
 // (exec/training/philox).
 // SPDX-License-Identifier: Apache-2.0
@@ -16,12 +16,13 @@ namespace weir::cuda {
 
 // The tensors of the two graphs that lie in memory, by what they hold.
 struct AttentionForwardTensors {
-  CudnnTensor q, k, v, scale, minus_infinity, context, statistics;
+  CudnnTensor q, k, v, scale, context, statistics;
+  std::optional<CudnnTensor> minus_infinity;  // where queries do not see all keys
   std::optional<CudnnTensor> window;
 };
 struct AttentionBackwardTensors {
-  CudnnTensor q, k, v, scale, minus_infinity, one, context, statistics, d_context, row_sums, dq, dk,
-      dv;
+  CudnnTensor q, k, v, scale, one, context, statistics, d_context, row_sums, dq, dk, dv;
+  std::optional<CudnnTensor> minus_infinity;
   std::optional<CudnnTensor> window;
 };
 // Adds the operations of a pass to an empty graph.

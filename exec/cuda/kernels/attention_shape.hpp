@@ -21,6 +21,7 @@ struct AttentionShape {
   std::int64_t window = 0;        // keys that a query sees, itself the last; 0: all up to it
   // Where devices divide a block's heads: how many come before these, and how many it has.
   std::int64_t first_head = 0, all_heads = heads;
+  bool causal = true;  // false: each query sees all keys, without a window
   [[nodiscard]] std::int64_t width() const { return heads * d; }
   [[nodiscard]] std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * d; }
   [[nodiscard]] std::int64_t keys_at() const { return width(); }  // in a row

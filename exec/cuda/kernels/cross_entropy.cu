@@ -62,6 +62,14 @@ __device__ Softened block_soften(Softened own) {
   return total;
 }
 
+// -log softmax[target]; of a row without a target 0.
+template <class E>
+__device__ double loss_of(const Softened& all, const E* x, std::int64_t target) {
+  if (target < 0) return 0;
+  // In double: losses of all rows are summed, and near zero the three terms cancel.
+  return log(static_cast<double>(all.sum)) + all.largest - static_cast<float>(x[target]);
+}
+
 // (softmax - one at the target) * scale, with `factor` = scale / sum of exp.
 template <class E, int L>
 __device__ void gradient_of(E* x, std::int64_t j, std::int64_t target, float largest, float factor,
@@ -79,11 +87,11 @@ __device__ void gradient_of(E* x, std::int64_t j, std::int64_t target, float lar
 // neither counted nor written.
 template <class E>
 __global__ void __launch_bounds__(kHoldingThreads, kRowsAtOnce)
-    held_cross_entropy_kernel(Logits<E> logits, Tokens tokens, float scale, double* row_losses) {
+    held_cross_entropy_kernel(Logits<E> logits, Targets targets, float scale, double* row_losses) {
   extern __shared__ uint4 held[];
   constexpr int L = kLanes<E>;
   const std::int64_t row = blockIdx.x;
-  const auto target = static_cast<int>(tokens.ids[token_index(tokens, row) + 1]);
+  const auto target = target_of(targets, row);
   const auto vocabulary = static_cast<int>(logits.vocabulary);
   const int vectors = (vocabulary + L - 1) / L;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -114,14 +122,10 @@ __global__ void __launch_bounds__(kHoldingThreads, kRowsAtOnce)
   // Phase 2: the block's maximum and sum, and from them this row's loss, log(sum) + largest -
   // x[target].
   const Softened all = block_soften(own);
-  if (thread == 0) {
-    // In double: losses of all rows are summed, and near zero the three terms cancel.
-    row_losses[row] =
-        log(static_cast<double>(all.sum)) + all.largest - static_cast<float>(x[target]);
-  }
+  if (thread == 0) row_losses[row] = loss_of(all, x, target);
   __syncthreads();  // the target's logit is read before it is overwritten
   // Phase 3: the gradient, (softmax - one-hot) scale, in place of the logits.
-  const float factor = scale / all.sum;
+  const float factor = target < 0 ? 0.0F : scale / all.sum;  // without a target all zeros
   for (int v = thread; v < vectors; v += threads) {
     float value[L];
     unpack(held[v], value);
@@ -139,9 +143,9 @@ __global__ void __launch_bounds__(kHoldingThreads, kRowsAtOnce)
 
 template <class E, int L>
 __global__ void __launch_bounds__(kMostThreads)
-    cross_entropy_kernel(Logits<E> logits, Tokens tokens, float scale, double* row_losses) {
+    cross_entropy_kernel(Logits<E> logits, Targets targets, float scale, double* row_losses) {
   const std::int64_t row = blockIdx.x;
-  const std::int64_t target = tokens.ids[token_index(tokens, row) + 1];
+  const std::int64_t target = target_of(targets, row);
   E* x = logits.values + row * logits.row;
   const std::int64_t whole = logits.vocabulary / L * L;  // taken L at a time, the rest one by one
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
@@ -159,13 +163,10 @@ __global__ void __launch_bounds__(kMostThreads)
   }
   // Phase 2: the same bits in every thread, so that the whole row is scaled by one factor.
   const Softened all = block_soften(own);
-  if (threadIdx.x == 0) {
-    row_losses[row] =
-        log(static_cast<double>(all.sum)) + all.largest - static_cast<float>(x[target]);
-  }
+  if (threadIdx.x == 0) row_losses[row] = loss_of(all, x, target);
   __syncthreads();  // the target's logit is read before it is overwritten
   // Phase 3: walk again, now writing gradients. Each thread meets the elements that it read itself.
-  const float factor = scale / all.sum;
+  const float factor = target < 0 ? 0.0F : scale / all.sum;  // without a target all zeros
   for (std::int64_t j = start; j < whole; j += stride)
     gradient_of<E, L>(x, j, target, all.largest, factor, scale);
   for (std::int64_t j = whole + threadIdx.x; j < logits.vocabulary; j += blockDim.x) {
@@ -202,7 +203,7 @@ __global__ void __launch_bounds__(kMostThreads)
 
 template <class E, int L>
 __global__ void __launch_bounds__(kMostThreads)
-    sum_powers_kernel(DividedLogits<E> of, Tokens tokens, RowNumbers numbers) {
+    sum_powers_kernel(DividedLogits<E> of, Targets targets, RowNumbers numbers) {
   const std::int64_t row = blockIdx.x;
   const E* x = of.logits.values + row * of.logits.row;
   const float largest = numbers.largest[row];
@@ -216,22 +217,26 @@ __global__ void __launch_bounds__(kMostThreads)
   sum = block_reduce(sum, Sum{});
   if (threadIdx.x != 0) return;
   numbers.powers[row] = sum;
-  const std::int64_t target = tokens.ids[token_index(tokens, row) + 1] - of.first;
+  const std::int64_t target = target_of(targets, row) - of.first;
   const bool here = target >= 0 && target < of.logits.vocabulary;
   numbers.at_target[row] = here ? static_cast<float>(x[target]) - largest : 0.0F;
 }
 
 template <class E, int L>
 __global__ void __launch_bounds__(kMostThreads)
-    divided_cross_entropy_kernel(DividedLogits<E> of, Tokens tokens, float scale,
+    divided_cross_entropy_kernel(DividedLogits<E> of, Targets targets, float scale,
                                  RowNumbers numbers, double* row_losses) {
   const std::int64_t row = blockIdx.x;
-  const std::int64_t target = tokens.ids[token_index(tokens, row) + 1] - of.first;
+  const bool has_target = target_of(targets, row) >= 0;
+  const std::int64_t target = target_of(targets, row) - of.first;
   E* x = of.logits.values + row * of.logits.row;
-  const float largest = numbers.largest[row], factor = scale / numbers.powers[row];
+  const float largest = numbers.largest[row];
+  const float factor = has_target ? scale / numbers.powers[row] : 0.0F;
   // The largest cancels.
-  if (threadIdx.x == 0)
-    row_losses[row] = log(static_cast<double>(numbers.powers[row])) - numbers.at_target[row];
+  if (threadIdx.x == 0) {
+    const double loss = log(static_cast<double>(numbers.powers[row])) - numbers.at_target[row];
+    row_losses[row] = has_target ? loss : 0;
+  }
   walk_row<L>(of.logits.vocabulary, [&](std::int64_t j, auto lanes) {
     gradient_of<E, decltype(lanes)::value>(x, j, target, largest, factor, scale);
   });
@@ -269,9 +274,9 @@ bool gives_shared(const void* kernel, int bytes) {
 }  // namespace
 
 template <class E>
-void cross_entropy(const Logits<E>& logits, Tokens tokens, float scale, double* row_losses,
+void cross_entropy(const Logits<E>& logits, Targets targets, float scale, double* row_losses,
                    double* loss, cudaStream_t stream) {
-  const std::int64_t rows = tokens.batch * tokens.seq_length;
+  const std::int64_t rows = targets.rows;
   const bool vectors = takes_vectors<E>(logits.row, logits.values);
   const std::int64_t held =
       (logits.vocabulary + kLanes<E> - 1) / kLanes<E> * std::int64_t{sizeof(uint4)};
@@ -282,7 +287,7 @@ void cross_entropy(const Logits<E>& logits, Tokens tokens, float scale, double* 
     const unsigned threads = threads_for_row(logits.vocabulary, kLanes<E>, kHoldingThreads);
     held_cross_entropy_kernel<E>
         <<<static_cast<unsigned>(rows), threads, static_cast<std::size_t>(held), stream>>>(
-            logits, tokens, scale, row_losses);
+            logits, targets, scale, row_losses);
     check_launch("cross_entropy");
     return sum_losses(row_losses, rows, scale, loss, stream);
   }
@@ -290,20 +295,20 @@ void cross_entropy(const Logits<E>& logits, Tokens tokens, float scale, double* 
     constexpr int L = lanes;
     const unsigned threads = threads_for_row(logits.vocabulary, L, kMostThreads);
     cross_entropy_kernel<E, L>
-        <<<static_cast<unsigned>(rows), threads, 0, stream>>>(logits, tokens, scale, row_losses);
+        <<<static_cast<unsigned>(rows), threads, 0, stream>>>(logits, targets, scale, row_losses);
   });
   check_launch("cross_entropy");
   sum_losses(row_losses, rows, scale, loss, stream);
 }
-template void cross_entropy(const Logits<float>&, Tokens, float, double*, double*, cudaStream_t);
-template void cross_entropy(const Logits<Bf16>&, Tokens, float, double*, double*, cudaStream_t);
+template void cross_entropy(const Logits<float>&, Targets, float, double*, double*, cudaStream_t);
+template void cross_entropy(const Logits<Bf16>&, Targets, float, double*, double*, cudaStream_t);
 
 namespace {
 
 // launch(blocks, threads, L): a block a row.
 template <class E, class Launch>
-void for_rows(const DividedLogits<E>& of, const Tokens& tokens, const char* name, Launch launch) {
-  const auto rows = static_cast<unsigned>(tokens.batch * tokens.seq_length);
+void for_rows(const DividedLogits<E>& of, const Targets& targets, const char* name, Launch launch) {
+  const auto rows = static_cast<unsigned>(targets.rows);
   with_lanes<E>(takes_vectors<E>(of.logits.row, of.logits.values), [&](auto lanes) {
     launch(rows, threads_for_row(of.rows, lanes, kMostThreads), lanes);
   });
@@ -313,41 +318,41 @@ void for_rows(const DividedLogits<E>& of, const Tokens& tokens, const char* name
 }  // namespace
 
 template <class E>
-void largest_logits(const DividedLogits<E>& of, Tokens tokens, const RowNumbers& numbers,
+void largest_logits(const DividedLogits<E>& of, Targets targets, const RowNumbers& numbers,
                     cudaStream_t stream) {
-  for_rows(of, tokens, "largest_logits", [&](unsigned rows, unsigned threads, auto lanes) {
+  for_rows(of, targets, "largest_logits", [&](unsigned rows, unsigned threads, auto lanes) {
     constexpr int L = lanes;
     largest_logits_kernel<E, L><<<rows, threads, 0, stream>>>(of, numbers.largest);
   });
 }
-template void largest_logits(const DividedLogits<float>&, Tokens, const RowNumbers&, cudaStream_t);
-template void largest_logits(const DividedLogits<Bf16>&, Tokens, const RowNumbers&, cudaStream_t);
+template void largest_logits(const DividedLogits<float>&, Targets, const RowNumbers&, cudaStream_t);
+template void largest_logits(const DividedLogits<Bf16>&, Targets, const RowNumbers&, cudaStream_t);
 
 template <class E>
-void sum_powers(const DividedLogits<E>& of, Tokens tokens, const RowNumbers& numbers,
+void sum_powers(const DividedLogits<E>& of, Targets targets, const RowNumbers& numbers,
                 cudaStream_t stream) {
-  for_rows(of, tokens, "sum_powers", [&](unsigned rows, unsigned threads, auto lanes) {
+  for_rows(of, targets, "sum_powers", [&](unsigned rows, unsigned threads, auto lanes) {
     constexpr int L = lanes;
-    sum_powers_kernel<E, L><<<rows, threads, 0, stream>>>(of, tokens, numbers);
+    sum_powers_kernel<E, L><<<rows, threads, 0, stream>>>(of, targets, numbers);
   });
 }
-template void sum_powers(const DividedLogits<float>&, Tokens, const RowNumbers&, cudaStream_t);
-template void sum_powers(const DividedLogits<Bf16>&, Tokens, const RowNumbers&, cudaStream_t);
+template void sum_powers(const DividedLogits<float>&, Targets, const RowNumbers&, cudaStream_t);
+template void sum_powers(const DividedLogits<Bf16>&, Targets, const RowNumbers&, cudaStream_t);
 
 template <class E>
-void divided_cross_entropy(const DividedLogits<E>& of, Tokens tokens, float scale,
+void divided_cross_entropy(const DividedLogits<E>& of, Targets targets, float scale,
                            const RowNumbers& numbers, double* row_losses, double* loss,
                            cudaStream_t stream) {
-  for_rows(of, tokens, "divided_cross_entropy", [&](unsigned rows, unsigned threads, auto lanes) {
+  for_rows(of, targets, "divided_cross_entropy", [&](unsigned rows, unsigned threads, auto lanes) {
     constexpr int L = lanes;
     divided_cross_entropy_kernel<E, L>
-        <<<rows, threads, 0, stream>>>(of, tokens, scale, numbers, row_losses);
+        <<<rows, threads, 0, stream>>>(of, targets, scale, numbers, row_losses);
   });
-  sum_losses(row_losses, tokens.batch * tokens.seq_length, scale, loss, stream);
+  sum_losses(row_losses, targets.rows, scale, loss, stream);
 }
-template void divided_cross_entropy(const DividedLogits<float>&, Tokens, float, const RowNumbers&,
+template void divided_cross_entropy(const DividedLogits<float>&, Targets, float, const RowNumbers&,
                                     double*, double*, cudaStream_t);
-template void divided_cross_entropy(const DividedLogits<Bf16>&, Tokens, float, const RowNumbers&,
+template void divided_cross_entropy(const DividedLogits<Bf16>&, Targets, float, const RowNumbers&,
                                     double*, double*, cudaStream_t);
 
 }  // namespace weir::cuda

@@ -8,15 +8,15 @@
 namespace weir::cuda {
 
 // Row r, `row` elements after row r - 1, of finite logits becomes (softmax - one at its target) *
-// scale; what lies between the vocabulary and the next row is left alone. *loss = scale * the sum
-// of -log softmax[target], in double. row_losses holds one double a row.
+// scale, or without a target 0; what lies between the vocabulary and the next row is left alone.
+// *loss = scale * the sum of -log softmax[target], in double. row_losses holds one double a row.
 template <class E>
 struct Logits {
   E* values;
   std::int64_t vocabulary, row;
 };
 template <class E>
-void cross_entropy(const Logits<E>& logits, Tokens tokens, float scale, double* row_losses,
+void cross_entropy(const Logits<E>& logits, Targets targets, float scale, double* row_losses,
                    double* loss, cudaStream_t stream);
 
 // Where devices divide the vocabulary (Shoeybi et al. 2019, section 3): `logits` are those of the
@@ -33,17 +33,17 @@ struct RowNumbers {  // a number a row of logits each
 };
 // largest = the largest logit.
 template <class E>
-void largest_logits(const DividedLogits<E>& of, Tokens tokens, const RowNumbers& numbers,
+void largest_logits(const DividedLogits<E>& of, Targets targets, const RowNumbers& numbers,
                     cudaStream_t stream);
 // powers = the sum of exp(logit - largest); at_target = the target's logit - largest, 0 where
 // another device has it.
 template <class E>
-void sum_powers(const DividedLogits<E>& of, Tokens tokens, const RowNumbers& numbers,
+void sum_powers(const DividedLogits<E>& of, Targets targets, const RowNumbers& numbers,
                 cudaStream_t stream);
 // As cross_entropy: the logits become its gradient, zeros in the rows that fill up, and *loss is
 // the sum over the whole vocabulary.
 template <class E>
-void divided_cross_entropy(const DividedLogits<E>& of, Tokens tokens, float scale,
+void divided_cross_entropy(const DividedLogits<E>& of, Targets targets, float scale,
                            const RowNumbers& numbers, double* row_losses, double* loss,
                            cudaStream_t stream);
 

@@ -129,9 +129,12 @@ __device__ T block_reduce(T value, Combine combine) {
   return total;
 }
 
-// Where a row's token is among the host's.
-__device__ inline std::int64_t token_index(const Tokens& t, std::int64_t row) {
-  return row / t.seq_length * (t.seq_length + 1) + row % t.seq_length;
+__device__ inline std::int32_t target_of(const Targets& targets, std::int64_t row) {
+  const std::int32_t word = targets.ids[row];
+  if (!targets.fp32) return word;
+  float number = 0;
+  memcpy(&number, &word, sizeof(number));
+  return static_cast<std::int32_t>(number);
 }
 
 __device__ inline DropoutMask at_this_step(const StepMask& given) {

@@ -1,9 +1,10 @@
-// Sums of token and position rows, and their gradients summed in order of rows.
+// Sums of token, position and type rows, and their gradients summed in order of rows.
 // SPDX-License-Identifier: Apache-2.0
 #include <cassert>
 
 #include "exec/cuda/kernels/device.cuh"
 #include "exec/cuda/kernels/embedding.hpp"
+#include "exec/cuda/kernels/sums.hpp"
 
 namespace weir::cuda {
 namespace {
@@ -12,23 +13,28 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kBlocksATime =
     3;  // on a multiprocessor at the least: blocks that look tokens through mostly wait
 
+template <int L, class E>
+__device__ void add_row(const E* from, float (&value)[L]) {
+  float more[L];
+  load<L>(from, more);
+  for (int k = 0; k < L; ++k) value[k] += more[k];
+}
+
 // A thread: L columns of one row.
 template <class E, int L>
-__global__ void embed_kernel(Tokens tokens, TableRows has, const E* token, const E* position,
+__global__ void embed_kernel(Tokens tokens, TableRows has, EmbeddingTables<E> tables,
                              std::int64_t width, StepMask given, E* y) {
   const std::int64_t i = thread_index() * L;
-  if (i >= tokens.batch * tokens.seq_length * width) return;
+  if (i >= tokens.rows() * width) return;
   const std::int64_t row = i / width, j = i % width;
   float value[L] = {}, factor[L];
-  // A sample has one token more than rows, the last target: token_index leaves it out.
-  const std::int64_t of_table = tokens.ids[token_index(tokens, row)] - has.first;
-  if (of_table >= 0 && of_table < has.count) load<L>(token + of_table * width + j, value);
-  if (position != nullptr) {
-    float place[L];
-    load<L>(position + row % tokens.seq_length * width + j, place);
-    for (int k = 0; k < L; ++k) value[k] += place[k];
-  }
-  // Dropout comes after the sum, as one mask over both embeddings.
+  const std::int64_t of_table = tokens.ids[row] - has.first;
+  if (of_table >= 0 && of_table < has.count) load<L>(tables.token + of_table * width + j, value);
+  if (tables.position != nullptr)
+    add_row<L>(tables.position + row % tokens.seq_length * width + j, value);
+  if (tables.type != nullptr)
+    add_row<L>(tables.type + std::int64_t{tokens.types[row]} * width + j, value);
+  // Dropout comes after the sum, as one mask over all of it.
   factors<L>(at_this_step(given), static_cast<std::uint64_t>(i), factor);
   for (int k = 0; k < L; ++k) value[k] *= factor[k];
   store<L>(y + i, value);
@@ -52,32 +58,25 @@ __global__ void add_positions_kernel(const E* position, std::int64_t first, std:
   store<L>(y + i, value);
 }
 
-// The host's tokens are looked through in their own order, which is that of rows: the place of row
-// r is r + r / seq_length, and the last place of each sample, a target alone, is no row. Places are
-// divided in 32 bits: a division of 64 is a call, and what it needs of registers went to memory.
+// Tokens are looked through in the order of rows.
 constexpr int kPlacesAThread = 8;
 constexpr int kPlaces = kThreads * kPlacesAThread;  // looked at between two meetings of a block
 
-// Bit k: the token is at place begin + k * kThreads + this thread, at `end` and beyond it is not.
+// Bit k: the token is that of row begin + k * kThreads + this thread, at `end` and beyond it is
+// not.
 __device__ unsigned places_of(const Tokens& tokens, std::int32_t id, std::int64_t begin,
                               std::int64_t end) {
   unsigned places = 0;
   for (int k = 0; k < kPlacesAThread; ++k) {
     const std::int64_t place = begin + k * kThreads + threadIdx.x;
-    // The last token of a sample is a target only: it was never embedded and has no row of dy.
-    if (place < end && tokens.ids[place] == id &&
-        static_cast<unsigned>(place) % static_cast<unsigned>(tokens.seq_length + 1) !=
-            static_cast<unsigned>(tokens.seq_length)) {
-      places |= 1U << k;
-    }
+    if (place < end && tokens.ids[place] == id) places |= 1U << k;
   }
   return places;
 }
 
 // Writes the rows of all threads' places, ascending, and returns how many. Every thread of the
 // block calls it.
-__device__ int rows_of(const Tokens& tokens, unsigned places, std::int64_t begin,
-                       std::int64_t (&rows)[kPlaces]) {
+__device__ int rows_of(unsigned places, std::int64_t begin, std::int64_t (&rows)[kPlaces]) {
   __shared__ unsigned ballots[kPlacesAThread * kWarps];  // in the order of places
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -95,11 +94,7 @@ __device__ int rows_of(const Tokens& tokens, unsigned places, std::int64_t begin
   for (int i = 0; i < kPlacesAThread * kWarps; ++i) {
     const unsigned lanes = ballots[i];
     if (i % kWarps == warp && (lanes >> lane & 1U) != 0) {
-      const std::int64_t place = begin + i * kWarp + lane;
-      // Rows leave out one place a sample, so a place is its row plus the samples before it.
-      const unsigned sample =
-          static_cast<unsigned>(place) / static_cast<unsigned>(tokens.seq_length + 1);
-      rows[before + __popc(lanes & ((1U << lane) - 1U))] = place - sample;
+      rows[before + __popc(lanes & ((1U << lane) - 1U))] = begin + i * kWarp + lane;
     }
     before += __popc(lanes);
   }
@@ -114,8 +109,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksATime)
     embed_token_gradient_kernel(Tokens tokens, TableRows has, const E* dy, std::int64_t width,
                                 StepMask given, float* gradient) {
   __shared__ std::int64_t rows[kPlaces];
-  const std::int64_t own = token_index(tokens, blockIdx.x),
-                     end = tokens.batch * (tokens.seq_length + 1);
+  const std::int64_t own = blockIdx.x, end = tokens.rows();
   const std::int32_t id = tokens.ids[own];
   const std::int64_t of_table = id - has.first;
   if (of_table < 0 || of_table >= has.count) return;
@@ -137,7 +131,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksATime)
       // The vote is uniform: either the whole block goes into rows_of and its barriers, or no
       // thread does.
       if (__syncthreads_or(static_cast<int>(places)) == 0) continue;
-      const int count = rows_of(tokens, places, begin, rows);
+      const int count = rows_of(places, begin, rows);
       // Threads beyond the width still take part in the barriers, but add nothing.
       const int added = j < width ? count : 0;
 #pragma unroll 4  // loads of several rows on their way at once: some tokens have hundreds
@@ -171,22 +165,45 @@ __global__ void embed_position_gradient_kernel(Tokens tokens, const E* dy, std::
   store<L>(gradient + i, sum);
 }
 
+// A thread: L columns; blockIdx.y: kRowsPerPartial rows, of which those of type blockIdx.z count.
+// There are few types, so their gradients are sums over columns, each with a part of the rows.
+template <class E, int L>
+__global__ void type_partials_kernel(Tokens tokens, const E* dy, std::int64_t width, StepMask given,
+                                     float* partials) {
+  const std::int64_t j = thread_index() * L;
+  if (j >= width) return;
+  const std::int64_t first = std::int64_t{blockIdx.y} * kRowsPerPartial;
+  const std::int64_t last = min(first + kRowsPerPartial, tokens.rows());
+  const DropoutMask mask = at_this_step(given);
+  float sum[L] = {};
+  for (std::int64_t row = first; row < last; ++row) {
+    if (tokens.types[row] != static_cast<std::int32_t>(blockIdx.z)) continue;
+    float value[L], factor[L];
+    load<L>(dy + row * width + j, value);
+    factors<L>(mask, static_cast<std::uint64_t>(row * width + j), factor);
+    for (int k = 0; k < L; ++k) sum[k] += value[k] * factor[k];
+  }
+  // As a row of all types' columns, which the second stage adds to the whole table.
+  store<L>(partials + (std::int64_t{blockIdx.y} * gridDim.z + blockIdx.z) * width + j, sum);
+}
+
 }  // namespace
 
 template <class E>
-void embed(Tokens tokens, TableRows has, const E* token, const E* position, std::int64_t width,
+void embed(Tokens tokens, TableRows has, const EmbeddingTables<E>& tables, std::int64_t width,
            const StepMask& mask, E* y, cudaStream_t stream) {
-  const std::int64_t n = tokens.batch * tokens.seq_length * width;
-  with_lanes<E>(takes_vectors<E>(width, token, position, y), [&](auto lanes) {
+  const std::int64_t n = tokens.rows() * width;
+  const bool vectors = takes_vectors<E>(width, tables.token, tables.position, tables.type, y);
+  with_lanes<E>(vectors, [&](auto lanes) {
     constexpr int L = lanes;
-    embed_kernel<E, L><<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(
-        tokens, has, token, position, width, mask, y);
+    embed_kernel<E, L>
+        <<<blocks_for(n, kThreads * L), kThreads, 0, stream>>>(tokens, has, tables, width, mask, y);
   });
   check_launch("embed");
 }
-template void embed(Tokens, TableRows, const float*, const float*, std::int64_t, const StepMask&,
+template void embed(Tokens, TableRows, const EmbeddingTables<float>&, std::int64_t, const StepMask&,
                     float*, cudaStream_t);
-template void embed(Tokens, TableRows, const Bf16*, const Bf16*, std::int64_t, const StepMask&,
+template void embed(Tokens, TableRows, const EmbeddingTables<Bf16>&, std::int64_t, const StepMask&,
                     Bf16*, cudaStream_t);
 
 template <class E>
@@ -209,8 +226,8 @@ template <class E>
 void embed_gradient(Tokens tokens, TableRows has, const E* dy, std::int64_t width,
                     const StepMask& mask, float* token_gradient, float* position_gradient,
                     cudaStream_t stream) {
-  assert(tokens.batch * (tokens.seq_length + 1) < (std::int64_t{1} << 31) && "places in 32 bits");
-  const auto rows = static_cast<unsigned>(tokens.batch * tokens.seq_length);
+  assert(tokens.rows() < (std::int64_t{1} << 31) && "a block a row");
+  const auto rows = static_cast<unsigned>(tokens.rows());
   // Both kernels add to fp32 sums, so those too must begin on 16 bytes for vectors.
   with_lanes<E>(takes_vectors<E>(width, dy, token_gradient, position_gradient), [&](auto lanes) {
     constexpr int L = lanes;
@@ -228,5 +245,25 @@ template void embed_gradient(Tokens, TableRows, const float*, std::int64_t, cons
                              float*, cudaStream_t);
 template void embed_gradient(Tokens, TableRows, const Bf16*, std::int64_t, const StepMask&, float*,
                              float*, cudaStream_t);
+
+template <class E>
+void type_gradient(Tokens tokens, const E* dy, Rows types, const StepMask& mask, Beta beta,
+                   float* partials, float* gradient, cudaStream_t stream) {
+  const auto parts = static_cast<unsigned>(partials_of(tokens.rows()));
+  with_lanes<E>(takes_vectors<E>(types.width, dy, partials), [&](auto lanes) {
+    constexpr int L = lanes;
+    constexpr int kColumnThreads = 64;
+    const dim3 grid(blocks_for(types.width, kColumnThreads * L), parts,
+                    static_cast<unsigned>(types.rows));
+    type_partials_kernel<E, L>
+        <<<grid, kColumnThreads, 0, stream>>>(tokens, dy, types.width, mask, partials);
+  });
+  check_launch("type_gradient");
+  sum_partials(partials, {parts, types.rows * types.width}, beta, {{gradient}, 1}, stream);
+}
+template void type_gradient(Tokens, const float*, Rows, const StepMask&, Beta, float*, float*,
+                            cudaStream_t);
+template void type_gradient(Tokens, const Bf16*, Rows, const StepMask&, Beta, float*, float*,
+                            cudaStream_t);
 
 }  // namespace weir::cuda

@@ -46,7 +46,7 @@ __global__ void forward_kernel(Sizes z, const T* qkv, T* context, float* statist
   load_tile(qkv + head.query, head.qkv_step, first, z, q);
   float sums[kParts] = {};
   float largest = -INFINITY, total = 0.0F;
-  for (int keys = first_keys(z, first); keys < first + kTile && keys < z.s; keys += kTile) {
+  for (int keys = first_keys(z, first); keys < last_keys(z, first); keys += kTile) {
     __syncthreads();  // the tiles before have been read
     load_tile(qkv + head.key, head.qkv_step, keys, z, k);
     load_tile(qkv + head.value, head.qkv_step, keys, z, v);
@@ -57,7 +57,7 @@ __global__ void forward_kernel(Sizes z, const T* qkv, T* context, float* statist
 #pragma unroll
     for (int n = 0; n < kTile / kLanes; ++n) {
       const int j = lane + kLanes * n;
-      const bool seen = sees(z, i, keys + j);  // and so below s
+      const bool seen = sees(z, i, keys + j);
       score[n] = seen ? dot(q + row * (z.d + 1), k + j * (z.d + 1), z.d) * z.scale : -INFINITY;
       new_largest = fmaxf(new_largest, score[n]);
     }
@@ -128,7 +128,7 @@ __global__ void query_kernel(Sizes z, const T* qkv, const T* d_context, const fl
   const float l = statistics[head.rows + i], sum = row_sums[head.rows + i];
   float sums[kParts] = {};
   // Keys in ascending order, whatever the block: dq's sum has the same bits in every run.
-  for (int keys = first_keys(z, first); keys < first + kTile && keys < z.s; keys += kTile) {
+  for (int keys = first_keys(z, first); keys < last_keys(z, first); keys += kTile) {
     __syncthreads();
     load_tile(qkv + head.key, head.qkv_step, keys, z, k);
     load_tile(qkv + head.value, head.qkv_step, keys, z, v);
@@ -185,8 +185,9 @@ __global__ void key_value_kernel(Sizes z, const T* qkv, const T* d_context, cons
   // Heads of the group one after the other: their gradients are sums in ascending order.
   for (int of_group = 0; of_group < group; ++of_group) {
     const Head head(z, first_head + of_group);
-    // Earlier queries see none of these keys, and from `last` on the window hides them.
-    for (int queries = first; queries < last; queries += kTile) {
+    // Where attention is causal, earlier queries see none of these keys; from `last` on the window
+    // hides them.
+    for (int queries = first_queries(z, first); queries < last; queries += kTile) {
       // The tiles before have been read by all warps.
       __syncthreads();
       load_tile(qkv + head.query, head.qkv_step, queries, z, q);
@@ -239,6 +240,7 @@ Sizes sizes_of(const AttentionShape& shape, const AttentionMask& mask) {
           .kv_heads = static_cast<int>(shape.kv_heads),
           .d = static_cast<int>(shape.d),
           .window = static_cast<int>(shape.window > 0 ? shape.window : shape.s),
+          .ahead = static_cast<int>(shape.causal ? 0 : shape.s),
           .scale = shape.scale(),
           .first_head = static_cast<int>(shape.first_head),
           .all_heads = static_cast<int>(shape.all_heads),

@@ -27,7 +27,8 @@ __device__ inline void store(float x, __nv_bfloat16* to) { *to = __float2bfloat1
 
 struct Sizes {
   int s, heads, kv_heads, d;
-  int window;  // keys that a query sees: s where it sees all up to itself
+  int window;  // keys up to its own that a query sees: s where it sees all
+  int ahead;   // keys behind its own that it sees: s where it sees all, 0 where attention is causal
   float scale;
   int first_head, all_heads;  // of the block whose heads these are some of
   AttentionMask mask;
@@ -63,11 +64,21 @@ struct Head {
   }
 };
 
-// Whether query i sees key j; no row past s is asked.
-__device__ inline bool sees(const Sizes& z, int i, int j) { return j <= i && i - j < z.window; }
+// Whether query i sees key j, which may lie past s.
+__device__ inline bool sees(const Sizes& z, int i, int j) {
+  return j < z.s && j - i <= z.ahead && i - j < z.window;
+}
 // The first tile of keys that a tile of queries sees: of its first query's first key.
 __device__ inline int first_keys(const Sizes& z, int first_query) {
   return max(first_query - z.window + 1, 0) / kTile * kTile;
+}
+// Below it are the keys that a tile of queries sees.
+__device__ inline int last_keys(const Sizes& z, int first_query) {
+  return min(z.s, first_query + kTile + z.ahead);
+}
+// The first tile of queries that sees a tile of keys.
+__device__ inline int first_queries(const Sizes& z, int first_key) {
+  return max(first_key - z.ahead, 0) / kTile * kTile;
 }
 
 // Rows [first, first + kTile) of d elements into shared memory, zeros past row s.

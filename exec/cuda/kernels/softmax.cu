@@ -11,7 +11,7 @@ namespace {
 struct Seen {
   std::int64_t first, last;
   __device__ explicit Seen(const Matrices& size)
-      : first(0), last(blockIdx.x % static_cast<unsigned>(size.s) + 1) {
+      : first(0), last(size.causal ? blockIdx.x % static_cast<unsigned>(size.s) + 1 : size.s) {
     if (size.window > 0 && last > size.window) first = last - size.window;
   }
 };
@@ -30,8 +30,8 @@ __device__ void load_columns(const E* row, std::int64_t j, const Seen& seen, flo
 }
 
 template <class E, int L>
-__global__ void causal_softmax_kernel(float scale, const float* scores, Matrices size,
-                                      StepMask given, E* p, E* masked) {
+__global__ void softmax_kernel(float scale, const float* scores, Matrices size, StepMask given,
+                               E* p, E* masked) {
   const std::int64_t begin = std::int64_t{blockIdx.x} * size.s;
   const Seen seen(size);
   const std::int64_t start = std::int64_t{threadIdx.x} * L, stride = std::int64_t{blockDim.x} * L;
@@ -106,19 +106,19 @@ unsigned rows_of(const Matrices& size) { return static_cast<unsigned>(size.count
 }  // namespace
 
 template <class E>
-void causal_softmax(float scale, const float* scores, const Matrices& size, const StepMask& mask,
-                    E* p, E* masked, cudaStream_t stream) {
+void softmax(float scale, const float* scores, const Matrices& size, const StepMask& mask, E* p,
+             E* masked, cudaStream_t stream) {
   with_lanes<E>(takes_vectors<E>(size.s, scores, p, masked), [&](auto lanes) {
     constexpr int L = lanes;
-    causal_softmax_kernel<E, L><<<rows_of(size), threads_for_row(size.s, L), 0, stream>>>(
+    softmax_kernel<E, L><<<rows_of(size), threads_for_row(size.s, L), 0, stream>>>(
         scale, scores, size, mask, p, masked);
   });
-  check_launch("causal_softmax");
+  check_launch("softmax");
 }
-template void causal_softmax(float, const float*, const Matrices&, const StepMask&, float*, float*,
-                             cudaStream_t);
-template void causal_softmax(float, const float*, const Matrices&, const StepMask&, Bf16*, Bf16*,
-                             cudaStream_t);
+template void softmax(float, const float*, const Matrices&, const StepMask&, float*, float*,
+                      cudaStream_t);
+template void softmax(float, const float*, const Matrices&, const StepMask&, Bf16*, Bf16*,
+                      cudaStream_t);
 
 template <class E>
 void softmax_gradient(float scale, const E* p, const float* dp, const Matrices& size,

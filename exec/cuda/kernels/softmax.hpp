@@ -12,13 +12,14 @@ struct Matrices {
   std::int64_t count = 0, s = 0;
   std::int64_t first = 0;   // element
   std::int64_t window = 0;  // columns that row i sees, i the last; 0: all up to it
+  bool causal = true;       // false: each row sees all, without a window
 };
 
 // Row i of each matrix: the softmax over the columns that it sees of scale * scores, zero beside
 // them. masked = p * mask; may be null.
 template <class E>
-void causal_softmax(float scale, const float* scores, const Matrices& size, const StepMask& mask,
-                    E* p, E* masked, cudaStream_t stream);
+void softmax(float scale, const float* scores, const Matrices& size, const StepMask& mask, E* p,
+             E* masked, cudaStream_t stream);
 
 // The scores' gradient from that of the masked probabilities: with g = dp * mask,
 // ds = scale * p * (g - sum(g * p)), row by row, zero where a row does not see.

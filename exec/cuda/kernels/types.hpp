@@ -41,11 +41,20 @@ struct StepMask {
   const StepNumbers* numbers = nullptr;
 };
 
-// Tokens as the host has them: `batch` samples of seq_length + 1. Row r of [batch * seq_length]
-// reads token r / seq_length * (seq_length + 1) + r % seq_length; its target is one further on.
+// A token a row of [batch * seq_length], and its type where there are types.
 struct Tokens {
   const std::int32_t* ids;
   std::int64_t batch, seq_length;
+  const std::int32_t* types = nullptr;
+  [[nodiscard]] WEIR_HOST_DEVICE std::int64_t rows() const { return batch * seq_length; }
+};
+
+// A target a row of logits, below 0 where the row has none: it then has no loss. Those of images
+// are numbers in fp32, as all of a sample.
+struct Targets {
+  const std::int32_t* ids;
+  std::int64_t rows;
+  bool fp32 = false;
 };
 
 }  // namespace weir::cuda

@@ -50,6 +50,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   std::memcpy(to, from, bytes);
   return cudaSuccess;
 }
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_row, const void* from, std::size_t from_row,
+                              std::size_t bytes, std::size_t rows, cudaMemcpyKind, cudaStream_t) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    std::memcpy(static_cast<std::byte*>(to) + row * to_row,
+                static_cast<const std::byte*>(from) + row * from_row, bytes);
+  }
+  return cudaSuccess;
+}
 cudaError_t cudaMemsetAsync(void* data, int value, std::size_t bytes, cudaStream_t) {
   std::memset(data, value, bytes);
   return cudaSuccess;

@@ -305,6 +305,27 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     return failed(cudaErrorLaunchTimeout);
   return cudaSuccess;
 }
+// Of pinned memory alone, as the executor's are.
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_row, const void* from, std::size_t from_row,
+                              std::size_t bytes, std::size_t rows, cudaMemcpyKind,
+                              cudaStream_t on) {
+  WEIR_CALL();
+  Stream* stream = machine().find(on, current().device);
+  if (stream == nullptr) return failed(cudaErrorInvalidResourceHandle);
+  if (bytes > to_row || bytes > from_row) return failed(cudaErrorInvalidPitchValue);
+  if (is_pageable(from) || is_pageable(to)) {
+    machine().violation("a copy of rows from or to pageable memory");
+    return failed(cudaErrorInvalidValue);
+  }
+  put(*stream,
+      {.what = "a copy of rows", .work = [=] {
+         for (std::size_t row = 0; row < rows; ++row) {
+           auto* const target = static_cast<std::byte*>(to) + row * to_row;
+           copying(target, static_cast<const std::byte*>(from) + row * from_row, bytes).work();
+         }
+       }});
+  return cudaSuccess;
+}
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
                                 std::size_t bytes, cudaStream_t on) {
   WEIR_CALL();

@@ -94,9 +94,11 @@ struct Bound {
 struct Sizes {
   std::int64_t b, h, kv, s, d;
   std::int64_t window;  // keys that a query sees, itself the last
+  bool causal;
   [[nodiscard]] std::int64_t first_key(std::int64_t query) const {
     return query < window ? 0 : query - window + 1;
   }
+  [[nodiscard]] std::int64_t last_key(std::int64_t query) const { return causal ? query : s - 1; }
 };
 
 void run_forward(const std::vector<Bound>& t, Sizes z, double scale) {
@@ -108,13 +110,13 @@ void run_forward(const std::vector<Bound>& t, Sizes z, double scale) {
       for (std::int64_t i = 0; i < z.s; ++i) {
         double total = 0;
         std::fill(row.begin(), row.end(), 0);
-        for (std::int64_t j = z.first_key(i); j <= i; ++j) {
+        for (std::int64_t j = z.first_key(i); j <= z.last_key(i); ++j) {
           double score = 0;
           for (std::int64_t e = 0; e < z.d; ++e) score += q.get(b, h, i, e) * k.get(b, of, e, j);
           p[static_cast<std::size_t>(j)] = std::exp(score * scale);
           total += p[static_cast<std::size_t>(j)];
         }
-        for (std::int64_t j = z.first_key(i); j <= i; ++j) {
+        for (std::int64_t j = z.first_key(i); j <= z.last_key(i); ++j) {
           for (std::int64_t e = 0; e < z.d; ++e)
             row[static_cast<std::size_t>(e)] +=
                 p[static_cast<std::size_t>(j)] / total * v.get(b, of, j, e);
@@ -148,7 +150,7 @@ void run_backward(const std::vector<Bound>& t, Sizes z, double scale) {
         for (std::int64_t e = 0; e < z.d; ++e)
           sum += context.get(b, h, i, e) * d_context.get(b, h, i, e);
         row_sums.set(b, h, i, 0, sum);
-        for (std::int64_t j = z.first_key(i); j <= i; ++j) {
+        for (std::int64_t j = z.first_key(i); j <= z.last_key(i); ++j) {
           double score = 0, dp = 0;
           for (std::int64_t e = 0; e < z.d; ++e) {
             score += q.get(b, h, i, e) * k.get(b, of, e, j);
@@ -310,12 +312,15 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
       machine().violation("a tensor of cuDNN is not aligned to 16 bytes");
   }
   const std::vector<std::int64_t>& q = in_order.at(0).dims;
-  const bool backward = in_order.size() >= 13;
+  const bool backward = in_order.size() >= 12;
+  // Where attention is not causal nothing is set to minus infinity, whose place is the fifth.
+  const bool causal = in_order.size() >= (backward ? 13U : 7U);
+  if (!causal) in_order.insert(in_order.begin() + 4, Bound{});
   // A window's number is the last to be made, where there is one.
   std::int32_t window = static_cast<std::int32_t>(q[2]);
   if (in_order.size() == (backward ? 14 : 8))
     std::memcpy(&window, in_order.back().data, sizeof(window));
-  const Sizes z{q[0], q[1], in_order.at(1).dims[1], q[2], q[3], window};
+  const Sizes z{q[0], q[1], in_order.at(1).dims[1], q[2], q[3], window, causal};
   float scale = 0;  // lies in the host's memory, and is read now
   std::memcpy(&scale, in_order.at(3).data, sizeof(scale));
   const auto workspace = of(pack)->all<std::byte*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE).at(0);

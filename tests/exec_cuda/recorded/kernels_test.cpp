@@ -108,5 +108,29 @@ TEST_F(RecordedKernels, LaunchesOfLlamasFamilyAreThoseOfTheList) {
   }
 }
 
+void expect_launches_of_the_list(const TinyConfig& config) {
+  const TinyModel model(config);
+  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+    for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused}) {
+      SCOPED_TRACE(std::string(to_string(dtype)) + " " + std::string(to_string(attention)));
+      Plan plan = model.plan({}, 1, "gpipe");
+      plan.dtype = dtype;
+      plan.attention = attention;
+      expect_launches_of_the_list(model.load(plan));
+    }
+  }
+}
+
+// Norms behind the sums, a normalised embedding with types, and a head with a transform.
+TEST_F(RecordedKernels, LaunchesOfABertAreThoseOfTheList) {
+  for (const double dropout : {0.0, 0.1})
+    expect_launches_of_the_list(tiny_bert(dropout, "", 2, 37, 4));
+}
+
+// Patches, and a head on the class token.
+TEST_F(RecordedKernels, LaunchesOfAVitAreThoseOfTheList) {
+  for (const double dropout : {0.0, 0.1}) expect_launches_of_the_list(tiny_vit(dropout, 2));
+}
+
 }  // namespace
 }  // namespace weir::recorded

@@ -200,6 +200,74 @@ TEST_F(RecordedTraining, LlamasFamilyTrains) {
   }
 }
 
+// On one rank, on shares of a device and on devices of their own, by cuDNN where it suits and by
+// our own kernels: no violation, the CPU's losses, one set of bits. Each step's loss is a mean over
+// another number of labels, so no graph repeats it, and a line says so.
+TEST_F(RecordedTraining, ABertTrains) {
+  for (const double dropout : {0.1, 0.0}) {
+    const TinyModel model(tiny_bert(dropout, "", 2, 37, 8));
+    const RunResult expected = on_cpu(model.load(plan_of(model, {"gpipe", 1, {}}, 2)), 3);
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+      std::string parameters;
+      for (const int devices : {1, 2}) {
+        for (const Pipeline& pipeline :
+             {Pipeline{"gpipe", 1, {}}, Pipeline{"1f1b", 1, {2}}, Pipeline{"zb-h1", 1, {1, 3}}}) {
+          Plan plan = plan_of(model, pipeline, 2);
+          plan.dtype = dtype;
+          plan.attention = AttentionKind::fused;
+          machine().reset(devices);
+          const RunResult found = train(model.load(plan), steps_on_cuda(3, Graphs::where_possible));
+          expect_losses(found, expected, dtype == Dtype::fp32 ? kTolerance : 2e-2);
+          EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+          if (parameters.empty()) parameters = found.parameters_sha256;
+          EXPECT_EQ(found.parameters_sha256, parameters);
+          EXPECT_FALSE(found.graph);
+          EXPECT_EQ(found.graph_refused.has_value(), plan.pp == 1);
+#ifdef WEIR_HAS_CUDNN
+          if (plan.pp == 1) {
+            EXPECT_EQ(found.devices.front().attention == "cuDNN",
+                      dtype == Dtype::bf16 && dropout == 0);
+          }
+#endif
+        }
+      }
+      machine().reset(1);
+      EXPECT_THROW(static_cast<void>(train(model.load(plan_of(model, {"gpipe", 1, {}}, 2)),
+                                           steps_on_cuda(1, Graphs::always))),
+                   UsageError);
+      RunOptions timed = steps_on_cuda(3);
+      timed.fastest = true;
+      expect_losses(train(model.load(plan_of(model, {"gpipe", 1, {}}, 2)), timed), expected,
+                    kTolerance);
+    }
+  }
+}
+
+// The same of images, whose step can be a graph.
+TEST_F(RecordedTraining, AVitTrains) {
+  for (const double dropout : {0.1, 0.0}) {
+    const TinyModel model(tiny_vit(dropout, 2));
+    const RunResult expected = on_cpu(model.load(plan_of(model, {"gpipe", 1, {}}, 2)), 3);
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+      std::string parameters;
+      for (const Graphs graphs : {Graphs::never, Graphs::always}) {
+        for (const Pipeline& pipeline :
+             {Pipeline{"gpipe", 1, {}}, Pipeline{"1f1b", 1, {2}}, Pipeline{"zb-h1", 1, {1, 3}}}) {
+          Plan plan = plan_of(model, pipeline, 2);
+          plan.dtype = dtype;
+          plan.attention = AttentionKind::fused;
+          machine().reset(1);
+          const RunResult found = train(model.load(plan), steps_on_cuda(3, graphs));
+          expect_losses(found, expected, dtype == Dtype::fp32 ? kTolerance : 2e-2);
+          EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+          if (parameters.empty()) parameters = found.parameters_sha256;
+          EXPECT_EQ(found.parameters_sha256, parameters);
+        }
+      }
+    }
+  }
+}
+
 // A window is cuDNN's too, with the losses of our own kernels.
 TEST_F(RecordedTraining, CudnnKeepsToAWindow) {
   TinyConfig config = tiny_llama("llama", "", 1, 32, 4);
