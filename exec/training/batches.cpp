@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include "exec/training/philox.hpp"
 #include "plan/model/sample.hpp"
 #include "plan/text/bytes_file.hpp"
+#include "plan/text/unchanged_file.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -33,7 +36,13 @@ std::string read_data(const std::filesystem::path& file) {
     throw InputError(file.string(), "",
                      "is a pipe, expected a file: data is read again when a run goes on");
   }
-  return read_bytes(file);
+  if (!std::filesystem::is_regular_file(status)) return read_bytes(file);
+  const UnchangedFile open(file);
+  // A file of the kernel's own has bytes and no size, one that is too large is refused there.
+  if (open.size() == 0 || open.size() > kLargestFile) return read_bytes(file);
+  std::string bytes(open.size(), '\0');
+  open.read(0, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
 }
 
 // A Feistel network over the next even number of bits, four rounds (Luby and Rackoff, 1988), walked

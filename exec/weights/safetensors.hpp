@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/weights/unchanged_file.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/sha256.hpp"
+#include "plan/text/unchanged_file.hpp"
 
 namespace weir {
 

@@ -153,8 +153,8 @@ void NewFiles::commit() {
 
 void fail_to_write(const std::filesystem::path& file, int reason) {
   const std::string why = "cannot be written: " + std::generic_category().message(reason);
-  // A full disk, a quota, a limit of the file's size, a disk that fails.
-  for (const int room : {ENOSPC, EDQUOT, EFBIG, EIO}) {
+  // A full disk, a quota, a limit of the file's size, a disk or its server that fails.
+  for (const int room : {ENOSPC, EDQUOT, EFBIG, EIO, ESTALE}) {
     if (reason == room) throw RunFailed(file.string() + ": " + why);
   }
   throw InputError(file.string(), "", why);

@@ -22,8 +22,6 @@
 namespace weir {
 namespace {
 
-constexpr std::uintmax_t kLargestFile = std::uintmax_t{1} << 30;
-
 std::atomic<bool> files_alone = false;
 
 // A descriptor to read from, closed on every way out.

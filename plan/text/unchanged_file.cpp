@@ -1,6 +1,6 @@
 // Reads at a place, and looks at the file's length and time of writing after each.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/weights/unchanged_file.hpp"
+#include "plan/text/unchanged_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
