@@ -5,36 +5,72 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-
-#include "plan/program/graph.hpp"
+#include <vector>
 
 namespace weir {
 namespace {
 
 // Waits that no order of the lanes can avoid: written ones except slots, and F before its own B, I
 // and R's I; a stage's last backward before its optimizer.
-WaitGraph order_free(const Program& program) {
-  Cells<OperationId> forward(program.shape(), kNoOperation);
-  Indexed<Stage, OperationId> last_gradient(program.shape().total_stages(), kNoOperation);
-  for (const Rank rank : program.ranks()) {
-    for (const OperationId id : program.compute_lane(rank).operations()) {
-      const Action& action = program.op(id).action;
-      // What stays of a stage is the last of its lane: a later one writes over an earlier.
-      if (action.kind == ActionKind::F) forward[action] = id;
-      if (is_backward(action.kind)) last_gradient[action.stage] = id;
+class OrderFree {
+ public:
+  explicit OrderFree(const Program& program)
+      : program_(program),
+        forward_(program.shape(), kNoOperation),
+        last_gradient_(program.shape().total_stages(), kNoOperation) {
+    for (const Rank rank : program.ranks()) {
+      for (const OperationId id : program.compute_lane(rank).operations()) {
+        const Action& action = program.op(id).action;
+        // What stays of a stage is the last of its lane: a later one writes over an earlier.
+        if (action.kind == ActionKind::F) forward_[action] = id;
+        if (is_backward(action.kind)) last_gradient_[action.stage] = id;
+      }
     }
   }
-  WaitGraph graph{program.size(), {}};
-  for (const OperationId id : program.ids()) {
-    const Action& action = program.op(id).action;
-    for (const Dependency& dependency : program.predecessors(id)) {
-      if (dependency.kind != DependencyKind::slot) graph.waits.push_back({id, dependency.before});
+
+  // What an operation waits for; each stands before it in the program's order.
+  template <class Take>
+  void each_wait(OperationId id, Take take) const {
+    const Action& action = program_.op(id).action;
+    for (const Dependency& dependency : program_.predecessors(id)) {
+      if (dependency.kind != DependencyKind::slot) take(dependency.before);
     }
-    if (is_backward(action.kind)) graph.waits.push_back({id, forward[action]});
-    if (action.kind == ActionKind::OPTIMIZER && last_gradient[action.stage] != kNoOperation)
-      graph.waits.push_back({id, last_gradient[action.stage]});
+    if (is_backward(action.kind)) take(forward_[action]);
+    if (action.kind == ActionKind::OPTIMIZER && last_gradient_[action.stage] != kNoOperation)
+      take(last_gradient_[action.stage]);
   }
-  return graph;
+
+ private:
+  const Program& program_;
+  Cells<OperationId> forward_;
+  Indexed<Stage, OperationId> last_gradient_;
+};
+
+// The longest way to each operation's start and from its end to the end of all, as sums of the
+// durations of the operations on it.
+struct LongestPaths {
+  PerOperation<std::int64_t> head_ns, tail_ns;
+};
+
+LongestPaths longest_paths(const Program& program, const PerOperation<std::int64_t>& duration_ns) {
+  const OrderFree waits(program);
+  LongestPaths paths{PerOperation<std::int64_t>(program.size()),
+                     PerOperation<std::int64_t>(program.size())};
+  auto& head = paths.head_ns;
+  auto& tail = paths.tail_ns;
+  const std::vector<OperationId>& order = program.order();
+  // Heads grow from the first operation on, tails from the last one back.
+  for (const OperationId id : order) {
+    waits.each_wait(id, [&](OperationId before) {
+      head[id] = std::max(head[id], head[before] + duration_ns[before]);
+    });
+  }
+  for (auto at = order.rbegin(); at != order.rend(); ++at) {
+    waits.each_wait(*at, [&, id = *at](OperationId before) {
+      tail[before] = std::max(tail[before], tail[id] + duration_ns[id]);
+    });
+  }
+  return paths;
 }
 
 std::int64_t bound_of_rank(const Program& program, const Lane& lane, const OperationCosts& costs,
@@ -58,7 +94,7 @@ std::int64_t bound_of_rank(const Program& program, const Lane& lane, const Opera
 }  // namespace
 
 Nanoseconds step_lower_bound(const Program& program, const OperationCosts& costs) {
-  const LongestPaths paths = longest_paths(order_free(program), costs.duration_ns);
+  const LongestPaths paths = longest_paths(program, costs.duration_ns);
   std::int64_t best = 0;
   // The longest way through the graph goes through some operation.
   for (const OperationId id : program.ids())

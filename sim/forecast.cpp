@@ -193,11 +193,15 @@ void scale(Counter& counter, double factor) {
     sample.value = std::llround(static_cast<double>(sample.value) * factor);
 }
 
-Trace timed_step(const PricedProgram& run, Nanoseconds overhead) {
+Timing timed_step(const PricedProgram& run) {
   auto outcome = simulate(run.program, run.costs, run.contention);
   // Programs were shown to have no cycle (docs/design.md 6), so one that is stuck is a bug.
   if (const auto* stuck = std::get_if<Stuck>(&outcome)) throw std::logic_error(stuck->report);
-  Trace trace = to_trace(run.program, std::get<Timing>(outcome), run.costs);
+  return std::get<Timing>(std::move(outcome));
+}
+
+Trace trace_of(const PricedProgram& run, const Timing& timing, Nanoseconds overhead) {
+  Trace trace = to_trace(run.program, timing, run.costs);
   trace.steps.front().end += overhead;
   return trace;
 }
@@ -255,10 +259,10 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   run.costs = expand(program, run.priced.table);
   run.contention = contention_of(program, loaded.plan, costs, cluster);
   const Nanoseconds overhead = to_nanoseconds(costs.anchored_step_overhead());
+  const Timing timing = timed_step(run);
   ForecastResult result;
-  result.trace = timed_step(run, overhead);
   Forecast& f = result.forecast;
-  f.step_time = to_seconds(result.trace.steps.front().end);
+  f.step_time = to_seconds(timing.makespan + overhead);
   f.stack = cluster.stack.name;
   f.devices = loaded.plan.devices();
   f.warnings = run.priced.warnings;
@@ -268,6 +272,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   warn_of_direct_skips(loaded, f);
   // A search's inner loop reads time and memory only.
   if (options.detail != ForecastDetail::order) {
+    result.trace = trace_of(run, timing, overhead);
     f.metrics = step_metrics(program, result.trace);
     // Blocking transfers only add waits, so the bound without them holds.
     f.lower_bound = to_seconds(step_lower_bound(loaded.program, run.costs) + overhead);
@@ -277,14 +282,15 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   }
   if (options.jitter) add_distribution(f, run, costs, *options.jitter);
   if (options.without_barrier) f.without_barrier = mean_step(run);
-  const auto spans = result.trace.of_step(0);
+  // One step's, of which several stacks may say what it holds.
+  const MemoryEvents events(program, timing.start_ns, timing.end_ns);
   const auto rules_by = [&](const Cluster& of, const ModelPart& part) {
     MemoryRules rules = memory_rules(loaded.plan, of, part);
     rules.device_over_host = run.priced.device_over_host;
     return rules;
   };
   const auto peaks = [&](const MemoryRules& rules) {
-    return memory_peaks(loaded, program, spans, run.priced.scratch, rules);
+    return memory_peaks(loaded, program, events, run.priced.scratch, rules);
   };
   const MemoryRules rules = rules_by(cluster, *known.part());
   add_memory(f, loaded, costs, cluster, peaks(rules));
@@ -301,7 +307,8 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   }
   add_rates(f, loaded, cluster);
   if (options.detail == ForecastDetail::full) {
-    result.trace.counters = memory_counters(loaded, program, spans, run.priced.scratch, rules);
+    result.trace.counters =
+        memory_counters(loaded, program, result.trace.of_step(0), run.priced.scratch, rules);
     for (Counter& counter : result.trace.counters) scale(counter, costs.factors().memory);
     result.trace.info = info_of(loaded.plan, costs);
   }

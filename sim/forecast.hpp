@@ -18,7 +18,7 @@ namespace weir {
 
 // A search that compares many plans has no use for their memory over time and their names in a
 // trace (ranking), and until it has found the best of them only for what it orders them by: step
-// time and memory (order; no metrics, no bound, no interval).
+// time and memory (order; no metrics, no bound, no interval, no trace).
 enum class ForecastDetail : std::uint8_t { full, ranking, order };
 
 // What operations of this plan share: node cards, and devices where there are fewer than ranks.
@@ -43,7 +43,7 @@ struct ForecastOptions {
 
 struct ForecastResult {
   Forecast forecast;
-  Trace trace;  // one predicted step, with memory counters
+  Trace trace;  // one predicted step; of full detail with memory counters
 };
 
 // Lowers the plan, prices it, gives it virtual time and accounts for every idle nanosecond.

@@ -12,17 +12,14 @@
 
 namespace weir {
 
-StepTimes::StepTimes(const ResolvedPlan& resolved)
-    : resolved_(resolved), compiled_(compile(resolved.program)) {}
-
-Seconds StepTimes::by(const Costs& costs, const Cluster& cluster) const {
-  const Program& program = resolved_.program;
-  const CostTableResult priced =
-      cost_table(resolved_, LayerCosts(resolved_, costs, cluster.stack), cluster);
-  const Contention contention = contention_of(program, resolved_.plan, costs, cluster);
+Seconds step_time(const ResolvedPlan& resolved, const CompiledProgram* compiled,
+                  const LayerCosts& known, const Cluster& cluster) {
+  const Program& program = resolved.program;
+  const Costs& costs = known.costs();
+  const CostTableResult priced = cost_table(resolved, known, cluster);
+  const Contention contention = contention_of(program, resolved.plan, costs, cluster);
   const Nanoseconds overhead = to_nanoseconds(costs.anchored_step_overhead());
   // The compiled engine knows of no links that are shared.
-  const auto* compiled = std::get_if<CompiledProgram>(&compiled_);
   if (compiled != nullptr && contention.none())
     return to_seconds(CompiledEngine(*compiled).makespan(priced.table) + overhead);
   const auto outcome = simulate(program, expand(program, priced.table), contention);

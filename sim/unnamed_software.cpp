@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "costmodel/memory/software_bounds.hpp"
@@ -15,24 +16,35 @@
 namespace weir {
 namespace {
 
-Costs costs_by(const ResolvedPlan& resolved, const Cluster& cluster) {
-  const Plan& plan = resolved.plan;
-  return builtin_costs(resolved.model, plan.seq_length, plan.dtype, cluster, {plan.split()});
+Cluster run_by(Cluster cluster, Stack stack) {
+  // What the job says: its products' format, and that stages may be empty.
+  stack.fp8 = cluster.stack.fp8;
+  stack.empty_stages = true;
+  set_stack(cluster, stack);
+  return cluster;
+}
+
+Costs costs_by(const Plan& plan, const Model& model, const Cluster& cluster) {
+  return builtin_costs(model, plan.seq_length, plan.dtype, cluster, {plan.split()});
+}
+
+void widen(std::optional<StepRange>& range, Seconds step) {
+  if (!range) range = StepRange{step, step};
+  range = StepRange{std::min(range->fastest, step), std::max(range->slowest, step)};
 }
 
 }  // namespace
 
 std::vector<StepBy> steps_by(const ResolvedPlan& resolved, const Cluster& cluster,
                              std::span<const Stack> known) {
-  const StepTimes times(resolved);
+  const auto program = compile(resolved.program);
+  const auto* compiled = std::get_if<CompiledProgram>(&program);
   std::vector<StepBy> steps;
-  for (Stack stack : known) {
-    // What the job says: its products' format, and that stages may be empty.
-    stack.fp8 = cluster.stack.fp8;
-    stack.empty_stages = true;
-    Cluster its = cluster;
-    set_stack(its, stack);
-    steps.push_back({stack.name, times.by(costs_by(resolved, its), its)});
+  for (const Stack& stack : known) {
+    const Cluster its = run_by(cluster, stack);
+    const Costs costs = costs_by(resolved.plan, resolved.model, its);
+    const LayerCosts layers(resolved, costs, its.stack);
+    steps.push_back({stack.name, step_time(resolved, compiled, layers, its)});
   }
   return steps;
 }
@@ -43,6 +55,35 @@ std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster&
   if (steps.empty()) return std::nullopt;
   const auto [fastest, slowest] = std::ranges::minmax_element(steps, {}, &StepBy::step);
   return StepRange{fastest->step, slowest->step};
+}
+
+SoftwareSteps::SoftwareSteps(const Model& model, const Cluster& cluster,
+                             std::span<const Stack> known)
+    : model_(model) {
+  for (const Stack& stack : known) clusters_.push_back(run_by(cluster, stack));
+}
+
+std::optional<StepRange> SoftwareSteps::of(const ResolvedPlan& resolved,
+                                           const CompiledProgram* compiled) {
+  std::optional<StepRange> range;
+  for (std::size_t i = 0; i < clusters_.size(); ++i)
+    widen(range, step_time(resolved, compiled, layers_of(resolved.plan, i), clusters_[i]));
+  return range;
+}
+
+const LayerCosts& SoftwareSteps::layers_of(const Plan& plan, std::size_t software) {
+  Priced* priced = nullptr;
+  {
+    const std::scoped_lock lock(mutex_);  // guards priced_, which all threads share
+    priced = &priced_[{software, plan.split()}];
+  }
+  // Threads that want one split wait for the first of them to price it.
+  std::call_once(priced->once, [&] {
+    const Cluster& its = clusters_[software];
+    priced->costs = costs_by(plan, model_, its);
+    priced->layers.emplace(plan, model_, *priced->costs, its.stack);
+  });
+  return *priced->layers;
 }
 
 void bound_by_state(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {

@@ -3,12 +3,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "costmodel/fit/builtin_interval.hpp"
+#include "costmodel/table/layer_costs.hpp"
+#include "sim/engine/compiled_program.hpp"
 #include "sim/forecast.hpp"
 
 namespace weir {
@@ -28,6 +34,31 @@ struct StepRange {
 [[nodiscard]] std::optional<StepRange> step_range(const ResolvedPlan& resolved,
                                                   const Cluster& cluster,
                                                   std::span<const Stack> known);
+
+// The same of many plans of one model whose skips are relayed: layers are priced once by each stack
+// for each way to split them.
+class SoftwareSteps {
+ public:
+  // The model must outlive it.
+  SoftwareSteps(const Model& model, const Cluster& cluster, std::span<const Stack> known);
+
+  // `compiled`: the plan's program; null: it cannot be. Many threads may ask at once.
+  [[nodiscard]] std::optional<StepRange> of(const ResolvedPlan& resolved,
+                                            const CompiledProgram* compiled);
+
+ private:
+  struct Priced {
+    std::once_flag once;
+    std::optional<Costs> costs;
+    std::optional<LayerCosts> layers;
+  };
+  [[nodiscard]] const LayerCosts& layers_of(const Plan& plan, std::size_t software);
+
+  const Model& model_;
+  std::vector<Cluster> clusters_;  // by software
+  std::mutex mutex_;               // guards the map, whose places do not move
+  std::map<std::pair<std::size_t, Split>, Priced> priced_;
+};
 
 // Gives the forecast of a plan whose job says what makes memory less (re-materialisation, offload,
 // narrower formats) as the least what every rank holds from step to step by the leanest software.

@@ -29,19 +29,18 @@ std::int64_t workspaces(const ResolvedPlan& loaded, const MemoryRules& rules) {
 
 class Timeline {
  public:
-  Timeline(const ResolvedPlan& loaded, const Program& program,
-           IndexedView<OperationId, const Span> spans, std::span<const Bytes> scratch,
+  Timeline(const ResolvedPlan& loaded, const Program& program, std::span<const Bytes> scratch,
            const MemoryRules& rules)
       : program_(program),
         mode_(loaded.plan.recompute.mode),
-        spans_(spans),
         live_(at(program.shape().ranks)),
         live_sum_(live_.size()),
         running_(live_.size(), &nothing_),
         peaks_(live_.size()),
         in_flight_(live_.size()),
         most_in_flight_(live_.size()),
-        footprints_(program.shape().total_stages()) {
+        footprints_(program.shape().total_stages()),
+        message_bytes_(program.shape().total_stages()) {
     for (std::int32_t stage = 0; stage < program.shape().total_stages(); ++stage) {
       stages_.emplace_back(loaded.plan, rules.part ? *rules.part : *loaded.part,
                            loaded.stage(Stage{stage}), rules.allocator, rules.stack);
@@ -66,18 +65,13 @@ class Timeline {
     }
   }
 
-  // `sample(time, rank)` after every change, rank by rank: what one holds its own events decide.
+  // `sample(event, rank)` after every change, rank by rank: what one holds its own events decide.
   template <class Sample>
-  void replay(Sample sample) {
-    Indexed<Rank, std::vector<LaneId>> messages(program_.shape().ranks);  // from the rank and to it
-    for (const Edge& edge : program_.edges()) {
-      messages[edge.from].push_back(edge.send_lane);
-      messages[edge.to].push_back(edge.send_lane);
-    }
-    for (const Rank rank : messages.ids()) {
-      for (const Event& event : events_of(rank, messages[rank])) {
+  void replay(const MemoryEvents& events, Sample sample) {
+    for (const Rank rank : program_.ranks()) {
+      for (const Event& event : events.of(rank)) {
         happen(rank, event);
-        sample(event.time, rank.position());
+        sample(event, rank.position());
       }
     }
   }
@@ -90,56 +84,14 @@ class Timeline {
   }
 
  private:
-  // What happens first of what happens at one time. A lane's actions of no length lie between the
-  // one that ends then and the one that starts: each is over before the next begins, or it would
-  // take that one's place and its memory would be forgotten.
-  enum Phase : std::uint8_t { ends, sends, at_once, starts };
-  // Ordered by two numbers, the phase above the operation in the second: a large step has a
-  // million.
-  struct Event {
-    std::int64_t time;
-    std::uint64_t order;
-    auto operator<=>(const Event&) const = default;
-  };
-  // A lane's events come in order, but for those of actions of no length: lanes are merged.
-  [[nodiscard]] std::vector<Event> events_of(Rank rank, const std::vector<LaneId>& messages) const {
-    std::vector<Event> events;
-    if (spans_.size() == 0) return events;  // between steps
-    const auto add = [&](Nanoseconds time, Phase phase, OperationId id) {
-      events.push_back({time.count(), std::uint64_t{phase} << 32 | at(id.value)});
-    };
-    const auto merge = [&events](std::size_t from) {
-      const auto middle = events.begin() + static_cast<std::ptrdiff_t>(from);
-      if (!std::is_sorted(middle, events.end())) std::sort(middle, events.end());
-      std::inplace_merge(events.begin(), middle, events.end());
-    };
-    const Lane& computes = program_.compute_lane(rank);
-    events.reserve(4 * at(computes.size()));
-    for (const OperationId id : computes.operations()) {
-      const Span& span = spans_[id];
-      if (span.start == span.end) {
-        add(span.start, at_once, id);
-        continue;
-      }
-      add(span.start, starts, id);
-      add(span.end, ends, id);
-    }
-    merge(0);
-    for (const LaneId lane : messages) {
-      const std::size_t before = events.size();
-      for (const OperationId id : program_.lane(lane).operations())
-        add(spans_[id].start, sends, id);
-      merge(before);
-    }
-    return events;
-  }
+  using Phase = MemoryEvents::Phase;
+  using Event = MemoryEvents::Event;
   void happen(Rank rank, const Event& event) {
-    const OperationId id{static_cast<std::int32_t>(event.order & 0xffffffff)};
-    const auto phase = static_cast<Phase>(event.order >> 32);
+    const auto [id, phase] = event;
     const Action& action = program_.op(id).action;
-    if (phase == starts || phase == at_once) begin(rank.position(), id, action);
-    if (phase == ends || phase == at_once) end(rank.position(), action);
-    if (phase != sends) return;
+    if (phase == Phase::starts || phase == Phase::at_once) begin(rank.position(), id, action);
+    if (phase == Phase::ends || phase == Phase::at_once) end(rank.position(), action);
+    if (phase != Phase::sends) return;
     const bool leaves = program_.edge_of(id).from == rank;
     (leaves ? sent(rank.position(), action) : comes(rank.position(), action));
   }
@@ -206,8 +158,17 @@ class Timeline {
     if (action.kind == ActionKind::B || action.kind == ActionKind::W) --in_flight_[rank];
     note(rank);
   }
-  [[nodiscard]] std::int64_t message_bytes(const Action& message) const {
-    return stages_[at(message.stage.value)].message_bytes(message);
+  // Of all micro-batches alike: asked once for each stage and way, but for those that go past
+  // stages.
+  [[nodiscard]] std::int64_t message_bytes(const Action& message) {
+    const StageMemory& stage = stages_[at(message.stage.value)];
+    if (is_skip(message)) return stage.message_bytes(message);
+    const bool forward = message.kind == ActionKind::SEND_F || message.kind == ActionKind::RECV_F;
+    const bool out = message.kind == ActionKind::SEND_F || message.kind == ActionKind::SEND_B;
+    MessageBytes& of_stage = message_bytes_[message.stage];
+    std::optional<std::int64_t>& known = forward == out ? of_stage.behind : of_stage.before;
+    if (!known) known = stage.message_bytes(message);
+    return *known;
   }
   void sent(std::size_t rank, const Action& send) {
     add(rank, MemoryKind::activations, -message_bytes(send));
@@ -220,7 +181,6 @@ class Timeline {
 
   const Program& program_;
   const RecomputeMode mode_;
-  IndexedView<OperationId, const Span> spans_;
   std::vector<StageMemory> stages_;
   std::vector<std::int64_t> to_come_;  // by stage: gradients that no backward has made yet
   std::vector<ByKind> live_;           // per rank, without the running action
@@ -234,6 +194,11 @@ class Timeline {
     PerKind<std::optional<Summed>> kept{}, rebuilt{};
   };
   Indexed<Stage, Footprints> footprints_;
+  // Of what the stage exchanges with the one behind it and with the one before.
+  struct MessageBytes {
+    std::optional<std::int64_t> behind, before;
+  };
+  Indexed<Stage, MessageBytes> message_bytes_;
 };
 
 // What the stack's allocator reserves, expected, at least and at most: all but the process's own
@@ -262,6 +227,83 @@ void reserve(RankMemory& rank, double pending, const StackMemory& m) {
   overhead = rank.peak - tensors - held;
 }
 
+using Event = MemoryEvents::Event;
+using Phase = MemoryEvents::Phase;
+
+// Of one lane or several: ordered by two numbers, the phase above the operation in the second,
+// since a large step has a million.
+struct Moment {
+  std::int64_t time;
+  std::uint64_t order;
+  auto operator<=>(const Moment&) const = default;
+};
+
+template <class TimesOf>
+class Moments {
+ public:
+  Moments(const Program& program, const TimesOf& times) : program_(program), times_(times) {}
+
+  // A lane's come in order, but for those of actions of no length: lanes are merged, and the many
+  // of the compute lane once.
+  void collect(Rank rank, const std::vector<LaneId>& messages, std::vector<Event>& events) {
+    computes_.clear();
+    sends_.clear();
+    for (const OperationId id : program_.compute_lane(rank).operations()) add_compute(id);
+    merge(computes_, 0);
+    for (const LaneId lane : messages) {
+      const std::size_t before = sends_.size();
+      for (const OperationId id : program_.lane(lane).operations())
+        add(sends_, times_(id).first, Phase::sends, id);
+      merge(sends_, before);
+    }
+    events.reserve(computes_.size() + sends_.size());
+    auto send = sends_.begin();
+    for (const Moment& compute : computes_) {
+      for (; send != sends_.end() && *send < compute; ++send) events.push_back(event(*send));
+      events.push_back(event(compute));
+    }
+    for (; send != sends_.end(); ++send) events.push_back(event(*send));
+  }
+
+ private:
+  static Event event(const Moment& moment) {
+    return {OperationId{static_cast<std::int32_t>(moment.order & 0xffffffff)},
+            static_cast<Phase>(moment.order >> 32)};
+  }
+  static void add(std::vector<Moment>& to, std::int64_t time, Phase phase, OperationId id) {
+    to.push_back({time, static_cast<std::uint64_t>(phase) << 32 | at(id.value)});
+  }
+  void add_compute(OperationId id) {
+    const auto [start, end] = times_(id);
+    if (start == end) return add(computes_, start, Phase::at_once, id);
+    add(computes_, start, Phase::starts, id);
+    add(computes_, end, Phase::ends, id);
+  }
+  static void merge(std::vector<Moment>& moments, std::size_t from) {
+    const auto middle = moments.begin() + static_cast<std::ptrdiff_t>(from);
+    if (!std::is_sorted(middle, moments.end())) std::sort(middle, moments.end());
+    std::inplace_merge(moments.begin(), middle, moments.end());
+  }
+
+  const Program& program_;
+  const TimesOf& times_;
+  std::vector<Moment> computes_, sends_;
+};
+
+// `times`: start and end of an operation.
+template <class TimesOf>
+Indexed<Rank, std::vector<Event>> events_by_rank(const Program& program, const TimesOf& times) {
+  Indexed<Rank, std::vector<LaneId>> messages(program.shape().ranks);  // from the rank and to it
+  for (const Edge& edge : program.edges()) {
+    messages[edge.from].push_back(edge.send_lane);
+    messages[edge.to].push_back(edge.send_lane);
+  }
+  Indexed<Rank, std::vector<Event>> events(program.shape().ranks);
+  Moments moments(program, times);
+  for (const Rank rank : events.ids()) moments.collect(rank, messages[rank], events[rank]);
+  return events;
+}
+
 }  // namespace
 
 Bytes RankMemory::peak_as(MemoryCount count) const {
@@ -277,11 +319,29 @@ Bytes RankMemory::peak_as(MemoryCount count) const {
   return peak - at_peak[MemoryKind::overhead];
 }
 
+MemoryEvents::MemoryEvents(const Program& program, const PerOperation<std::int64_t>& start_ns,
+                           const PerOperation<std::int64_t>& end_ns)
+    : by_rank_(events_by_rank(
+          program, [&](OperationId id) { return std::pair(start_ns[id], end_ns[id]); })) {}
+
+MemoryEvents::MemoryEvents(const Program& program, IndexedView<OperationId, const Span> spans) {
+  if (spans.size() == 0) return;
+  by_rank_ = events_by_rank(program, [&](OperationId id) {
+    return std::pair(spans[id].start.count(), spans[id].end.count());
+  });
+}
+
 std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded, const Program& program,
                                      IndexedView<OperationId, const Span> spans,
                                      std::span<const Bytes> scratch, const MemoryRules& rules) {
-  Timeline timeline(loaded, program, spans, scratch, rules);
-  timeline.replay([](std::int64_t, std::size_t) {});
+  return memory_peaks(loaded, program, MemoryEvents(program, spans), scratch, rules);
+}
+
+std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded, const Program& program,
+                                     const MemoryEvents& events, std::span<const Bytes> scratch,
+                                     const MemoryRules& rules) {
+  Timeline timeline(loaded, program, scratch, rules);
+  timeline.replay(events, [](const Event&, std::size_t) {});
   std::vector<RankMemory> peaks = timeline.peaks();
   const auto buffer = static_cast<double>(gathered_bytes(loaded.plan, loaded.model));
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
@@ -295,7 +355,7 @@ std::vector<RankMemory> memory_peaks(const ResolvedPlan& loaded, const Program& 
 std::vector<Counter> memory_counters(const ResolvedPlan& loaded, const Program& program,
                                      IndexedView<OperationId, const Span> spans,
                                      std::span<const Bytes> scratch, const MemoryRules& rules) {
-  Timeline timeline(loaded, program, spans, scratch, rules);
+  Timeline timeline(loaded, program, scratch, rules);
   const auto ranks = at(program.shape().ranks);
   std::vector<Counter> counters;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -314,7 +374,9 @@ std::vector<Counter> memory_counters(const ResolvedPlan& loaded, const Program& 
       counter.samples.pop_back();
     counter.samples.push_back({Nanoseconds(time), value});
   };
-  timeline.replay([&](std::int64_t time, std::size_t rank) {
+  timeline.replay(MemoryEvents(program, spans), [&](const Event& event, std::size_t rank) {
+    const Span& span = spans[event.id];
+    const std::int64_t time = (event.phase == Phase::ends ? span.end : span.start).count();
     Counter* counter = &counters[rank * each];
     put(*counter++, time, total(timeline.live(rank)));
     for (const MemoryKind kind : kMemoryKinds) put(*counter++, time, timeline.live(rank)[kind]);

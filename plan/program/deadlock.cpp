@@ -44,6 +44,7 @@ std::string_view reason(DependencyKind kind) {
 }  // namespace
 
 std::optional<std::vector<OperationId>> find_cycle(const Program& program) {
+  if (program.order().size() == program.size()) return std::nullopt;
   return find_cycle(wait_graph(program));
 }
 

@@ -8,10 +8,8 @@
 #include <boost/graph/compressed_sparse_row_graph.hpp>
 #include <boost/graph/depth_first_search.hpp>
 #include <boost/graph/strong_components.hpp>
-#include <boost/graph/topological_sort.hpp>
 #include <boost/iterator/transform_iterator.hpp>
 #include <boost/pending/queue.hpp>
-#include <iterator>
 #include <utility>
 
 namespace weir {
@@ -134,32 +132,6 @@ std::optional<std::vector<OperationId>> shortest_cycle(const WaitGraph& graph) {
     reached.clear();
   }
   return if_any(std::move(best));
-}
-
-LongestPaths longest_paths(const WaitGraph& graph, const PerOperation<std::int64_t>& duration_ns) {
-  const Graph g = boost_graph(graph);
-  std::vector<std::int32_t> order;
-  order.reserve(graph.operations);
-  // Arcs lead to what is awaited, so what waits for nothing comes first.
-  boost::topological_sort(g, std::back_inserter(order));
-  LongestPaths paths{PerOperation<std::int64_t>(graph.operations),
-                     PerOperation<std::int64_t>(graph.operations)};
-  auto& head = paths.head_ns;
-  auto& tail = paths.tail_ns;
-  const auto lengthen = [&](std::int32_t vertex, bool forward) {
-    const OperationId id{vertex};
-    for (auto [arc, end] = out_edges(vertex, g); arc != end; ++arc) {
-      const OperationId before{target(*arc, g)};
-      if (forward)
-        head[id] = std::max(head[id], head[before] + duration_ns[before]);
-      else
-        tail[before] = std::max(tail[before], tail[id] + duration_ns[id]);
-    }
-  };
-  // Heads grow from the first operation on, tails from the last one back.
-  for (const std::int32_t vertex : order) lengthen(vertex, true);
-  for (auto at = order.rbegin(); at != order.rend(); ++at) lengthen(*at, false);
-  return paths;
 }
 
 }  // namespace weir

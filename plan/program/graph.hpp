@@ -1,5 +1,5 @@
-// Who waits for whom, as a graph: its cycles and its longest paths; by
-// Boost.Graph, which stays in the .cpp. An engine's inner loop walks arrays of its own.
+// Who waits for whom, as a graph, and its cycles; by Boost.Graph, which stays in the .cpp. An
+// engine's inner loop walks arrays of its own.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,13 +31,5 @@ struct WaitGraph {
 // quadratic in the operations that are on cycles.
 [[nodiscard]] std::optional<std::vector<OperationId>> find_cycle(const WaitGraph& graph);
 [[nodiscard]] std::optional<std::vector<OperationId>> shortest_cycle(const WaitGraph& graph);
-
-// The longest way to each operation's start and from its end to the end of all, as sums of the
-// durations of the operations on it. Precondition: no cycle.
-struct LongestPaths {
-  PerOperation<std::int64_t> head_ns, tail_ns;
-};
-[[nodiscard]] LongestPaths longest_paths(const WaitGraph& graph,
-                                         const PerOperation<std::int64_t>& duration_ns);
 
 }  // namespace weir

@@ -18,25 +18,62 @@ std::string_view to_string(LaneKind kind) { return name_of(kLaneNames, kind); }
 
 std::optional<LaneKind> parse_lane_kind(std::string_view text) { return named(kLaneNames, text); }
 
-Program::Program(Parts parts)
-    : parts_(std::move(parts)),
-      compute_lanes_(shape().ranks),
-      first_successor_(size() + 1),
-      successors_(parts_.dependencies.size()) {
-  for (const LaneId id : lanes().ids()) {
-    if (lane(id).kind == LaneKind::compute) compute_lanes_[lane(id).rank] = id;
+Program::Made::Made(Parts its)
+    : parts(std::move(its)),
+      compute_lanes(parts.shape.ranks),
+      first_successor(parts.operations.size() + 1),
+      successors(parts.dependencies.size()) {
+  for (const LaneId id : parts.lanes.ids()) {
+    if (parts.lanes[id].kind == LaneKind::compute) compute_lanes[parts.lanes[id].rank] = id;
   }
   // A counting sort of the dependencies by what is waited for: counts, then where each one's list
   // ends, then filled from behind, so that the lists begin where they should and ascend.
-  for (const OperationId id : ids()) {
-    for (const Dependency& d : predecessors(id)) ++first_successor_[d.before.position()];
+  for (const OperationId id : parts.operations.ids()) {
+    for (const Dependency& d : parts.dependencies.of(id)) ++first_successor[d.before.position()];
   }
-  for (std::size_t i = 0; i < size(); ++i) first_successor_[i + 1] += first_successor_[i];
-  for (OperationId id{size()}; id > OperationId{0};) {
+  for (std::size_t i = 0; i + 1 < first_successor.size(); ++i)
+    first_successor[i + 1] += first_successor[i];
+  for (OperationId id{parts.operations.size()}; id > OperationId{0};) {
     id = id - 1;
-    for (const Dependency& d : predecessors(id))
-      successors_[--first_successor_[d.before.position()]] = id;
+    for (const Dependency& d : parts.dependencies.of(id))
+      successors[--first_successor[d.before.position()]] = id;
   }
+}
+
+Program::Program() : Program(Parts{}) {}
+
+Program::Program(Parts parts) : made_(std::make_shared<const Made>(std::move(parts))) {}
+
+namespace {
+
+// Each operation the moment the last of those that it waits for is placed.
+std::vector<OperationId> in_order(const Program& program) {
+  std::vector<OperationId> order, ready;
+  order.reserve(program.size());
+  PerOperation<std::int32_t> waiting(program.size());  // for so many that are not placed
+  for (const OperationId id : program.ids()) {
+    waiting[id] = static_cast<std::int32_t>(program.predecessors(id).size()) +
+                  (program.previous(id) == kNoOperation ? 0 : 1);
+    if (waiting[id] == 0) ready.push_back(id);
+  }
+  const auto release = [&](OperationId id) {
+    if (--waiting[id] == 0) ready.push_back(id);
+  };
+  while (!ready.empty()) {
+    const OperationId id = ready.back();
+    ready.pop_back();
+    order.push_back(id);
+    if (const OperationId next = program.next(id); next != kNoOperation) release(next);
+    for (const OperationId next : program.successors(id)) release(next);
+  }
+  return order;
+}
+
+}  // namespace
+
+const std::vector<OperationId>& Program::order() const {
+  std::call_once(made_->ordered, [this] { made_->order = in_order(*this); });
+  return made_->order;
 }
 
 Rank Program::peer_rank(OperationId id) const {

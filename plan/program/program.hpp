@@ -16,6 +16,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -107,6 +109,8 @@ class Dependencies {
   std::vector<Dependency> all_;
 };
 
+// A value: copies share what was made, which is only read, so that a search can hand the program of
+// a step with a million operations to every candidate of its shape.
 class Program {
  public:
   struct Parts {
@@ -119,34 +123,36 @@ class Program {
     // except-last: nothing of the last micro-batch is re-materialised.
     bool spares_last = false;
   };
-  Program() = default;  // of no rank
+  Program();  // of no rank
   explicit Program(Parts parts);
 
   // The parts again, to make another program of them.
-  [[nodiscard]] const Parts& parts() const { return parts_; }
-  [[nodiscard]] const ScheduleShape& shape() const { return parts_.shape; }
-  [[nodiscard]] std::int32_t slots() const { return parts_.slots; }
+  [[nodiscard]] const Parts& parts() const { return made_->parts; }
+  [[nodiscard]] const ScheduleShape& shape() const { return parts().shape; }
+  [[nodiscard]] std::int32_t slots() const { return parts().slots; }
 
   // Whether an action's micro-batch keeps its activations even where others' are re-materialised.
   [[nodiscard]] bool spared(const Action& action) const {
-    return parts_.spares_last && shape().is_last_microbatch(action.microbatch);
+    return parts().spares_last && shape().is_last_microbatch(action.microbatch);
   }
 
-  [[nodiscard]] std::size_t size() const { return parts_.operations.size(); }
-  [[nodiscard]] Ids<OperationId> ids() const { return parts_.operations.ids(); }
-  [[nodiscard]] const Operation& op(OperationId id) const { return parts_.operations[id]; }
-  [[nodiscard]] const PerOperation<Operation>& operations() const { return parts_.operations; }
-  [[nodiscard]] const Lane& lane(LaneId id) const { return parts_.lanes[id]; }
+  [[nodiscard]] std::size_t size() const { return parts().operations.size(); }
+  [[nodiscard]] Ids<OperationId> ids() const { return parts().operations.ids(); }
+  [[nodiscard]] const Operation& op(OperationId id) const { return parts().operations[id]; }
+  [[nodiscard]] const PerOperation<Operation>& operations() const { return parts().operations; }
+  [[nodiscard]] const Lane& lane(LaneId id) const { return parts().lanes[id]; }
   [[nodiscard]] const Lane& lane_of(OperationId id) const { return lane(op(id).lane); }
-  [[nodiscard]] const Indexed<LaneId, Lane>& lanes() const { return parts_.lanes; }
-  [[nodiscard]] const Edge& edge(EdgeId id) const { return parts_.edges[id]; }
+  [[nodiscard]] const Indexed<LaneId, Lane>& lanes() const { return parts().lanes; }
+  [[nodiscard]] const Edge& edge(EdgeId id) const { return parts().edges[id]; }
   // Of a send or a receive.
   [[nodiscard]] const Edge& edge_of(OperationId id) const { return edge(lane_of(id).edge); }
-  [[nodiscard]] const Indexed<EdgeId, Edge>& edges() const { return parts_.edges; }
+  [[nodiscard]] const Indexed<EdgeId, Edge>& edges() const { return parts().edges; }
 
   [[nodiscard]] Ids<Rank> ranks() const { return Ids<Rank>(shape().ranks); }
   [[nodiscard]] Rank rank_of(OperationId id) const { return lane_of(id).rank; }
-  [[nodiscard]] const Lane& compute_lane(Rank rank) const { return lane(compute_lanes_[rank]); }
+  [[nodiscard]] const Lane& compute_lane(Rank rank) const {
+    return lane(made_->compute_lanes[rank]);
+  }
   // The rank at the other end of a send or a receive; the operation's own for others.
   [[nodiscard]] Rank peer_rank(OperationId id) const;
   // The receive of a send, the send of a receive.
@@ -162,13 +168,16 @@ class Program {
   // What `id` waits for besides its lane predecessor, and what waits for it besides its lane
   // successor (in ascending order; once for each dependency).
   [[nodiscard]] std::span<const Dependency> predecessors(OperationId id) const {
-    return parts_.dependencies.of(id);
+    return parts().dependencies.of(id);
   }
   [[nodiscard]] std::span<const OperationId> successors(OperationId id) const {
-    return std::span(successors_)
-        .subspan(first_successor_[id.position()],
-                 first_successor_[id.position() + 1] - first_successor_[id.position()]);
+    const auto& first = made_->first_successor;
+    return std::span(made_->successors)
+        .subspan(first[id.position()], first[id.position() + 1] - first[id.position()]);
   }
+  // All operations, each behind its lane predecessor and all that it waits for; fewer, where the
+  // program waits for itself. Found when it is first asked for, by whichever thread.
+  [[nodiscard]] const std::vector<OperationId>& order() const;
   // The operation whose value a send carries.
   [[nodiscard]] OperationId producer(OperationId send) const {
     return predecessors(send).front().before;
@@ -182,10 +191,16 @@ class Program {
   [[nodiscard]] OperationId receive_before(OperationId compute) const;
 
  private:
-  Parts parts_;
-  Indexed<Rank, LaneId> compute_lanes_;
-  std::vector<std::uint32_t> first_successor_;
-  std::vector<OperationId> successors_;
+  struct Made {
+    explicit Made(Parts its);
+    Parts parts;
+    Indexed<Rank, LaneId> compute_lanes;
+    std::vector<std::uint32_t> first_successor;
+    std::vector<OperationId> successors;
+    mutable std::once_flag ordered;
+    mutable std::vector<OperationId> order;
+  };
+  std::shared_ptr<const Made> made_;
 };
 
 }  // namespace weir

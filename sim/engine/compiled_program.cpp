@@ -363,6 +363,8 @@ Repeat repeat_around(const std::vector<Instruction>& code, std::size_t anchor, s
     // most of the code is taken.
     ++tries;
     const std::size_t length = j - anchor;
+    // Several rounds of the best are a round too, of about the same code.
+    if (best.count > 0 && length % best.length == 0) continue;
     std::size_t first = anchor, last = anchor;  // [first, last): equal to `length` later
     while (last + length < code.size() && code[last] == code[last + length]) ++last;
     while (first > low && code[first - 1] == code[first - 1 + length]) --first;

@@ -1,8 +1,7 @@
-// The event engine. An operation is ready when its lane predecessor and all its dependencies have
-// ended; then it starts after its gap. Since every start is the maximum of ends that are already
-// known, an operation can be timed the moment its last predecessor is: the loop is a walk in
-// dependency order, and time order needs no queue. The order of the walk cannot change a result, so
-// determinism comes for free; operations never timed are stuck.
+// The event engine. An operation starts after its gap when its lane predecessor and all its
+// dependencies have ended. Since every start is the maximum of ends that are already known, time
+// order needs no queue: the loop is a walk in the program's order, which cannot change a result, so
+// determinism comes for free. Operations that have no place in it are stuck.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/event_engine.hpp"
 
@@ -16,44 +15,24 @@ namespace {
 
 class Engine {
  public:
-  Engine(const Program& program, const OperationCosts& costs) : program_(program), costs_(costs) {}
+  Engine(const Program& program, const OperationCosts& costs) : program_(program), costs_(costs) {
+    timing_.start_ns.assign(program_.size(), 0);
+    timing_.end_ns.assign(program_.size(), 0);
+  }
 
   std::variant<Timing, Stuck> run() {
-    prepare();
-    std::size_t timed = 0;
-    while (!ready_.empty()) {
-      const OperationId id = ready_.back();
-      ready_.pop_back();
-      time_operation(id);
-      ++timed;
-      release(program_.next(id));
-      for (const OperationId next : program_.successors(id)) release(next);
-    }
-    if (timed < program_.size()) return Stuck{describe_deadlock(program_)};
+    const std::vector<OperationId>& order = program_.order();
+    if (order.size() < program_.size()) return Stuck{describe_deadlock(program_)};
+    for (const OperationId id : order) time_operation(id);
     return std::move(timing_);
   }
 
  private:
-  void prepare() {
-    timing_.start_ns.assign(program_.size(), 0);
-    timing_.end_ns.assign(program_.size(), 0);
-    waiting_.resize(program_.size());
-    for (const OperationId id : program_.ids()) {
-      waiting_[id] = static_cast<std::int32_t>(program_.predecessors(id).size()) +
-                     (program_.previous(id) == kNoOperation ? 0 : 1);
-      if (waiting_[id] == 0) ready_.push_back(id);
-    }
-  }
-
-  void release(OperationId id) {
-    if (id != kNoOperation && --waiting_[id] == 0) ready_.push_back(id);
-  }
-
   void time_operation(OperationId id) {
-    const OperationId before = program_.previous(id);
-    const std::int64_t lane_free = before == kNoOperation ? 0 : timing_.end_ns[before];
+    const Lane& lane = program_.lane_of(id);
+    const std::int64_t lane_free = id == lane.first ? 0 : timing_.end_ns[id - 1];
     std::int64_t start = lane_free;
-    if (program_.lane_of(id).kind == LaneKind::receive) {
+    if (lane.kind == LaneKind::receive) {
       // Spans from the start of its send; arrives `duration` after the send's end, in order.
       const OperationId send = program_.peer(id);
       timing_.start_ns[id] = std::max(timing_.start_ns[send], lane_free);
@@ -72,8 +51,6 @@ class Engine {
   const Program& program_;
   const OperationCosts& costs_;
   Timing timing_;
-  PerOperation<std::int32_t> waiting_;  // predecessors not yet timed
-  std::vector<OperationId> ready_;
 };
 
 }  // namespace

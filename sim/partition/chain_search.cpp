@@ -188,7 +188,7 @@ std::optional<std::int64_t> ChainSearch::least_limit() const {
   std::int64_t most = 0;
   for (int s = 0; s < stages_; ++s) most = std::max(most, time(s, 0, layers_));
   most += head_.empty() ? 0 : head_.back();
-  for (const auto& cuts : problem_.cut_ns)
+  for (const auto& cuts : problem_.cut_ns.rows())
     for (const std::int64_t c : cuts) most = std::max(most, weight_ * c);
   // A limit that is too low is raised to the least time that it refused, one that is high enough
   // lowered to the longest that it kept: what lies between them would answer alike.

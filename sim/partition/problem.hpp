@@ -5,9 +5,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "plan/schedule/schedule.hpp"
@@ -16,7 +18,28 @@ namespace weir {
 
 // cut_ns[s - 1][l]: how long the messages of one micro-batch keep the link between stages s - 1 and
 // s, in the busier direction, where stage s begins with layer l. Empty: boundaries cost nothing.
-using CutTimes = std::vector<std::vector<std::int64_t>>;
+// Boundaries of equal times share them: thousands of stages of a model of many layers have few
+// links.
+class CutTimes {
+ public:
+  void push_back(std::vector<std::int64_t> by_layer) {
+    row_.push_back(rows_.size());
+    rows_.push_back(std::move(by_layer));
+  }
+  void push_back_like(std::size_t boundary) { row_.push_back(row_[boundary]); }
+
+  [[nodiscard]] bool empty() const { return row_.empty(); }
+  [[nodiscard]] std::size_t size() const { return row_.size(); }
+  [[nodiscard]] const std::vector<std::int64_t>& operator[](std::size_t boundary) const {
+    return rows_[row_[boundary]];
+  }
+  // Those that differ, each once.
+  [[nodiscard]] const std::vector<std::vector<std::int64_t>>& rows() const { return rows_; }
+
+ private:
+  std::vector<std::vector<std::int64_t>> rows_;
+  std::vector<std::size_t> row_;  // by boundary
+};
 
 // Bytes, in the terms that grow with a stage's layers.
 struct PartitionMemory {

@@ -37,8 +37,11 @@ void take_best(const SearchGround& ground, const Answer& answer, SweepResult& re
   best.resize(std::min(best.size(), keep));
   // Of the best all is said that a ranking says.
   result.plans.resize(best.size());
+  const auto& known = ground.request.known_software;
+  SoftwareSteps software(ground.known.model(), ground.cluster, known);
   in_parallel(best.size(), [&](std::size_t i) {
-    result.plans[i] = ground.refiner.ranked(best[i].node, best[i].cut);
+    result.plans[i] =
+        ground.refiner.ranked(best[i].node, best[i].cut, known.empty() ? nullptr : &software);
   });
   // What surely fits is ranked first. A plan that is faster and may fit is told beside it.
   if (!best.empty() && best.front().cut.fits == Fits::yes) {

@@ -117,7 +117,11 @@ Ranked ranked_of(const Plan& plan, const CandidateSources& sources,
                  std::optional<Bytes> memory_limit) {
   const LayerCosts& costs = sources.known.of(plan);
   const auto shape = sources.programs.of(plan);
-  return forecast_of(derived(plan, costs, *shape), sources, memory_limit);
+  const ResolvedPlan resolved = derived(plan, costs, *shape);
+  Ranked now = forecast_of(resolved, sources, memory_limit);
+  if (sources.software != nullptr)
+    now.range = sources.software->of(resolved, shape->compiled(resolved.lowering));
+  return now;
 }
 
 }  // namespace weir

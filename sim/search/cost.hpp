@@ -12,6 +12,7 @@
 #include "sim/search/programs.hpp"
 #include "sim/search/space/ranking.hpp"
 #include "sim/software_parts.hpp"
+#include "sim/unnamed_software.hpp"
 
 namespace weir {
 
@@ -32,6 +33,7 @@ class SplitCosts {
   [[nodiscard]] const SoftwareParts& software(const Plan& plan) const {
     return by_split_.at(plan.split()).software;
   }
+  [[nodiscard]] const Model& model() const { return model_; }
   [[nodiscard]] const Costs& costs() const { return costs_; }
 
  private:
@@ -68,13 +70,15 @@ struct CandidateSources {
   const Cluster& cluster;
   Programs& programs;
   ForecastDetail detail = ForecastDetail::ranking;  // of their forecasts
+  SoftwareSteps* software = nullptr;                // by which steps are told: Ranked::range
 };
 
 // Precondition: the candidate is legal. Many threads may ask at once.
 [[nodiscard]] CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
                                     const CandidateLimits& limits);
 
-// A candidate with its final boundaries and slots, forecast as it stands.
+// A candidate with its final boundaries and slots, forecast as it stands, and by the software of
+// the sources.
 [[nodiscard]] Ranked ranked_of(const Plan& plan, const CandidateSources& sources,
                                std::optional<Bytes> memory_limit);
 

@@ -5,28 +5,28 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <tuple>
 
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/stage_memory.hpp"
 #include "plan/job/recompute.hpp"
+#include "plan/words/indexed.hpp"
 
 namespace weir {
 namespace {
 
-// Whether two stages that follow each other in the model are of as many layers, all of them alike:
-// then one holds what the other does.
-bool held_alike(const Plan& plan, const LayerCosts& known, const StagePart& a, const StagePart& b) {
-  const bool follows = a.layers.last == b.layers.first && a.layers.first < b.layers.first;
-  if (!follows || a.layers.size() != b.layers.size() || a.input_bytes != b.input_bytes ||
-      a.output_bytes != b.output_bytes) {
-    return false;
-  }
+// By layer, the first of those before it that all hold what it holds.
+std::vector<int> first_alike(const Plan& plan, const LayerCosts& known) {
   const ModelPart& part = *known.part();
   const auto again = [&](int l) { return rebuilds(plan.recompute, part.layer(l), l); };
-  for (int l = a.layers.first + 1; l < b.layers.last; ++l) {
-    if (!known.held_like_the_last(l) || again(l) != again(l - 1)) return false;
+  std::vector<int> first;
+  first.reserve(part.layers.size());
+  for (int l = 0; l < static_cast<int>(part.layers.size()); ++l) {
+    const bool alike = l > 0 && known.held_like_the_last(l) && again(l) == again(l - 1);
+    first.push_back(alike ? first.back() : l);
   }
-  return true;
+  return first;
 }
 
 }  // namespace
@@ -53,27 +53,42 @@ DeviceShare device_share(const Costs& costs, const Cluster& cluster) {
           costs.factors().memory};
 }
 
-std::vector<StageHeld> stages_held(const Plan& plan, const LayerCosts& known,
-                                   std::span<const StagePart> stages, const Cluster& cluster) {
+namespace {
+
+StageHeld held_by(const Plan& plan, const LayerCosts& known, const StagePart& stage,
+                  const Cluster& cluster) {
   const RecomputeMode mode = plan.recompute.mode;
   const bool remat = mode == RecomputeMode::full || mode == RecomputeMode::stage;
+  const StageMemory memory(plan, *known.part(), stage, cluster.device.allocator, cluster.stack);
+  const Footprint f = memory.of(ActionKind::F, remat), i = memory.of(ActionKind::I, remat);
+  // After F its output is sent; after I the input's gradient is, and the output's has come.
+  const std::int64_t after_f = memory.input_bytes() + total_bytes(f.net) - memory.output_bytes();
+  const std::int64_t after_i = total_bytes(f.net) + total_bytes(i.net);
+  // The least that a micro-batch holds while it waits: with a split backward that may be after I.
+  return {.always = total_bytes(memory.parameters()) - memory.gradients_to_come(),
+          .kept = std::max<std::int64_t>(0, after_f),
+          .kept_split = std::max<std::int64_t>(0, std::min(after_f, after_i)),
+          .forward = memory.input_bytes() + total_bytes(f.worst)};
+}
+
+}  // namespace
+
+std::vector<StageHeld> stages_held(const Plan& plan, const LayerCosts& known,
+                                   std::span<const StagePart> stages, const Cluster& cluster) {
+  // What stages of as many layers hold, where these are alike: of a deep model most are.
+  using Layers = std::tuple<int, int, std::int64_t, std::int64_t>;
+  std::map<Layers, StageHeld> of_alike;
+  const std::vector<int> first = first_alike(plan, known);
   std::vector<StageHeld> held;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    if (s > 0 && held_alike(plan, known, stages[s - 1], stages[s])) {
-      held.push_back(StageHeld(held.back()));
-      continue;
-    }
-    const StageMemory memory(plan, *known.part(), stages[s], cluster.device.allocator,
-                             cluster.stack);
-    const Footprint f = memory.of(ActionKind::F, remat), i = memory.of(ActionKind::I, remat);
-    // After F its output is sent; after I the input's gradient is, and the output's has come.
-    const std::int64_t after_f = memory.input_bytes() + total_bytes(f.net) - memory.output_bytes();
-    const std::int64_t after_i = total_bytes(f.net) + total_bytes(i.net);
-    // The least that a micro-batch holds while it waits: with a split backward that may be after I.
-    held.push_back({.always = total_bytes(memory.parameters()) - memory.gradients_to_come(),
-                    .kept = std::max<std::int64_t>(0, after_f),
-                    .kept_split = std::max<std::int64_t>(0, std::min(after_f, after_i)),
-                    .forward = memory.input_bytes() + total_bytes(f.worst)});
+  held.reserve(stages.size());
+  for (const StagePart& stage : stages) {
+    const auto& [begin, end] = stage.layers;
+    const bool alike = begin < end && first[at(end - 1)] <= begin;
+    const Layers layers{alike ? first[at(begin)] : 0, stage.layers.size(), stage.input_bytes,
+                        stage.output_bytes};
+    const auto same = alike ? of_alike.find(layers) : of_alike.end();
+    held.push_back(same != of_alike.end() ? same->second : held_by(plan, known, stage, cluster));
+    if (alike) of_alike.try_emplace(layers, held.back());
   }
   return held;
 }

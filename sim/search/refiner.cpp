@@ -55,15 +55,18 @@ std::vector<Examined> Refiner::examine(std::span<const std::uint32_t> nodes) {
 }
 
 Ranked Refiner::forecast_of(std::uint32_t node, int slots, std::vector<int> boundaries,
-                            ForecastDetail detail) {
+                            const CandidateSources& sources) {
   Plan plan = nodes_.plan(nodes_.all[node], request_);
   plan.slots = slots;
   plan.boundaries = std::move(boundaries);
-  return ranked_of(plan, sources(detail), request_.memory_limit);
+  return ranked_of(plan, sources, request_.memory_limit);
 }
 
-Ranked Refiner::ranked(std::uint32_t node, const Cut& cut) {
-  return forecast_of(node, of(node).slots, cut.boundaries, ForecastDetail::ranking);
+Ranked Refiner::ranked(std::uint32_t node, const Cut& cut, SoftwareSteps* software) {
+  CandidateSources its = sources();
+  its.detail = ForecastDetail::ranking;
+  its.software = software;
+  return forecast_of(node, of(node).slots, cut.boundaries, its);
 }
 
 void Refiner::forecast_cuts(std::uint32_t node, Outcome& outcome,
@@ -71,7 +74,7 @@ void Refiner::forecast_cuts(std::uint32_t node, Outcome& outcome,
   outcome.too_slow.reset();
   outcome.unforecast.clear();
   for (std::vector<int>& boundaries : partitions)
-    add(outcome, forecast_of(node, outcome.slots, std::move(boundaries), ForecastDetail::order));
+    add(outcome, forecast_of(node, outcome.slots, std::move(boundaries), sources()));
 }
 
 bool Refiner::knows(std::uint32_t node, std::optional<Bytes> memory) const {
@@ -176,8 +179,7 @@ void Refiner::share(std::span<const std::uint32_t> nodes, std::vector<Outcome>& 
       one.simulated = json[4];
       one.slots = json[5];
       for (const Json& boundaries : json[6])
-        add(one, forecast_of(nodes[i], one.slots, boundaries.get<std::vector<int>>(),
-                             ForecastDetail::order));
+        add(one, forecast_of(nodes[i], one.slots, boundaries.get<std::vector<int>>(), sources()));
       if (!json[1].is_null()) one.too_slow = Seconds(json[1].get<double>());
       one.unforecast = json[2].get<std::vector<std::vector<int>>>();
       one.needed = Bytes(json[3].get<std::int64_t>());
@@ -189,7 +191,7 @@ void Refiner::share(std::span<const std::uint32_t> nodes, std::vector<Outcome>& 
 void Refiner::restore(std::uint32_t node, int slots, std::vector<int> boundaries) {
   Outcome& outcome = outcomes_[node];
   outcome.slots = slots;
-  add(outcome, forecast_of(node, slots, std::move(boundaries), ForecastDetail::order));
+  add(outcome, forecast_of(node, slots, std::move(boundaries), sources()));
 }
 
 std::optional<std::pair<std::uint32_t, Cut>> Refiner::fastest_doubtful() const {

@@ -72,15 +72,16 @@ class Refiner {
   // Of all cuts that may fit, but not surely, the one of the shortest step.
   [[nodiscard]] std::optional<std::pair<std::uint32_t, Cut>> fastest_doubtful() const;
 
-  // A candidate's cut, with all that a ranking says.
-  [[nodiscard]] Ranked ranked(std::uint32_t node, const Cut& cut);
+  // A candidate's cut, with all that a ranking says; and by such software.
+  [[nodiscard]] Ranked ranked(std::uint32_t node, const Cut& cut,
+                              SoftwareSteps* software = nullptr);
 
  private:
-  [[nodiscard]] CandidateSources sources(ForecastDetail detail = ForecastDetail::order) {
-    return {known_, cluster_, programs_, detail};
+  [[nodiscard]] CandidateSources sources() {
+    return {known_, cluster_, programs_, ForecastDetail::order};
   }
   [[nodiscard]] Ranked forecast_of(std::uint32_t node, int slots, std::vector<int> boundaries,
-                                   ForecastDetail detail);
+                                   const CandidateSources& sources);
   [[nodiscard]] Outcome refined(std::uint32_t node, std::optional<Seconds> limit,
                                 std::optional<Bytes> memory);
   void forecast_cuts(std::uint32_t node, Outcome& outcome,

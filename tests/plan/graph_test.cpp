@@ -1,5 +1,5 @@
-// Graphs of waits against searches that try every path, and a program's neighbours against its
-// lists of dependencies.
+// Graphs of waits against searches that try every path, and a program's neighbours and order
+// against its lists of dependencies.
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/program/graph.hpp"
 
@@ -9,6 +9,7 @@
 #include <functional>
 #include <random>
 
+#include "plan/program/blocking.hpp"
 #include "plan/program/deadlock.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
@@ -18,12 +19,12 @@ namespace {
 
 using Path = std::vector<OperationId>;
 
-// Up to 7 operations, each waiting for some others; without cycles if `ordered`.
-WaitGraph random_graph(std::mt19937& random, bool ordered) {
+// Up to 7 operations, each waiting for some others.
+WaitGraph random_graph(std::mt19937& random) {
   WaitGraph graph{1 + random() % 7, {}};
   for (const OperationId id : Ids<OperationId>(graph.operations)) {
     for (const OperationId before : Ids<OperationId>(graph.operations)) {
-      if (random() % 4 == 0 && (!ordered || before < id)) graph.waits.push_back({id, before});
+      if (random() % 4 == 0) graph.waits.push_back({id, before});
     }
   }
   return graph;
@@ -55,7 +56,7 @@ TEST(Graph, CyclesAreFoundWhereTheyAreAndTheShortestIsTheShortest) {
   std::mt19937 random(21);
   int cyclic = 0;
   for (int trial = 0; trial < 500; ++trial) {
-    const WaitGraph graph = random_graph(random, false);
+    const WaitGraph graph = random_graph(random);
     std::size_t least = 0;
     OperationId front = kNoOperation;
     for (const OperationId root : Ids<OperationId>(graph.operations)) {
@@ -77,28 +78,6 @@ TEST(Graph, CyclesAreFoundWhereTheyAreAndTheShortestIsTheShortest) {
     EXPECT_EQ(shortest->front(), front);
   }
   EXPECT_GT(cyclic, 100);
-}
-
-TEST(Graph, LongestPathsAreTheLongestOfAll) {
-  std::mt19937 random(22);
-  for (int trial = 0; trial < 300; ++trial) {
-    const WaitGraph graph = random_graph(random, true);
-    PerOperation<std::int64_t> duration(graph.operations);
-    for (std::int64_t& d : duration) d = random() % 10;
-    const LongestPaths paths = longest_paths(graph, duration);
-    PerOperation<std::int64_t> head(graph.operations), tail(graph.operations);
-    for (const OperationId root : duration.ids()) {
-      Path path{root};
-      every_path(graph, path, [&](const Path& way) {
-        std::int64_t length = 0;
-        for (const OperationId id : way) length += duration[id];
-        head[root] = std::max(head[root], length - duration[root]);
-        tail[way.back()] = std::max(tail[way.back()], length - duration[way.back()]);
-      });
-    }
-    EXPECT_EQ(paths.head_ns, head) << "seed 22, trial " << trial;
-    EXPECT_EQ(paths.tail_ns, tail) << "seed 22, trial " << trial;
-  }
 }
 
 // Of the parallel ways through a program the cycle's description names each wait's reason; an
@@ -148,6 +127,38 @@ TEST(Program, NeighboursAgreeWithTheDependencies) {
       EXPECT_EQ(program.compute_lane(rank).kind, LaneKind::compute);
     }
   }
+}
+
+// Each operation stands behind all that it waits for; all have a place just where the search for
+// cycles finds none, and blocking transfers have an order too.
+TEST(Program, OrderHasAllBehindWhatTheyWaitFor) {
+  int stuck = 0;
+  const auto check = [&stuck](const Program& program) {
+    PerOperation<std::int32_t> place(program.size(), -1);
+    for (std::size_t i = 0; i < program.order().size(); ++i) {
+      EXPECT_EQ(place[program.order()[i]], -1);
+      place[program.order()[i]] = static_cast<std::int32_t>(i);
+    }
+    for (const auto& [id, before] : wait_graph(program).waits) {
+      if (place[id] < 0) continue;
+      EXPECT_GE(place[before], 0);
+      EXPECT_LT(place[before], place[id]);
+    }
+    const bool cyclic = find_cycle(wait_graph(program)).has_value();
+    EXPECT_EQ(program.order().size() < program.size(), cyclic);
+    stuck += cyclic ? 1 : 0;
+  };
+  for (const Generator& generator : generators()) {
+    const auto made =
+        make_schedule(generator.name, {4, generator.default_chunks, 8, generator.default_slices});
+    const auto* schedule = std::get_if<Schedule>(&made);
+    ASSERT_NE(schedule, nullptr) << generator.name;
+    for (const int slots : {0, 1, 2}) check(lower(*schedule, {.slots = slots}));
+    for (const TransferMode mode : {TransferMode::rendezvous, TransferMode::batched})
+      check(block_transfers(lower(*schedule, {.slots = 0}), mode));
+  }
+  EXPECT_GT(stuck, 3);
+  EXPECT_TRUE(Program().order().empty());
 }
 
 }  // namespace

@@ -96,9 +96,14 @@ TEST(Partition, EqualsBruteForce) {
 // than a stage of four layers, 12.
 TEST(Partition, AvoidsACutThatTakesLongerThanAStage) {
   const std::vector<std::int64_t> times{3, 3, 3, 3, 3};
-  EXPECT_EQ(best_boundaries(times, 2, {{0, 1, 1, 1, 1}}), (std::vector<int>{2}));
-  EXPECT_EQ(best_boundaries(times, 2, {{0, 1, 10, 1, 1}}), (std::vector<int>{3}));
-  EXPECT_EQ(best_boundaries(times, 2, {{0, 20, 13, 13, 1}}), (std::vector<int>{4}));
+  const auto best = [&times](const std::vector<std::int64_t>& cut) {
+    CutTimes cuts;
+    cuts.push_back(cut);
+    return best_boundaries(times, 2, cuts);
+  };
+  EXPECT_EQ(best({0, 1, 1, 1, 1}), (std::vector<int>{2}));
+  EXPECT_EQ(best({0, 1, 10, 1, 1}), (std::vector<int>{3}));
+  EXPECT_EQ(best({0, 20, 13, 13, 1}), (std::vector<int>{4}));
 }
 
 TEST(Partition, WithCutsEqualsBruteForce) {
@@ -111,9 +116,15 @@ TEST(Partition, WithCutsEqualsBruteForce) {
     for (auto& time : times) time = pick(20);
     const auto layers = static_cast<int>(times.size());
     const int stages = 1 + static_cast<int>(pick(layers - 1));
-    CutTimes cuts(static_cast<std::size_t>(stages) - 1, std::vector<std::int64_t>(times.size()));
-    for (auto& of_boundary : cuts) {
-      for (auto& cut : of_boundary) cut = pick(40);
+    CutTimes cuts;
+    for (int boundary = 1; boundary < stages; ++boundary) {
+      if (!cuts.empty() && pick(3) == 0) {
+        cuts.push_back_like(static_cast<std::size_t>(pick(boundary - 2)));
+        continue;
+      }
+      std::vector<std::int64_t> by_layer(times.size());
+      for (auto& cut : by_layer) cut = pick(40);
+      cuts.push_back(std::move(by_layer));
     }
     std::vector<std::vector<int>> all;
     std::vector<int> cut;
@@ -202,12 +213,15 @@ TEST(Partition, EveryTensorThatCrossesIsWeighed) {
     const Model model = with_skips(random, tensors);
     const Costs costs = builtin_costs(model, 0, Dtype::fp32, cluster);
     std::vector<std::int64_t> times;
-    CutTimes cuts(2);
+    std::vector<std::int64_t> by_layer;
     for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
       const auto& shape = std::get<TimedShape>(model.layers[static_cast<std::size_t>(l)].shape);
       times.push_back(std::llround(shape.forward.count() * 1e9) * 4);
-      for (auto& cut : cuts) cut.push_back(crossing(tensors, l) * 2);
+      by_layer.push_back(crossing(tensors, l) * 2);
     }
+    CutTimes cuts;
+    cuts.push_back(by_layer);
+    cuts.push_back_like(0);
     std::vector<std::vector<int>> all;
     std::vector<int> cut;
     all_cuts(static_cast<int>(model.layers.size()), 3, 1, cut, all);

@@ -98,5 +98,13 @@ TEST_F(Refine, ADescentEndsWhereItsOperationsDo) {
   EXPECT_LT(*one.makespan, *stays.makespan);
 }
 
+// A move's work is the program's, 8 x 8 x 2 passes, 7 x 8 x 2 messages at both ends, 8 updates and
+// 2 reductions of the tie, 362 operations in all; and the prices of two stages of 17 / 8 layers,
+// each as 8 operations: 34.
+TEST_F(Refine, LayersThatAreMovedCountAsWork) {
+  EXPECT_EQ(refined("interleaved-1f1b", 2, {.operations = 396}).evaluated, 1);
+  EXPECT_GT(refined("interleaved-1f1b", 2, {.operations = 397}).evaluated, 1);
+}
+
 }  // namespace
 }  // namespace weir::refine_test

@@ -5,7 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <set>
+#include <variant>
 
+#include "plan/job/derive.hpp"
+#include "plan/model/decoder.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
 namespace weir::unnamed_software_test {
@@ -51,6 +56,54 @@ TEST(UnnamedSoftware, TheIntervalReachesAsFarAsItsOwnSideMayGo) {
   forecast.step_time = Seconds(12);
   set_interval(forecast, range, BuiltinInterval{.nominal = 0.85, .half_width = 1});
   EXPECT_NEAR(forecast.interval->high.count(), 12 * std::exp(0.16), 1e-12);
+}
+
+// Two stacks, of which one takes a tenth of a second more for a step. Plans of two ways to split
+// layers, one asked for again: each step as by itself, whoever asked before, and by the event
+// engine, where no program is given, as by the compiled one.
+TEST(UnnamedSoftware, ManyPlansAreTimedAsEachByItself) {
+  Decoder d;
+  d.embedding = {.vocabulary = 5000, .hidden = 512};
+  d.block = {.hidden = 512, .heads = 8, .kv_heads = 8, .head_dim = 64, .ffn = 2048};
+  d.blocks = 6;
+  d.norm = {512, NormKind::layer_norm, 1e-5};
+  d.head = {.vocabulary = 5000, .hidden = 512};
+  Model model = decoder_model(d);
+  model.seq_length = 512;
+  const Cluster cluster = load_cluster(std::filesystem::path(WEIR_SOURCE_DIR) /
+                                       "tools/examples/clusters/dgx-a100.json");
+  Stack quick = cluster.stack, slow = cluster.stack;
+  slow.time.step = cluster.stack.time.step + Seconds(0.1);
+  const std::vector<Stack> stacks{quick, slow};
+  SoftwareSteps steps(model, cluster, stacks);
+  std::set<std::int64_t> times;
+  for (const int tp : {1, 2, 1}) {
+    for (const int m : {4, 8}) {
+      Plan plan;
+      plan.dtype = Dtype::bf16;
+      plan.seq_length = 512;
+      plan.pp = 2;
+      plan.tp = tp;
+      plan.microbatches = m;
+      plan.schedule = "1f1b";
+      plan.boundaries = {4};
+      const ResolvedPlan resolved =
+          derive(plan, model, std::get<Schedule>(make_schedule("1f1b", {2, 1, m})));
+      const auto program = compile(resolved.program);
+      const auto alone = step_range(resolved, cluster, stacks);
+      ASSERT_TRUE(alone);
+      EXPECT_NEAR((alone->slowest - alone->fastest).count(), 0.1, 1e-6);
+      for (const auto* compiled :
+           {std::get_if<CompiledProgram>(&program), static_cast<const CompiledProgram*>(nullptr)}) {
+        const auto among = steps.of(resolved, compiled);
+        ASSERT_TRUE(among);
+        EXPECT_EQ(among->fastest, alone->fastest);
+        EXPECT_EQ(among->slowest, alone->slowest);
+      }
+      times.insert(to_nanoseconds(alone->fastest).count());
+    }
+  }
+  EXPECT_EQ(times.size(), 4U);
 }
 
 }  // namespace

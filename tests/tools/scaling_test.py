@@ -72,6 +72,9 @@ with tempfile.TemporaryDirectory() as folder:
             '"n_positions":128}')
     doubled("a plan of many layers", "plan layers-{}.json -K 64 -M 64 --cluster dgx-a100 -o p.json",
             (20_000, 40_000))
+    # Few stages of many layers each: what a move of the partition's descent prices.
+    doubled("a plan of many layers on few ranks",
+            "plan layers-{}.json -K 4 -M 64 --cluster dgx-a100 -o p.json", (20_000, 40_000))
     doubled("a sweep of many layers",
             "sweep layers-{}.json --cluster dgx-a100 --pp 64 --vpp 1 --tp 1 --cp 1 --dp 1 --zero 0 "
             "--schedule 1f1b,gpipe --recompute none,full --global-batch-size 64 --top 3",

@@ -60,7 +60,7 @@ Table table_of(const app::SweepReply& reply) {
               .rows = {},
               .best = best_of(reply)};
   for (const app::SweepRow& row : reply.rows) {
-    const auto& [plan, f, gap, pareto] = reply.ranked(row);
+    const auto& [plan, f, gap, pareto, range] = reply.ranked(row);
     table.rows.push_back({summary(plan), format_duration(f.step_time),
                           row.measured ? format_duration(*row.measured) : "-",
                           fmt::format("{:.1f}%", f.metrics.bubble_fraction * 100),

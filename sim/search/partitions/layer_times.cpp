@@ -3,6 +3,9 @@
 #include "sim/search/partitions/layer_times.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <map>
+#include <utility>
 
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/table/stage_costs.hpp"
@@ -50,27 +53,51 @@ std::vector<std::vector<std::int64_t>> rank_layer_times(const Plan& plan, const 
   return rows;
 }
 
+namespace {
+
+// Layers that follow each other and send as much: of a model there are few kinds.
+struct Crossing {
+  std::int64_t bytes = 0;  // behind each
+  std::size_t layers = 0;
+};
+
+// Of all layers but the last, behind which nothing crosses.
+std::vector<Crossing> crossings_of(const ModelPart& part, int micro_batch_size) {
+  std::vector<Crossing> all;
+  for (std::size_t l = 0; l + 1 < part.layers.size(); ++l) {
+    const std::int64_t bytes = part.layers[l].crossing_bytes * micro_batch_size;
+    if (all.empty() || all.back().bytes != bytes) all.push_back({bytes, 0});
+    ++all.back().layers;
+  }
+  return all;
+}
+
+}  // namespace
+
 CutTimes crossing_times(const Plan& plan, const LayerCosts& known, const Cluster& cluster,
                         const ScheduleShape& shape) {
+  const std::vector<Crossing> crossings = crossings_of(*known.part(), plan.micro_batch_size);
   CutTimes cuts;
+  std::map<std::vector<std::int64_t>, std::size_t> found;  // a boundary of each, by its times
   for (std::int32_t s = 1; s < shape.stages; ++s) {
     const Rank from = shape.rank_of(Stage{s - 1}), to = shape.rank_of(Stage{s});
     const Link link = stage_link(known.costs(), plan, cluster, from, to);
-    std::vector<std::int64_t> before;  // each layer; before the first nothing crosses
-    before.reserve(known.part()->layers.size());
-    before.push_back(0);
-    std::int64_t bytes_before = -1;
-    for (std::size_t l = 0; l + 1 < known.part()->layers.size(); ++l) {
-      const std::int64_t bytes = known.part()->layers[l].crossing_bytes * plan.micro_batch_size;
-      // Layers of a model are of few kinds: most send what the one before sent.
-      if (bytes == bytes_before) {
-        before.push_back(before.back());
-        continue;
-      }
-      bytes_before = bytes;
-      const auto message = [&] { return stage_message(Bytes(bytes), plan, link, cluster); };
-      before.push_back(from == to ? 0 : message().occupancy.count());
+    std::vector<std::int64_t> times;
+    for (const Crossing& crossing : crossings) {
+      const auto message = [&] {
+        return stage_message(Bytes(crossing.bytes), plan, link, cluster);
+      };
+      times.push_back(from == to ? 0 : message().occupancy.count());
     }
+    const auto [at, fresh] = found.try_emplace(times, cuts.size());
+    if (!fresh) {
+      cuts.push_back_like(at->second);
+      continue;
+    }
+    std::vector<std::int64_t> before{0};  // each layer; before the first nothing crosses
+    before.reserve(known.part()->layers.size());
+    for (std::size_t c = 0; c < times.size(); ++c)
+      before.insert(before.end(), crossings[c].layers, times[c]);
     cuts.push_back(std::move(before));
   }
   return cuts;

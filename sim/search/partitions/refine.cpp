@@ -104,7 +104,7 @@ class StepDescent {
               const LayerCosts& known, const Cluster& cluster, const RefineLimits& limits)
       : plan_(resolved.plan),
         layers_(static_cast<int>(resolved.model.layers.size())),
-        operations_(static_cast<std::int64_t>(resolved.program.size())),
+        operations_(operations_of_a_move(resolved)),
         limits_(limits),
         engine_(compiled),
         table_(resolved, known, cluster),
@@ -128,6 +128,13 @@ class StepDescent {
   }
 
  private:
+  // A move prices two stages anew, layer by layer, which takes as long as several operations each.
+  static std::int64_t operations_of_a_move(const ResolvedPlan& resolved) {
+    constexpr std::int64_t kLayer = 8;
+    const auto layers = std::ssize(resolved.model.layers);
+    return std::ssize(resolved.program.ids()) + 2 * kLayer * layers / resolved.plan.stages();
+  }
+
   static constexpr int kFew = 128;
   // A few at a time: thousands of stages have as many neighbours.
   static constexpr std::size_t kTogether = 64;

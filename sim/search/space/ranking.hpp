@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "plan/job/plan.hpp"
 #include "sim/forecast.hpp"
+#include "sim/unnamed_software.hpp"
 
 namespace weir {
 
@@ -14,6 +16,8 @@ struct Ranked {
   Forecast forecast;
   double gap = 0;       // step time over its lower bound, minus 1
   bool pareto = false;  // no other plan is both faster and smaller
+  // Its step by the software that is known, where the request has any.
+  std::optional<StepRange> range{};
 };
 
 // The order of a ranking: what fits before what may fit; then fastest, then smallest.

@@ -64,6 +64,9 @@ struct SweepRequest {
   std::vector<std::string> schedules{"gpipe", "1f1b"};
   std::vector<Recompute> recompute{Recompute{}};
   std::optional<Bytes> memory_limit;  // per device
+  // Where nobody named the software: what may run the plans. A search of a large space tells how
+  // long the best plans' steps are by it (Ranked::range).
+  std::vector<Stack> known_software = {};
   bool exact_slots =
       false;  // base.slots was asked for: schedules that deadlock with so few are left out
   // What the cluster's software has, and what of it the candidates keep to; none: it is set with

@@ -9,11 +9,16 @@
 
 namespace weir::app {
 
-void widen_for_unnamed(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
+std::vector<Stack> unnamed_software(Dtype dtype, Basis basis, const Cluster& cluster) {
   const bool known_device = cluster.device.kernels.has_value();
-  if (forecast.basis != Basis::builtin || !known_device) return;
-  if (!is_assumed(cluster.stack)) return;
-  const auto range = step_range(resolved, cluster, known_software(resolved.plan.dtype));
+  if (basis != Basis::builtin || !known_device || !is_assumed(cluster.stack)) return {};
+  return known_software(dtype);
+}
+
+void widen_for_unnamed(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster) {
+  const std::vector<Stack> known = unnamed_software(resolved.plan.dtype, forecast.basis, cluster);
+  if (known.empty()) return;
+  const auto range = step_range(resolved, cluster, known);
   if (range) set_interval(forecast, *range, unnamed_interval());
 }
 

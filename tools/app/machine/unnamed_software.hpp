@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
 #include "sim/forecast.hpp"
@@ -12,6 +14,8 @@ namespace weir::app {
 // a GPU that is known and the cluster's stack is the call's default; memory's bounds hold it
 // already. Else nothing.
 void widen_for_unnamed(Forecast& forecast, const ResolvedPlan& resolved, const Cluster& cluster);
+// What may run plans of the number format there; none: forecasts by these costs need not hold it.
+[[nodiscard]] std::vector<Stack> unnamed_software(Dtype dtype, Basis basis, const Cluster& cluster);
 
 // Memory's lower bound holds what the plan's job says and the plan does not that makes it less
 // (tools/jobs/job/doubt): such a plan is never surely unfit where its state alone fits.

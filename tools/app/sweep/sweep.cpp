@@ -40,7 +40,7 @@ namespace {
 
 // What may fit is no answer unless that was asked for.
 void require_sure_fit(const weir::SweepResult& result) {
-  const auto& [plan, forecast, gap, pareto] = result.plans.front();
+  const auto& [plan, forecast, gap, pareto, range] = result.plans.front();
   if (forecast.fits() == Fits::yes) return;
   throw NoFeasiblePlan(fmt::format(
       "no plan surely fits {}; the best that may ({:.0f} % that it does), {} a step, is {}: "
@@ -125,6 +125,8 @@ weir::SweepResult searched(weir::SweepRequest search, const SweepRequest& r,
 void widen_listed(SweepReply& reply, const SweepRequest& r, const weir::SweepRequest& search) {
   if (!is_assumed(reply.cluster.stack)) return;
   const auto widen = [&](Ranked& one) {
+    // The search has asked the software already, where its space is large.
+    if (one.range) return set_interval(one.forecast, *one.range, unnamed_interval());
     widen_for_unnamed(one.forecast, resolve(one.plan, search.folder), reply.cluster);
   };
   const std::size_t listed = std::min<std::size_t>(r.top, reply.result.plans.size());
@@ -189,6 +191,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   search = with_open_choices(std::move(search), model, reply.cluster);
   keep_families(search, r.explain);
   reply.costs = costs_for(r, model, search, reply.cluster);
+  search.known_software = unnamed_software(search.base.dtype, reply.costs.basis, reply.cluster);
   if (r.stopping) static_cast<void>(r.stopping());  // from here on it listens
   const bool leads = !party || party->index == 0;
   reply.result = searched(search, r, reply, std::move(party), others, session);

@@ -25,7 +25,7 @@ void draw(const SweepReply& reply, const std::filesystem::path& file, const Sess
   for (const SweepRow& row : reply.rows) ranks = std::max(ranks, reply.ranked(row).plan.pp);
   std::map<int, BubblePoint> points;
   for (const SweepRow& row : reply.rows) {
-    const auto& [plan, forecast, gap, pareto] = reply.ranked(row);
+    const auto& [plan, forecast, gap, pareto, range] = reply.ranked(row);
     if (plan.pp != ranks || points.contains(plan.microbatches)) continue;  // best first
     points[plan.microbatches] = {plan.microbatches, forecast.metrics.bubble_fraction, row.bubble,
                                  static_cast<double>(forecast.peak_memory().count()) / (1 << 30)};
