@@ -404,7 +404,8 @@ class Engines(Case):
                 "run = lambda: weir.run('thread.json', steps=10**6, warmup=0, output='left')\n"
                 "threading.Thread(target=run, daemon=True).start()\n"
                 "import pathlib\n"
-                "while not pathlib.Path('left/last-actions/rank-0.txt').exists(): time.sleep(0.05)\n"
+                "action = pathlib.Path('left/last-actions/rank-0.txt')\n"
+                "while not action.exists(): time.sleep(0.05)\n"
                 "time.sleep(0.3)\n")
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                               timeout=60, check=False)
