@@ -37,6 +37,12 @@ int open_without_name(const std::filesystem::path& folder) {
   return -1;
 }
 
+// Of a name that nobody can foresee and nobody has, made for this writer and through no link.
+std::string random_ending(const char* kind) {
+  std::random_device random;
+  return fmt::format(".{:08x}{:08x}.{}", random(), random(), kind);
+}
+
 }  // namespace
 
 NewFile::NewFile(std::filesystem::path file) : file_(std::move(file)) {
@@ -50,10 +56,8 @@ NewFile::NewFile(std::filesystem::path file) : file_(std::move(file)) {
   if (stream) {
     descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    // A name that nobody can foresee, made for this writer and through no link.
-    std::random_device random;
     beside_ = file_;
-    beside_ += fmt::format(".{:08x}{:08x}.tmp", random(), random());
+    beside_ += random_ending("tmp");
     descriptor_ = open_without_name(file_.has_parent_path() ? file_.parent_path() : ".");
     named_ = descriptor_ < 0;
     constexpr int kNew = O_CREAT | O_EXCL | O_NOFOLLOW;
@@ -127,6 +131,7 @@ void NewFiles::add(const std::filesystem::path& file, std::string_view bytes) {
 }
 
 void NewFiles::commit() {
+  if (files_.empty()) return;
   // Nothing has its place before all of them are durable.
   for (const auto& file : files_) file->make_durable();
   for (const auto& file : files_) file->take_name();
@@ -134,7 +139,7 @@ void NewFiles::commit() {
   // place, where it also stays if the new one cannot take that.
   const NewFile& last = *files_.back();
   std::filesystem::path before = last.file_;
-  before += ".before";
+  before += random_ending("before");
   std::error_code none;  // it may be the first
   if (files_.size() > 1 && !last.is_stream()) std::filesystem::rename(last.file_, before, none);
   bool all_old = true;

@@ -46,7 +46,7 @@ class NewFile {
 
 // The files of one result. None takes its place before all of them are written and durable; and
 // where the last of them is there, all are, and of the same result. Where one cannot take its place
-// the last one's earlier file is as it was, or "FILE.before" if others are new already.
+// the last one's earlier file is as it was, or "FILE.(digits).before" if others are new already.
 class NewFiles {
  public:
   // Each throws as NewFile does; nothing that was there before is touched then.

@@ -65,9 +65,29 @@ TEST_F(NewFilesOf, WhereALaterCannotTheLastStandsBesideItsPlace) {
   block("b");
   EXPECT_THROW(commit(), InputError);
   EXPECT_EQ(read("a"), "new");
-  EXPECT_EQ(read("last.before"), "old");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "last"));
+  int kept = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    if (entry.path().extension() != ".before") continue;
+    EXPECT_EQ(read_text_file(entry.path()), "old");
+    ++kept;
+  }
+  EXPECT_EQ(kept, 1);
 }
+
+// A file that happens to have such a name is somebody's own.
+TEST_F(NewFilesOf, WhatStandsBesideThemStays) {
+  write_file_atomically(folder_ / "last.before", "mine");
+  commit();
+  EXPECT_EQ(read("last.before"), "mine");
+  block("last");
+  NewFiles one;
+  one.add(folder_ / "last", "newer");
+  EXPECT_THROW(one.commit(), InputError);
+  EXPECT_EQ(read("last.before"), "mine");
+}
+
+TEST_F(NewFilesOf, MayBeNone) { EXPECT_NO_THROW(NewFiles().commit()); }
 
 TEST_F(NewFilesOf, APipeIsReadOnce) {
   const std::filesystem::path pipe = folder_ / "pipe";

@@ -412,6 +412,21 @@ class Engines(Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(json.loads(pathlib.Path("left/run.json").read_text())["stopped"])
 
+    def test_a_child_waits_for_no_run_of_its_parent(self):
+        weir.plan("tiny.json", pp=2, microbatches=2).save("forked.json")
+        code = ("import os, sys, threading, time, weir\n"
+                "waits = {'backend': 'synthetic', 'steps': 10**6, 'warmup': 0}\n"
+                "run = threading.Thread(target=weir.run, args=['forked.json'], kwargs=waits,\n"
+                "                       daemon=True)\n"
+                "run.start()\n"
+                "time.sleep(0.5)\n"
+                "child = os.fork()\n"
+                "if child == 0: sys.exit(0)\n"
+                "print(os.waitpid(child, 0)[1])\n")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                              timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "0\n"), done.stderr)
+
     # Timed waits need no core: five ranks on any machine.
     def test_the_synthetic_backend_waits(self):
         plan = weir.plan("tiny.json", pp=5, microbatches=4)

@@ -35,7 +35,7 @@ bool is_pythons_to_answer() {
 Stoppable::Stoppable() { ++working; }
 Stoppable::~Stoppable() { --working; }
 
-void stop_at_exit(py::module_& m) {
+void stop_at_exit() {
   const auto wait = [] {
     ending = true;
     while (working > 0) {
@@ -43,9 +43,10 @@ void stop_at_exit(py::module_& m) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   };
-  // Kept by the module: atexit has only what it calls.
-  m.attr("_stop_at_exit") = py::cpp_function(wait);
-  py::module_::import("atexit").attr("register")(m.attr("_stop_at_exit"));
+  py::module_::import("atexit").attr("register")(py::cpp_function(wait));
+  // A child of fork() has none of the threads that work.
+  py::module_::import("os").attr("register_at_fork")(py::arg("after_in_child") =
+                                                         py::cpp_function([] { working = 0; }));
 }
 
 Interruptible::Interruptible() : listens_(is_pythons_to_answer()) {

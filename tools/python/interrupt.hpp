@@ -20,7 +20,7 @@ class Stoppable {
 };
 
 // Has the interpreter's end ask what is Stoppable to stop, in whichever thread it works.
-void stop_at_exit(pybind11::module_& m);
+void stop_at_exit();
 
 // While it lives, SIGINT is heard here and not by Python, which would hear of it only once the work
 // is done. Where it is not Python's own handler's to answer (another thread than the main one, a

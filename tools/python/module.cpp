@@ -109,7 +109,7 @@ PYBIND11_MODULE(_weir, m) {
       "    weir.compare(predicted, measured)['waterfall']";
   m.attr("__version__") = WEIR_VERSION;
   weir::python::bind_errors(m);
-  weir::python::stop_at_exit(m);
+  weir::python::stop_at_exit();
   weir::python::bind_schedules(m);
   weir::python::bind_plans(m);
   weir::python::bind_costs(m);
