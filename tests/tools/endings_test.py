@@ -54,6 +54,13 @@ def limit(what, soft):
     return lambda: resource.setrlimit(what, (soft, soft))
 
 
+def wait_for(path):
+    """Until it is there: a busy machine takes its time to begin."""
+    began = time.monotonic()
+    while not pathlib.Path(path).exists() and time.monotonic() - began < 60:
+        time.sleep(0.05)
+
+
 def signals():
     """A long run, asked to end while it goes on."""
     for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -61,7 +68,8 @@ def signals():
         long = subprocess.Popen(
             [weir, "-q", "run", "plan.json", "--backend", "synthetic", "--steps", "100000", "-o",
              "out"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        time.sleep(0.5)
+        wait_for("out/last-actions/rank-1.txt")
+        time.sleep(0.2)
         long.send_signal(asked)
         _, error = long.communicate(timeout=30)
         # A run asked to stop does so after its step and keeps what it has; else it is cut short.
@@ -195,6 +203,24 @@ def no_folder():
     ends_well("a file as a folder", done, {3})
 
 
+def folder_that_goes():
+    """The one that a run works in goes while it trains: what it found is told all the same."""
+    inside = pathlib.Path("goes")
+    inside.mkdir()
+    for name in ("tiny.json", "plan.json"):
+        shutil.copy(name, inside)
+    line = "-q run plan.json --backend synthetic --steps 200 -o out --json"
+    long = subprocess.Popen([weir, *line.split()], cwd=inside, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+    wait_for(inside / "out/last-actions/rank-1.txt")
+    shutil.rmtree(inside)
+    out, error = long.communicate(timeout=60)
+    # With --json the line is an object.
+    check("a folder that goes", long.returncode == 6 and error.count("\n") == 1,
+          f"{long.returncode} {error!r}")
+    check("a folder that goes", '"step_time_s"' in out, "lost its result")
+
+
 def links():
     """An output takes the place of a link and does not go through it, nor through one that lies
     where a temporary file might; a file that is read is not written over, by any of its names."""
@@ -220,11 +246,11 @@ def programs():
     """A program of the user's own ends with us."""
     mark = pathlib.Path("still-here")
     mine = pathlib.Path("mine.sh")
-    mine.write_text("#!/bin/sh\nsleep 3\ntouch still-here\n")
+    mine.write_text("#!/bin/sh\ntouch begun\nsleep 3\ntouch still-here\n")
     mine.chmod(0o755)
     long = subprocess.Popen([weir, "schedule", "exec:./mine.sh"], stdout=subprocess.DEVNULL,
                             stderr=subprocess.PIPE, text=True)
-    time.sleep(0.7)
+    wait_for("begun")
     long.send_signal(signal.SIGTERM)
     _, error = long.communicate(timeout=30)
     check("a program's end", long.returncode == 143 and one_line(error),
@@ -257,7 +283,8 @@ with tempfile.TemporaryDirectory() as folder:
     if not small:
         print("short memory: not even this build's libraries fit, left out")
     for test in (signals, closed_pipe, *((short_memory, large) if small else ()),
-                 few_descriptors, short_files, no_folder, links, programs, few_threads):
+                 few_descriptors, short_files, no_folder, folder_that_goes, links, programs,
+                 few_threads):
         test()
     left = [str(path) for path in pathlib.Path().rglob("*.tmp")]
     check("temporary files", not left, f"left: {left}")
