@@ -51,10 +51,9 @@ std::vector<StepBy> steps_by(const ResolvedPlan& resolved, const Cluster& cluste
 
 std::optional<StepRange> step_range(const ResolvedPlan& resolved, const Cluster& cluster,
                                     std::span<const Stack> known) {
-  const std::vector<StepBy> steps = steps_by(resolved, cluster, known);
-  if (steps.empty()) return std::nullopt;
-  const auto [fastest, slowest] = std::ranges::minmax_element(steps, {}, &StepBy::step);
-  return StepRange{fastest->step, slowest->step};
+  std::optional<StepRange> range;
+  for (const StepBy& by : steps_by(resolved, cluster, known)) widen(range, by.step);
+  return range;
 }
 
 SoftwareSteps::SoftwareSteps(const Model& model, const Cluster& cluster,

@@ -35,8 +35,8 @@ struct StepRange {
                                                   const Cluster& cluster,
                                                   std::span<const Stack> known);
 
-// The same of many plans of one model whose skips are relayed: layers are priced once by each stack
-// for each way to split them.
+// The same of many plans of one model, sequence length and number format, whose skips are relayed:
+// layers are priced once by each stack for each way to split them.
 class SoftwareSteps {
  public:
   // The model must outlive it.

@@ -198,9 +198,9 @@ void count(const std::vector<const GroupErrors*>& groups, BuiltinInterval& figur
 }  // namespace
 
 double unnamed_scale(double software) {
-  // The half width of the interval of named software (docs/theory.md 9.4). The quantile of the
-  // scores makes up for whatever it is, so it decides no coverage: it says how much wider an
-  // interval grows where software differs more.
+  // About the half width of the interval of named software: 0.159 to 0.191 by the shipped errors of
+  // its 17 clusters and stacks. The quantile of the scores makes up for whatever it is, so it
+  // decides no coverage: it says how much wider an interval grows where software differs more.
   constexpr double kNamed = 0.16;
   return std::hypot(software, kNamed);
 }

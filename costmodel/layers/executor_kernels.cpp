@@ -50,9 +50,6 @@ class Lister {
                        numbers = step_.seq_length * h, unfolded = kept("patches"), weights = h * in;
     const std::int64_t each = unfolded / images + (numbers - h) * e_;  // of an image's product
     const Flops of_an_image = flops(step_.seq_length - 1, h, in);
-    const auto parts = [](std::int64_t rows, std::int64_t width) {
-      return ceil_div(rows, kRowsPerPartial) * width * kFloat;
-    };
     action_ = "F";
     add("unfold_kernel", images * shape.image.numbers() * kFloat + unfolded);
     add("product: patches", images * each + weights * e_, 1,
@@ -61,9 +58,9 @@ class Lister {
     action_ = "B";
     if (shape.dropout > 0) add("dropout_kernel", 2 * output());
     // Sums over images, and of those over patches.
-    const std::int64_t over_patches = parts(step_.seq_length - 1, h);
-    add("column_partials_kernel", output() + parts(images, numbers));
-    add("sum_partials_kernel", parts(images, numbers) + numbers * kFloat);
+    const std::int64_t over_patches = partials(step_.seq_length - 1, h);
+    add("column_partials_kernel", output() + partials(images, numbers));
+    add("sum_partials_kernel", partials(images, numbers) + numbers * kFloat);
     add("accumulate_kernel", 2 * (numbers + h) * kFloat);
     add("column_partials_kernel", (numbers - h) * kFloat + over_patches);
     add("sum_partials_kernel", over_patches + h * kFloat);
@@ -315,8 +312,9 @@ class Lister {
   [[nodiscard]] static Flops flops(std::int64_t m, std::int64_t n, std::int64_t k) {
     return Flops(2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k));
   }
-  [[nodiscard]] std::int64_t partials(std::int64_t width) const {
-    return ceil_div(rows_, kRowsPerPartial) * width * kFloat;
+  [[nodiscard]] std::int64_t partials(std::int64_t width) const { return partials(rows_, width); }
+  [[nodiscard]] static std::int64_t partials(std::int64_t rows, std::int64_t width) {
+    return ceil_div(rows, kRowsPerPartial) * width * kFloat;
   }
   [[nodiscard]] std::int64_t output() const {
     return tensors_->output_bytes_per_sample * step_.batch;

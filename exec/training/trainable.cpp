@@ -56,10 +56,14 @@ Things operator+(Things first, const Things& second) {
 
 // What a layer asks for beyond what the CPU's kernels do; empty where nothing.
 struct LackingOnCpu {
-  bool images = false;  // the model's samples
+  SampleKind samples = SampleKind::next_tokens;  // the model's
 
   Things operator()(const EmbeddingShape& e) const {
-    return those({{e.shared, "a second embedding"}, {e.scale != 1, "a scaled embedding"}});
+    // Only samples of masked tokens have types in them.
+    return those({{e.shared, "a second embedding"},
+                  {e.scale != 1, "a scaled embedding"},
+                  {e.token_types > 0 && samples != SampleKind::masked_tokens,
+                   "token types in front of causal blocks"}});
   }
   Things operator()(const TransformerShape& b) const {
     return those({
@@ -79,7 +83,7 @@ struct LackingOnCpu {
   Things operator()(const NormShape&) const { return {}; }
   Things operator()(const HeadShape& h) const {
     const bool pooler = h.dense == HeadDense::pooler;
-    if (images) {
+    if (samples == SampleKind::image) {
       return those({{pooler, "a pooler before the head"},
                     {!h.pooled && h.places == 0, "a head of tokens on maps"}});
     }
@@ -115,9 +119,9 @@ struct LackingOnCuda : LackingOnCpu {
   }
 };
 
-Things lacking(const Layer& layer, bool images, BackendKind backend) {
-  Things things = backend == BackendKind::cuda ? std::visit(LackingOnCuda{{images}}, layer.shape)
-                                               : std::visit(LackingOnCpu{images}, layer.shape);
+Things lacking(const Layer& layer, SampleKind samples, BackendKind backend) {
+  Things things = backend == BackendKind::cuda ? std::visit(LackingOnCuda{{samples}}, layer.shape)
+                                               : std::visit(LackingOnCpu{samples}, layer.shape);
   const Treatment& treated = layer.treated;
   if (treated.frozen) things.emplace_back("frozen weights (frozen, lora)");
   if (treated.fp8 != Fp8Recipe::none) things.emplace_back("products in 8 bits (fp8)");
@@ -129,7 +133,8 @@ using Reasons = std::vector<std::string>;
 
 // The words of a plan that the backend does not run; selective re-materialisation is that of
 // attention cores.
-std::vector<std::string> forecast_alone(const Plan& plan, BackendKind backend) {
+std::vector<std::string> forecast_alone(const ResolvedPlan& loaded, BackendKind backend) {
+  const Plan& plan = loaded.plan;
   std::vector<std::string> words;
   if (plan.cp > 1) words.push_back(fmt::format("cp = {}", plan.cp));
   if (plan.ep > 1) words.push_back(fmt::format("ep = {}", plan.ep));
@@ -140,9 +145,11 @@ std::vector<std::string> forecast_alone(const Plan& plan, BackendKind backend) {
   if (plan.zero_shards > 0) words.push_back(fmt::format("zero_shards = {}", plan.zero_shards));
   if (plan.offload_optimizer > 0)
     words.push_back(fmt::format("offload_optimizer = {}", plan.offload_optimizer));
-  // One rank's step is a graph on a GPU from its second on (Backend::stream), others' is not.
-  const bool repeats =
-      plan.cuda_graphs.whole_step() && plan.pp == 1 && backend == BackendKind::cuda;
+  // One rank's step is a graph on a GPU from its second on (Backend::stream), others' is not, nor
+  // are steps of which each has another number of labels.
+  const bool repeats = plan.cuda_graphs.whole_step() && plan.pp == 1 &&
+                       backend == BackendKind::cuda &&
+                       sample_kind(loaded.model) != SampleKind::masked_tokens;
   if (!plan.cuda_graphs.none() && !repeats)
     words.push_back("cuda_graphs = " + to_string(plan.cuda_graphs));
   if (plan.lengths.known()) words.push_back("lengths = " + to_text(plan.lengths));
@@ -150,8 +157,10 @@ std::vector<std::string> forecast_alone(const Plan& plan, BackendKind backend) {
   return words;
 }
 
-void list_what_runs(const Plan& plan, Replicas replicas, BackendKind backend, Reasons& why) {
-  const std::vector<std::string> words = forecast_alone(plan, backend);
+void list_what_runs(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend,
+                    Reasons& why) {
+  const Plan& plan = loaded.plan;
+  const std::vector<std::string> words = forecast_alone(loaded, backend);
   if (!words.empty()) {
     std::string list = words.front();
     for (std::size_t i = 1; i < words.size(); ++i)
@@ -170,8 +179,9 @@ void list_what_runs(const Plan& plan, Replicas replicas, BackendKind backend, Re
 // Each thing once, with the first layer that has it; the first layer of all stands before them.
 void list_kernels(const Model& model, BackendKind backend, Reasons& why) {
   std::vector<std::pair<std::string_view, std::string>> all;
+  const SampleKind samples = sample_kind(model);
   for (const Layer& layer : model.layers) {
-    for (const std::string_view what : lacking(layer, images_of(model) != nullptr, backend)) {
+    for (const std::string_view what : lacking(layer, samples, backend)) {
       const auto same = [what](const auto& one) { return one.first == what; };
       if (std::none_of(all.begin(), all.end(), same)) all.emplace_back(what, layer.name);
     }
@@ -260,7 +270,7 @@ void require_whole_images(const ResolvedPlan& loaded) {
 
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend) {
   Reasons why;
-  list_what_runs(loaded.plan, replicas, backend, why);
+  list_what_runs(loaded, replicas, backend, why);
   // Whether stages may be empty is asked only of plans that could be run otherwise.
   if (why.empty()) require_stages(loaded, Stack{});
   list_kernels(of_a_device(loaded), backend, why);

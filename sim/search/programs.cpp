@@ -15,9 +15,9 @@ std::size_t bytes_of(const Schedule& schedule) {
   return actions * sizeof(Action);
 }
 
-// Operations with their successors, dependencies both ways.
+// Operations with their successors and their order, dependencies both ways.
 std::size_t bytes_of(const Program& program) {
-  return program.size() * (sizeof(Operation) + 2 * sizeof(std::uint32_t)) +
+  return program.size() * (sizeof(Operation) + 3 * sizeof(std::uint32_t)) +
          program.parts().dependencies.size() * (sizeof(Dependency) + sizeof(OperationId));
 }
 

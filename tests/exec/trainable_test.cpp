@@ -154,6 +154,27 @@ TEST(Trainable, AVitIsRefusedForOtherLengths) {
                   HasSubstr("seq_length: an image has 5 positions, the plan's sequences 4")));
 }
 
+// Samples of next tokens have no types in them, and steps of masked tokens each another number of
+// labels.
+TEST(Trainable, TypesAndGraphsAreOfSamplesThatHaveThem) {
+  const TinyModel tiny(tiny_bert(0, "", 2, 32, 16));
+  ResolvedPlan plan = tiny.load(tiny.plan({}, 2));
+  require_trainable(plan, Replicas::one, BackendKind::cpu);
+  require_trainable(plan, Replicas::one, BackendKind::cuda);
+  ResolvedPlan graphs = plan;
+  graphs.plan.cuda_graphs = CudaGraphs::of_step();
+  EXPECT_THAT([&] { require_trainable(graphs, Replicas::one, BackendKind::cuda); },
+              ThrowsMessage<MissingComponent>(HasSubstr("cuda_graphs = step")));
+  for (Layer& layer : plan.model.layers) {
+    if (auto* block = std::get_if<TransformerShape>(&layer.shape)) block->causal = true;
+  }
+  for (const BackendKind backend : {BackendKind::cpu, BackendKind::cuda}) {
+    EXPECT_THAT([&] { require_trainable(plan, Replicas::one, backend); },
+                ThrowsMessage<MissingComponent>(
+                    HasSubstr("no kernels for token types in front of causal blocks")));
+  }
+}
+
 TEST(Trainable, AnEmptyStageIsRefused) {
   const TinyModel tiny;
   try {

@@ -301,6 +301,21 @@ TEST(Bound, IsTightForEqualStages) {
   EXPECT_EQ(step_lower_bound(out.program, out.costs), out.timing.makespan);
 }
 
+// Of unequal stages each rank waits for the forwards before it, does all of its work, and its last
+// gradient goes back through the stages before it: sum of (f + c) + M (f + b) + sum of (b + c).
+TEST(Bound, IsTheWorstRanksHeadWorkAndTail) {
+  for_cases(200, [](Case c, auto pick) {
+    c.schedule = pick(0, 1) == 0 ? "gpipe" : "1f1b";
+    const Outcome out = simulate(c);
+    std::int64_t worst = 0, before = 0;
+    for (std::size_t r = 0; r < c.f.size(); ++r) {
+      worst = std::max(worst, before + c.m * (c.f[r] + c.b[r]));
+      before += c.f[r] + c.b[r] + 2 * c.c;
+    }
+    ASSERT_EQ(step_lower_bound(out.program, out.costs).count(), worst);
+  });
+}
+
 TEST(Engine, SameInputSameBytes) {
   for_cases(20, [](Case c, auto) {
     c.slots = 2;

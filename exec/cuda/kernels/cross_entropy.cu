@@ -227,8 +227,8 @@ __global__ void __launch_bounds__(kMostThreads)
     divided_cross_entropy_kernel(DividedLogits<E> of, Targets targets, float scale,
                                  RowNumbers numbers, double* row_losses) {
   const std::int64_t row = blockIdx.x;
-  const bool has_target = target_of(targets, row) >= 0;
-  const std::int64_t target = target_of(targets, row) - of.first;
+  const std::int64_t known = target_of(targets, row), target = known - of.first;
+  const bool has_target = known >= 0;
   E* x = of.logits.values + row * of.logits.row;
   const float largest = numbers.largest[row];
   const float factor = has_target ? scale / numbers.powers[row] : 0.0F;

@@ -1,4 +1,4 @@
-// Our own kernels of causal attention without its s x s probabilities (FlashAttention: Dao et al.,
+// Our own kernels of attention without its s x s probabilities (FlashAttention: Dao et al.,
 // NeurIPS 2022), for every format, dropout and head width that cuDNN's do not take. Arithmetic is
 // fp32 on the ordinary units, whatever the tensors' format. No atomics and one order of every sum,
 // so results repeat bit for bit.

@@ -85,6 +85,27 @@ TEST_F(AnchorCommand, AStepLikeThatOfOtherSoftwareNamesIt) {
                                      "--stack torchtitan-eager, if it is yours"));
   EXPECT_THAT(said(eager, " --stack megatron-core"), Not(HasSubstr("is nearest")));
   EXPECT_THAT(said(simulate("m8.json")["step_time_s"]), Not(HasSubstr("is nearest")));
+  // Nothing that is known takes twenty times as long.
+  EXPECT_THAT(said(20 * eager), Not(HasSubstr("is nearest")));
+}
+
+// Stacks of 32 bits forecast the second plan alone: none of them ran both.
+TEST_F(AnchorCommand, SoftwareOfSomeOfThePlansIsNotNamed) {
+  const std::string in_32_bits = "megatron-deepspeed-fp32";
+  ASSERT_EQ(weir("plan " WEIR_SOURCE_DIR
+                 "/tools/examples/models/gpt2.json --dtype fp32 -K 4 -M 8 -o f8.json")
+                .code,
+            0);
+  const double half = simulate("m8.json")["step_time_s"],
+               full = simulate("f8.json --stack " + in_32_bits)["step_time_s"];
+  const auto said = [&](const std::string& more) {
+    const CommandResult result = weir("calibrate --measured f8.json=" + std::to_string(full) + "s" +
+                                      more + " -o a.json" + cluster_);
+    EXPECT_EQ(result.code, 0) << result.out;
+    return result.out;
+  };
+  EXPECT_THAT(said(" --measured m8.json=" + std::to_string(3 * half) + "s"),
+              Not(HasSubstr(in_32_bits)));
 }
 
 // 30 % fewer tokens or model FLOPs a second: the step is 1 / 0.7 as long.

@@ -39,6 +39,8 @@ std::optional<std::string> likelier_software(std::span<const MeasuredPlan> plans
       by_stack[by.stack].push_back(std::log(one.measured / by.step));
   }
   by_stack.erase(cluster.stack.name);
+  // Software that runs only some of the plans' number formats is not what ran all of them.
+  std::erase_if(by_stack, [&](const auto& entry) { return entry.second.size() < plans.size(); });
   // What forecasts of named software miss is no sign of other software.
   const double named = unnamed_scale(0);
   if (by_stack.empty() || distance_of(by_default) <= named) return std::nullopt;
