@@ -2,22 +2,29 @@
 // pipeline, and the CPU's losses.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstddef>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "exec/cuda/cuda_backend.hpp"
+#include "exec/weights/safetensors.hpp"
 #include "tests/exec/tiny.hpp"
 #include "tests/exec_cuda/device.hpp"
 
 namespace weir {
 namespace {
 
-RunResult train(const ResolvedPlan& loaded, BackendKind backend, int steps) {
+RunResult train(const ResolvedPlan& loaded, BackendKind backend, int steps,
+                std::vector<std::filesystem::path> data = {}) {
   RunOptions options;
+  options.data = std::move(data);
   options.backend = backend;
   options.steps = steps;
   options.warmup_steps = 0;
@@ -231,6 +238,38 @@ TEST(CudaTraining, LossesOfABertAreTheCpus) {
     for (const AttentionKind attention : {AttentionKind::unfused, AttentionKind::fused})
       expect_the_cpus_losses(Dtype::fp32, 1e-3, attention, model);
   }
+}
+
+// Data of one's own, where drawn samples have one type and a label each: types of both kinds, and
+// of four samples, which are micro-batches by themselves, one without any label.
+TEST(CudaTraining, LossesOfALabelledBertAreTheCpus) {
+  WEIR_NEEDS_DEVICE();
+  constexpr std::int64_t kSamples = 8, kTokens = 8;
+  const TinyModel model(tiny_bert(0, "", 3, 32, kTokens));
+  std::vector<std::int32_t> ids, types, labels;
+  for (std::int64_t i = 0; i < kSamples * kTokens; ++i) {
+    const auto token = static_cast<std::int32_t>((7 * i + 3) % 32);
+    const bool labelled = i / kTokens % 4 != 1 && i % 3 == 0;
+    ids.push_back(labelled ? 31 : token);
+    types.push_back(i % kTokens < 3 ? 0 : 1);
+    labels.push_back(labelled ? token : -100);
+  }
+  const std::filesystem::path file = std::filesystem::temp_directory_path() /
+                                     ("weir-cuda-" + std::to_string(::getpid()) + ".safetensors");
+  const std::vector<std::int64_t> shape{kSamples, kTokens};
+  SafetensorsWriter writer(
+      file,
+      {{"input_ids", shape, "I32"}, {"labels", shape, "I32"}, {"token_type_ids", shape, "I32"}},
+      {});
+  for (const auto* part : {&ids, &labels, &types}) writer.add(std::as_bytes(std::span(*part)));
+  writer.commit();
+  const auto losses = [&](BackendKind backend) {
+    return train(model.load(model.plan({3}, 4)), backend, kLosses, {file}).steps;
+  };
+  const auto cpu = losses(BackendKind::cpu), cuda = losses(BackendKind::cuda);
+  for (std::size_t step = 0; step < std::size_t{kLosses}; ++step)
+    EXPECT_NEAR(cuda[step].loss, cpu[step].loss, 1e-3 * cpu[step].loss) << "step " << step;
+  std::filesystem::remove(file);
 }
 
 TEST(CudaTraining, LossesOfABertInBf16AreTheCpusInFp32) {
