@@ -47,9 +47,13 @@ __global__ void add_positions_kernel(const E* position, std::int64_t first, std:
   if (i >= size.rows * size.width) return;
   float value[L], factor[L];
   load<L>(y + i, value);
-  const std::int64_t row = first + i / size.width;
-  if (position != nullptr)
-    add_row<L>(position + row % seq_length * size.width + i % size.width, value);
+  // Added here and not by add_row, which takes four registers more of each thread.
+  if (position != nullptr) {
+    float place[L];
+    const std::int64_t row = first + i / size.width;
+    load<L>(position + row % seq_length * size.width + i % size.width, place);
+    for (int k = 0; k < L; ++k) value[k] += place[k];
+  }
   factors<L>(at_this_step(given), static_cast<std::uint64_t>(i), factor);
   for (int k = 0; k < L; ++k) value[k] *= factor[k];
   store<L>(y + i, value);
