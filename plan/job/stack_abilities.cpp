@@ -14,7 +14,24 @@ bool has(const std::vector<Value>& all, const Value& one) {
   return all.empty() || std::ranges::find(all, one) != all.end();
 }
 
+bool has_tied_head(const Model& model) {
+  return std::ranges::any_of(model.layers, [](const Layer& layer) {
+    const auto* head = std::get_if<HeadShape>(&layer.shape);
+    return head != nullptr && head->tied;
+  });
+}
+
 }  // namespace
+
+StackAbilities abilities_for(StackAbilities all, const Model& model) {
+  // What is left of the key says why there is no pipeline.
+  if (has_tied_head(model)) {
+    all.pipeline = all.pipeline && all.tied_pipeline;
+  } else {
+    all.tied_pipeline = true;
+  }
+  return all;
+}
 
 std::optional<std::string> order_beyond(const StackAbilities& abilities, const Plan& plan) {
   if (plan.pp == 1) return std::nullopt;  // one rank has no order to choose
@@ -28,7 +45,10 @@ std::optional<std::string> order_beyond(const StackAbilities& abilities, const P
 
 std::optional<std::string> degrees_beyond(const StackAbilities& abilities, const Plan& plan) {
   const bool pipeline = plan.pp > 1;
-  if (pipeline && !abilities.pipeline) return fmt::format("a pipeline of {} ranks", plan.pp);
+  if (pipeline && !abilities.pipeline) {
+    return fmt::format("a pipeline of {} ranks{}", plan.pp,
+                       abilities.tied_pipeline ? "" : " with a tied head");
+  }
   if (!has(pipeline ? abilities.zero : abilities.zero_without_pipeline, plan.zero))
     return fmt::format("ZeRO stage {} {} a pipeline", plan.zero, pipeline ? "in" : "without");
   if (!has(abilities.recompute, plan.recompute.mode))

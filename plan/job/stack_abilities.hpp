@@ -14,7 +14,8 @@ namespace weir {
 
 // An empty list: all. A default one is of software that has all, as Weir's executor.
 struct StackAbilities {
-  bool pipeline = true;                      // more than one rank
+  bool pipeline = true;       // more than one rank
+  bool tied_pipeline = true;  // and of models whose head multiplies by the embedding's table
   std::vector<std::string> schedules{};      // of pipelines
   std::vector<int> zero{};                   // ZeRO stages of pipelines
   std::vector<int> zero_without_pipeline{};  // and where K = 1
@@ -30,6 +31,10 @@ struct StackAbilities {
 [[nodiscard]] StackAbilities read_abilities(JsonObject object);
 // Of a stack's file; one that lists none has all. Precondition: parse_stack() took it.
 [[nodiscard]] StackAbilities parse_abilities(const std::string& text, const std::string& file);
+
+// Of plans of this model alone: without a pipeline where its head is tied and the software has none
+// of such models.
+[[nodiscard]] StackAbilities abilities_for(StackAbilities all, const Model& model);
 
 // What of a plan the software has not, as "schedule zb-v"; nullopt: it has all. Boundaries and
 // sizes are not looked at.

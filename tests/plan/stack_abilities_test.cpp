@@ -82,6 +82,23 @@ TEST(StackAbilities, WithoutAPipelineOtherListsHold) {
   EXPECT_EQ(beyond(none, plan), "a pipeline of 2 ranks");
 }
 
+// PyTorch's stages have no weight in common: such software has pipelines of models whose head has
+// a table of its own.
+TEST(StackAbilities, ATiedHeadMayHaveNoPipeline) {
+  const StackAbilities titan =
+      parse_abilities(R"({"abilities": {"tied_pipeline": false}})", "stack.json");
+  Model model;
+  model.layers = {{"embedding", EmbeddingShape{.vocabulary = 10, .hidden = 8}, ""},
+                  {"head", HeadShape{.vocabulary = 10, .hidden = 8}, ""}};
+  Plan plan = pipeline();
+  EXPECT_EQ(beyond(abilities_for(titan, model), plan), std::nullopt);
+  std::get<HeadShape>(model.layers[1].shape).tied = true;
+  EXPECT_EQ(beyond(abilities_for(titan, model), plan), "a pipeline of 4 ranks with a tied head");
+  EXPECT_EQ(beyond(abilities_for(megatron(), model), plan), std::nullopt);
+  plan.pp = 1;
+  EXPECT_EQ(beyond(abilities_for(titan, model), plan), std::nullopt);
+}
+
 TEST(StackAbilities, AFileWithoutThemHasAll) {
   const StackAbilities all = parse_abilities("{}", "stack.json");
   EXPECT_EQ(all, StackAbilities{});

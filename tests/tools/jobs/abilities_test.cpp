@@ -86,9 +86,8 @@ void for_each_plan(const std::function<void(Plan)>& judge) {
 }
 
 // The words in which the two differ, one of each kind.
-std::set<std::string> differences(const Software& software) {
-  const StackAbilities its = abilities_of(software.stack);
-  const Model model = llama_like(8);
+std::set<std::string> differences(const Software& software, const Model& model = llama_like(8)) {
+  const StackAbilities its = abilities_for(abilities_of(software.stack), model);
   std::set<std::string> found;
   for_each_plan([&](Plan plan) {
     const auto made =
@@ -118,6 +117,17 @@ TEST(Abilities, AreWhatTorchtitansExporterCarries) {
         differences({stack, Trainer::torchtitan, &export_torchtitan_registry}),
         testing::ElementsAre("the search lacks schedule 1f1b-eager",
                              "the search lacks schedule zb-h1", "the search lacks schedule zb-h2"));
+  }
+}
+
+// Of a model whose head multiplies by the embedding's table it runs no pipeline at all.
+TEST(Abilities, AreWhatTorchtitansExporterCarriesOfTiedModels) {
+  Model tied = llama_like(8);
+  std::get<EmbeddingShape>(tied.layers.front().shape).tied = true;
+  std::get<HeadShape>(tied.layers.back().shape).tied = true;
+  for (const char* stack : {"torchtitan.json", "torchtitan-eager.json"}) {
+    EXPECT_THAT(differences({stack, Trainer::torchtitan, &export_torchtitan_registry}, tied),
+                testing::IsEmpty());
   }
 }
 

@@ -168,7 +168,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
                     .what_if = rows_of(r, loaded, cluster, costs, f),
                     .measured = r.measured};
   // Changes that the stack cannot run stay in the list, marked.
-  mark_beyond(why.what_if, loaded.plan, abilities(choice, cluster));
+  mark_beyond(why.what_if, loaded.plan, abilities_for(abilities(choice, cluster), loaded.model));
   if (!r.measured.empty()) {
     const Seconds measured = measured_step(r, loaded, f, session);
     why.gap = explain_gap(loaded, breakdown, costs, cluster, f, measured);

@@ -88,7 +88,7 @@ class Fitting {
       : request_(request),
         job_(job),
         cluster_(std::move(cluster)),
-        software_(abilities(choice, cluster_)) {}
+        software_(abilities_for(abilities(choice, cluster_), job.model)) {}
 
   // As `simulate` forecasts it.
   [[nodiscard]] Forecast forecast_of(const ResolvedPlan& plan, const Cluster& on) const {

@@ -171,7 +171,8 @@ PlanResult by_hand(PlanRequest r, const Session& session) {
                  plan.schedule.ends_with(".csv") && plan.schedule != schedule.name};
   // An empty stage, where the stack has none, is refused before anything is written.
   require_stages(result.plan.loaded, cluster.stack);
-  if (const auto lacking = beyond(abilities(choice, cluster), result.plan.loaded.plan))
+  const ResolvedPlan& made = result.plan.loaded;
+  if (const auto lacking = beyond(abilities_for(abilities(choice, cluster), made.model), made.plan))
     session.note(fmt::format("{}: not in {}", *lacking, cluster.stack.name));
   return result;
 }

@@ -179,7 +179,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   weir::SweepRequest search = search_for(r, base, reply.cluster, session);
   // A run is of every plan, as is a list of what was said; a report has five.
   if (!r.run && searches) search.keep = std::max(r.top, r.report ? 5 : 1);
-  search.software = reply.software = abilities(choice, reply.cluster);
+  search.software = reply.software = abilities_for(abilities(choice, reply.cluster), model);
   for (std::string& line : named_beyond(search, whose_abilities(reply.cluster.stack.name)))
     reply.remarks.push_back(std::move(line));
   search.baseline = std::move(baseline);
