@@ -341,8 +341,8 @@ std::vector<KernelWork> executor_kernels(const Model& model, const ExecutorStep&
   std::vector<KernelWork> all;
   Lister lister(step, all);
   const ModelPart part = model_part(model, step.seq_length, step.dtype);
-  for (std::size_t l = 0; l < model.layers.size(); ++l)
-    lister.list(model.layers[l], part.layers[l].tensors);
+  for (int l = 0; l < part.size(); ++l)
+    lister.list(model.layers[static_cast<std::size_t>(l)], part.layer(l).tensors);
   lister.update(model);
   const auto place = [](const KernelWork& kernel) {
     return kernel.action == "F" ? 0 : kernel.action == "B" ? 1 : 2;

@@ -3,6 +3,7 @@
 #include "costmodel/memory/stage_memory.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "costmodel/links/parallel.hpp"
@@ -58,9 +59,33 @@ class StageMemory::Meter {
     release(MemoryKind::workspace, held_);
     allocate(MemoryKind::workspace, held_ = bytes);
   }
+  // What `once` did, so many times.
+  void repeat(const Meter& once, std::int64_t times) {
+    // The first has its worst moment lowest or equal, the last highest, or the other way round; of
+    // equal ones the first counts.
+    const std::int64_t before = once.now_ > 0 ? times - 1 : 0;
+    const std::int64_t most = now_ + before * once.now_ + once.most_;
+    if (most > most_) {
+      most_ = most;
+      footprint_.worst = footprint_.net;
+      add(footprint_.worst, once.footprint_.net, before);
+      footprint_.worst += once.footprint_.worst;
+    }
+    add(footprint_.net, once.footprint_.net, times);
+    now_ += times * once.now_;
+  }
+  // One that holds what this one does, and has met nothing yet.
+  [[nodiscard]] Meter anew() const {
+    Meter meter(allocator_);
+    meter.held_ = held_;
+    return meter;
+  }
   [[nodiscard]] const Footprint& footprint() const { return footprint_; }
 
  private:
+  static void add(BytesByKind& to, const BytesByKind& bytes, std::int64_t times) {
+    for (const MemoryKind kind : kMemoryKinds) to[kind] += times * bytes[kind];
+  }
   Allocator allocator_;
   Footprint footprint_;
   std::int64_t now_ = 0, most_ = 0;  // of all kinds
@@ -70,10 +95,9 @@ class StageMemory::Meter {
 StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePart& stage,
                          Allocator allocator, const Stack& stack)
     : plan_(plan),
-      layers_(std::span(part.layers)
-                  .subspan(static_cast<std::size_t>(stage.layers.first),
-                           static_cast<std::size_t>(stage.layers.last - stage.layers.first))),
+      part_(part),
       first_(stage.layers.first),
+      layers_(static_cast<std::size_t>(stage.layers.size())),
       allocator_(allocator),
       software_(stack.memory),
       own_tensors_(stack.own_tensors),
@@ -87,6 +111,49 @@ StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePar
   for (int l = stage.layers.first; l < stage.layers.last; ++l)
     rebuilt_.push_back(rebuilds(plan.recompute, part.layer(l), l));
   chunk_starts_ = chunk_starts(plan.recompute, rebuilt_);
+  alike_ = walks();
+}
+
+std::vector<LayerRange> StageMemory::walks() const {
+  const auto like = [this](std::size_t a, std::size_t b) {
+    const auto kind = [this](std::size_t l) { return part_.kind_of(first_ + static_cast<int>(l)); };
+    // Chunks of several layers have each its first and its last.
+    return kind(a) == kind(b) && rebuilt_[a] == rebuilt_[b] && chunk_starts_[a] == a &&
+           chunk_starts_[b] == b;
+  };
+  std::vector<LayerRange> ranges;
+  bool before = false;  // the last one is like its neighbours
+  for (std::size_t l = 0; l < layers_; ++l) {
+    const bool now = l > 0 && l + 1 < layers_ && like(l - 1, l) && like(l, l + 1);
+    const int layer = static_cast<int>(l);
+    if (!now || !before) ranges.push_back({layer, layer});
+    ranges.back().last = layer + 1;
+    before = now;
+  }
+  return ranges;
+}
+
+template <class Walk>
+void StageMemory::walk_alike(Meter& meter, int layer, int count, const Walk& walk) const {
+  const auto l = static_cast<std::size_t>(layer);
+  walk(meter, l);
+  if (count == 1) return;
+  // The first of them may have met what another kind of layer left; from then on each does the
+  // same.
+  Meter once = meter.anew();
+  walk(once, l);
+  meter.repeat(once, count - 1);
+}
+
+template <class Walk>
+void StageMemory::upwards(Meter& meter, const Walk& walk) const {
+  for (const LayerRange& range : alike_) walk_alike(meter, range.first, range.size(), walk);
+}
+
+template <class Walk>
+void StageMemory::downwards(Meter& meter, const Walk& walk) const {
+  for (std::size_t i = alike_.size(); i-- > 0;)
+    walk_alike(meter, alike_[i].first, alike_[i].size(), walk);
 }
 
 Footprint StageMemory::of(ActionKind kind, bool remat) const {
@@ -99,28 +166,28 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
   switch (kind) {
     case ActionKind::F:
       join_row(meter, {{}, ActionKind::RECV_F});
-      forward(meter, remat);
+      upwards(meter, [&](Meter& of, std::size_t l) { forward(of, l, remat); });
       part_row(meter, {{}, ActionKind::SEND_F});
       break;
     case ActionKind::R:
-      rematerialise(meter);
+      upwards(meter, [&](Meter& of, std::size_t l) { rematerialise(of, l); });
       break;
     case ActionKind::I:
       join_row(meter, {{}, ActionKind::RECV_B});
-      for (std::size_t l = layers_.size(); l-- > 0;) input_pass(meter, l, remat);
+      downwards(meter, [&](Meter& of, std::size_t l) { input_pass(of, l, remat); });
       part_row(meter, {{}, ActionKind::SEND_B});
       break;
     case ActionKind::W:
       // W's layers go downwards, as I's do: what a layer kept is free before the next one's.
-      for (std::size_t l = layers_.size(); l-- > 0;) weight_pass(meter, l, remat);
+      downwards(meter, [&](Meter& of, std::size_t l) { weight_pass(of, l, remat); });
       meter.hold_instead(0);
       break;
     case ActionKind::B:
       join_row(meter, {{}, ActionKind::RECV_B});
-      for (std::size_t l = layers_.size(); l-- > 0;) {
-        input_pass(meter, l, remat);
-        weight_pass(meter, l, remat);
-      }
+      downwards(meter, [&](Meter& of, std::size_t l) {
+        input_pass(of, l, remat);
+        weight_pass(of, l, remat);
+      });
       meter.hold_instead(0);
       part_row(meter, {{}, ActionKind::SEND_B});
       break;
@@ -151,53 +218,73 @@ Bytes mean_held(const Plan& plan, const ModelPart& part, const ScheduleShape& sh
   return Bytes(sum.count() / shape.ranks);
 }
 
-BytesByKind StageMemory::parameters() const {
+BytesByKind StageMemory::of_layer(std::size_t l,
+                                  const std::function<bool(ParameterId)>& held_already) const {
   const StateBytes usual = own_tensors_ ? state_bytes(plan_.optimizer, plan_.dtype)
                                         : software_state(software_, plan_.dtype);
+  const LayerPart& its = layer(l);
+  BytesByKind kinds{};
+  ParameterId use{first_ + static_cast<int>(l), 0};
+  for (const ParameterTensor& tensor : its.tensors.parameters) {
+    StateBytes bytes = usual;
+    // Muon keeps one moment of a matrix, where adamw keeps two.
+    if (plan_.optimizer.kind == OptimizerKind::muon && is_orthogonalised(its, tensor))
+      bytes.optimizer -= 4;
+    const int copies = tensor.expert ? plan_.expert_sharers() : plan_.sharers();
+    // Running statistics are every replica's.
+    const int zero = own_tensors_ && tensor.running ? 0 : plan_.zero;
+    const StateShare share = zero_share(tensor.elements(), bytes, zero, copies);
+    // A slice is never multiplied: only what is whole is filled up.
+    const auto padding = [&](int divided_from) {
+      return own_tensors_ && (zero < divided_from || copies == 1) ? tensor.padding : 0;
+    };
+    const bool again = !tensor.tied_with.empty() && held_already(use);
+    ++use.tensor;
+    // Our executor has a gradient for each use, autograd adds them up in one for each weight.
+    if (!tensor.frozen && (!again || own_tensors_))
+      kinds[MemoryKind::gradients] += round(share.gradients.count() + padding(2) * 4);
+    if (again) continue;
+    // Where the stack keeps copies of what it multiplies they are all there is of it.
+    const bool copies_alone =
+        plan_.fp8_parameters && software_.fp8_weights > 0 && multiplies(its, tensor);
+    if (!copies_alone) {
+      kinds[MemoryKind::weights] +=
+          round(share.weights.count() + padding(3) * bytes_per_element(plan_.dtype));
+    }
+    // Tensors of their own in fp32: the master weights, each moment.
+    const bool learned = !tensor.running && !tensor.frozen;
+    const std::int64_t tensors = learned ? bytes.optimizer / 4 : 0;
+    if (tensors > 0)
+      kinds[MemoryKind::optimizer_state] +=
+          tensors * round(on_device(ceil_div(share.optimizer.count(), tensors)));
+  }
+  return kinds;
+}
+
+BytesByKind StageMemory::parameters() const {
   BytesByKind kinds{};
   std::vector<ParameterId> tied;  // uses of weights whose first use is in an earlier stage
-  const auto held_already = [&](ParameterId weight, ParameterId use) {
+  bool shares = false;            // the layer at hand uses a weight that others use
+  const auto held_already = [&](ParameterId use) {
+    const ParameterId weight = part_.weight(use);
+    shares = true;
     if (weight.layer >= first_) return weight != use;
     if (std::ranges::find(tied, weight) != tied.end()) return true;
     tied.push_back(weight);
     return false;
   };
-  for (std::size_t l = 0; l < layers_.size(); ++l) {
-    const LayerPart& layer = layers_[l];
-    for (std::size_t t = 0; t < layer.weights.size(); ++t) {
-      const ParameterTensor& tensor = layer.tensors.parameters[t];
-      StateBytes bytes = usual;
-      // Muon keeps one moment of a matrix, where adamw keeps two.
-      if (plan_.optimizer.kind == OptimizerKind::muon && is_orthogonalised(layer, tensor))
-        bytes.optimizer -= 4;
-      const int copies = tensor.expert ? plan_.expert_sharers() : plan_.sharers();
-      // Running statistics are every replica's.
-      const int zero = own_tensors_ && tensor.running ? 0 : plan_.zero;
-      const StateShare share = zero_share(tensor.elements(), bytes, zero, copies);
-      // A slice is never multiplied: only what is whole is filled up.
-      const auto padding = [&](int divided_from) {
-        return own_tensors_ && (zero < divided_from || copies == 1) ? tensor.padding : 0;
-      };
-      const ParameterId use{first_ + static_cast<int>(l), static_cast<int>(t)};
-      const bool again = held_already(layer.weights[t], use);
-      // Our executor has a gradient for each use, autograd adds them up in one for each weight.
-      if (!tensor.frozen && (!again || own_tensors_))
-        kinds[MemoryKind::gradients] += round(share.gradients.count() + padding(2) * 4);
-      if (again) continue;
-      // Where the stack keeps copies of what it multiplies they are all there is of it.
-      const bool copies_alone =
-          plan_.fp8_parameters && software_.fp8_weights > 0 && multiplies(layer, tensor);
-      if (!copies_alone) {
-        kinds[MemoryKind::weights] +=
-            round(share.weights.count() + padding(3) * bytes_per_element(plan_.dtype));
-      }
-      // Tensors of their own in fp32: the master weights, each moment.
-      const bool learned = !tensor.running && !tensor.frozen;
-      const std::int64_t tensors = learned ? bytes.optimizer / 4 : 0;
-      if (tensors > 0)
-        kinds[MemoryKind::optimizer_state] +=
-            tensors * round(on_device(ceil_div(share.optimizer.count(), tensors)));
+  std::map<int, BytesByKind> known;  // of layers that share no weight, by kind
+  for (std::size_t l = 0; l < layers_; ++l) {
+    const int kind = part_.kind_of(first_ + static_cast<int>(l));
+    const auto found = known.find(kind);
+    if (found != known.end()) {
+      kinds += found->second;
+      continue;
     }
+    shares = false;
+    const BytesByKind its = of_layer(l, held_already);
+    kinds += its;
+    if (!shares) known.emplace(kind, its);
   }
   // Buckets are for replicas that sum whole gradients.
   const bool alone = plan_.zero > 0 || plan_.replicas() == 1;
@@ -226,22 +313,22 @@ std::int64_t StageMemory::gradients_to_come() const {
 
 std::int64_t StageMemory::of_parameters(double bytes) const {
   std::int64_t numbers = 0;
-  for (const LayerPart& layer : layers_) numbers += layer.parameters;
+  for (std::size_t l = 0; l < layers_; ++l) numbers += layer(l).parameters;
   return round(static_cast<std::int64_t>(static_cast<double>(numbers) * bytes));
 }
 
 std::int64_t StageMemory::of_trained(double bytes) const {
   std::int64_t numbers = 0;
-  for (const LayerPart& layer : layers_) numbers += layer.trained_parameters;
+  for (std::size_t l = 0; l < layers_; ++l) numbers += layer(l).trained_parameters;
   return round(static_cast<std::int64_t>(static_cast<double>(numbers) * bytes));
 }
 
 // With a scale of 8 bits for every 32 in MXFP8; those of larger blocks are next to nothing.
 std::int64_t StageMemory::of_products(double bytes) const {
   std::int64_t numbers = 0;
-  for (const LayerPart& layer : layers_) {
-    for (const ParameterTensor& tensor : layer.tensors.parameters)
-      numbers += multiplies(layer, tensor) ? tensor.elements() : 0;
+  for (std::size_t l = 0; l < layers_; ++l) {
+    for (const ParameterTensor& tensor : layer(l).tensors.parameters)
+      numbers += multiplies(layer(l), tensor) ? tensor.elements() : 0;
   }
   const double scales = plan_.fp8 == Fp8Recipe::mxfp8 ? 1 + 1.0 / 32 : 1;
   return round(static_cast<std::int64_t>(static_cast<double>(numbers) * bytes * scales));
@@ -256,9 +343,8 @@ std::int64_t StageMemory::input_of(std::size_t layer) const {
 }
 
 // What skips carry past the stage's end travels with its last output and lives as long as that.
-std::int64_t StageMemory::output_of(std::size_t layer) const {
-  return layer + 1 == layers_.size() ? stage_output_
-                                     : layers_[layer].tensors.output_bytes_per_sample * batch_;
+std::int64_t StageMemory::output_of(std::size_t l) const {
+  return l + 1 == layers_ ? stage_output_ : layer(l).tensors.output_bytes_per_sample * batch_;
 }
 
 // What F does not keep of what the layer saves.
@@ -302,11 +388,11 @@ std::int64_t StageMemory::gathered_weights(ActionKind kind) const {
   if (own_tensors_ && kind == ActionKind::W) return 0;
   const std::int64_t each = bytes_per_element(plan_.dtype);
   std::int64_t largest = 0;
-  for (const LayerPart& layer : layers_) {
-    largest = std::max(largest,
-                       own_tensors_ ? whole_bytes(layer.tensors, each) : layer.parameters * each);
+  for (std::size_t l = 0; l < layers_; ++l) {
+    largest = std::max(
+        largest, own_tensors_ ? whole_bytes(layer(l).tensors, each) : layer(l).parameters * each);
   }
-  return largest * (own_tensors_ && layers_.size() < 2 ? 1 : 2);
+  return largest * (own_tensors_ && layers_ < 2 ? 1 : 2);
 }
 
 // The row of a stage that takes skips directly is put together from messages, the neighbour's
@@ -329,53 +415,48 @@ void StageMemory::part_row(Meter& meter, const Action& neighbour) const {
   meter.release(MemoryKind::activations, forward ? stage_output_ : stage_input_);
 }
 
-void StageMemory::forward(Meter& meter, bool remat) const {
-  for (std::size_t l = 0; l < layers_.size(); ++l) {
-    const LayerTensors& t = layers_[l].tensors;
-    // What of a module is to be dropped is re-materialised memory from the start.
-    const auto kind = [&](const KeptTensor& tensor) {
-      const bool module = mode_ == RecomputeMode::selective && dropped(l, tensor, remat);
-      return module ? MemoryKind::rematerialised : MemoryKind::activations;
-    };
-    meter.allocate(MemoryKind::activations, output_of(l));
-    for (const KeptTensor& tensor : t.saved)
-      meter.allocate(kind(tensor), tensor.bytes_per_sample * batch_);
-    meter.touch(MemoryKind::workspace, t.workspace_f_bytes_per_sample * batch_);
-    // A module to be rebuilt is run in the forward like any other: its tensors are there, then
-    // dropped.
-    for (const KeptTensor& tensor : t.saved) {
-      if (dropped(l, tensor, remat)) meter.release(kind(tensor), tensor.bytes_per_sample * batch_);
-    }
-    if (keeps_input(l, remat)) continue;
-    meter.release(MemoryKind::activations, input_of(l));
+void StageMemory::forward(Meter& meter, std::size_t l, bool remat) const {
+  const LayerTensors& t = layer(l).tensors;
+  // What of a module is to be dropped is re-materialised memory from the start.
+  const auto kind = [&](const KeptTensor& tensor) {
+    const bool module = mode_ == RecomputeMode::selective && dropped(l, tensor, remat);
+    return module ? MemoryKind::rematerialised : MemoryKind::activations;
+  };
+  meter.allocate(MemoryKind::activations, output_of(l));
+  for (const KeptTensor& tensor : t.saved)
+    meter.allocate(kind(tensor), tensor.bytes_per_sample * batch_);
+  meter.touch(MemoryKind::workspace, t.workspace_f_bytes_per_sample * batch_);
+  // A module to be rebuilt is run in the forward like any other: its tensors are there, then
+  // dropped.
+  for (const KeptTensor& tensor : t.saved) {
+    if (dropped(l, tensor, remat)) meter.release(kind(tensor), tensor.bytes_per_sample * batch_);
   }
+  if (!keeps_input(l, remat)) meter.release(MemoryKind::activations, input_of(l));
 }
 
 // After F: what the layer saves, what it is rebuilt from, and what its stage is rebuilt from.
-bool StageMemory::keeps_input(std::size_t layer, bool remat) const {
-  if (mode_ == RecomputeMode::stage && remat) return layer == 0;
-  if (remat && rebuilt_[layer]) return chunk_starts_[layer] == layer;
-  return layers_[layer].tensors.saves_input;
+bool StageMemory::keeps_input(std::size_t l, bool remat) const {
+  if (mode_ == RecomputeMode::stage && remat) return l == 0;
+  if (remat && rebuilt_[l]) return chunk_starts_[l] == l;
+  return layer(l).tensors.saves_input;
 }
 
-void StageMemory::rematerialise(Meter& meter) const {
-  for (std::size_t l = 0; l < layers_.size(); ++l) {
-    const LayerTensors& t = layers_[l].tensors;
-    const bool last = l + 1 == layers_.size();
-    const MemoryKind kind = last ? MemoryKind::activations : MemoryKind::rematerialised;
-    meter.allocate(kind, output_of(l));
-    for (const KeptTensor& tensor : t.saved)
-      meter.allocate(MemoryKind::rematerialised, tensor.bytes_per_sample * batch_);
-    meter.touch(MemoryKind::workspace, t.workspace_f_bytes_per_sample * batch_);
-    if (!t.saves_input) meter.release(input_kind(l, true), input_of(l));
-    if (last) meter.release(kind, output_of(l));
-  }
+void StageMemory::rematerialise(Meter& meter, std::size_t l) const {
+  const LayerTensors& t = layer(l).tensors;
+  const bool last = l + 1 == layers_;
+  const MemoryKind kind = last ? MemoryKind::activations : MemoryKind::rematerialised;
+  meter.allocate(kind, output_of(l));
+  for (const KeptTensor& tensor : t.saved)
+    meter.allocate(MemoryKind::rematerialised, tensor.bytes_per_sample * batch_);
+  meter.touch(MemoryKind::workspace, t.workspace_f_bytes_per_sample * batch_);
+  if (!t.saves_input) meter.release(input_kind(l, true), input_of(l));
+  if (last) meter.release(kind, output_of(l));
 }
 
 // All of a chunk, whose last layer's output nobody reads, before that layer's backward.
 void StageMemory::rebuild_chunk(Meter& meter, std::size_t last) const {
   for (std::size_t l = chunk_starts_[last]; l <= last; ++l) {
-    const LayerTensors& t = layers_[l].tensors;
+    const LayerTensors& t = layer(l).tensors;
     meter.allocate(MemoryKind::rematerialised, output_of(l));
     for (const KeptTensor& tensor : t.saved)
       meter.allocate(MemoryKind::rematerialised, tensor.bytes_per_sample * batch_);
@@ -386,8 +467,8 @@ void StageMemory::rebuild_chunk(Meter& meter, std::size_t last) const {
 }
 
 void StageMemory::input_pass(Meter& meter, std::size_t l, bool remat) const {
-  const LayerTensors& t = layers_[l].tensors;
-  const bool chunk_ends = l + 1 == layers_.size() || !inside_chunk(l + 1, remat);
+  const LayerTensors& t = layer(l).tensors;
+  const bool chunk_ends = l + 1 == layers_ || !inside_chunk(l + 1, remat);
   // A chunk of layers is rebuilt as a whole, before its last layer's backward.
   if (remat && rebuilt_[l] && chunk_ends) rebuild_chunk(meter, l);
   meter.allocate(MemoryKind::activations, input_of(l));
@@ -410,10 +491,10 @@ void StageMemory::input_pass(Meter& meter, std::size_t l, bool remat) const {
 // From ZeRO-2 on, a layer's gradient is whole only until it is reduced to the replicas that own its
 // parts: by our executor beside what comes next, until the next layer's gradient.
 void StageMemory::weight_pass(Meter& meter, std::size_t l, bool remat) const {
-  const LayerTensors& t = layers_[l].tensors;
+  const LayerTensors& t = layer(l).tensors;
   const bool reduced = plan_.zero >= 2 && plan_.replicas() > 1 && !stays_gathered_;
   if (reduced && own_tensors_) meter.hold_instead(whole_bytes(t, 4));
-  const std::int64_t whole = reduced && !own_tensors_ ? 4 * layers_[l].trained_parameters : 0;
+  const std::int64_t whole = reduced && !own_tensors_ ? 4 * layer(l).trained_parameters : 0;
   meter.touch(MemoryKind::workspace, t.workspace_w_bytes_per_sample * batch_ + whole);
   for (const KeptTensor& tensor : t.saved) {
     if (tensor.until == KeptUntil::W)

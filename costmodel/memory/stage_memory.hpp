@@ -4,7 +4,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <functional>
 #include <vector>
 
 #include "costmodel/memory/memory_kind.hpp"
@@ -55,6 +55,10 @@ class StageMemory {
 
  private:
   class Meter;
+  // Of the stage's.
+  [[nodiscard]] const LayerPart& layer(std::size_t index) const {
+    return part_.layer(first_ + static_cast<int>(index));
+  }
   [[nodiscard]] std::int64_t round(std::int64_t bytes) const {
     return allocated_bytes(bytes, allocator_);
   }
@@ -65,12 +69,25 @@ class StageMemory {
                                       bool remat) const;
   [[nodiscard]] bool keeps_input(std::size_t layer, bool remat) const;
   [[nodiscard]] MemoryKind input_kind(std::size_t layer, bool remat) const;
+  // Of one layer's parameters. `held_already`: whether the stage holds the weight of a tied one.
+  [[nodiscard]] BytesByKind of_layer(std::size_t l,
+                                     const std::function<bool(ParameterId)>& held_already) const;
   [[nodiscard]] std::int64_t gathered_weights(ActionKind kind) const;
   [[nodiscard]] std::int64_t on_device(std::int64_t state) const;
+  // The stage's layers in parts: one layer, or some that do the same to memory, since both
+  // neighbours of each are of its kind, and rebuilt, or not, as it is.
+  [[nodiscard]] std::vector<LayerRange> walks() const;
+  // Each layer of the stage by `walk(meter, layer)`, upwards or downwards; those alike once.
+  template <class Walk>
+  void upwards(Meter& meter, const Walk& walk) const;
+  template <class Walk>
+  void downwards(Meter& meter, const Walk& walk) const;
+  template <class Walk>
+  void walk_alike(Meter& meter, int layer, int count, const Walk& walk) const;
   void join_row(Meter& meter, const Action& neighbour) const;
   void part_row(Meter& meter, const Action& neighbour) const;
-  void forward(Meter& meter, bool remat) const;
-  void rematerialise(Meter& meter) const;
+  void forward(Meter& meter, std::size_t l, bool remat) const;
+  void rematerialise(Meter& meter, std::size_t l) const;
   [[nodiscard]] bool inside_chunk(std::size_t layer, bool remat) const;
   void rebuild_chunk(Meter& meter, std::size_t last) const;
   void input_pass(Meter& meter, std::size_t l, bool remat) const;
@@ -80,14 +97,16 @@ class StageMemory {
   [[nodiscard]] std::int64_t of_products(double bytes) const;    // ... that products may have in 8
 
   const Plan& plan_;
-  std::span<const LayerPart> layers_;
-  int first_;  // of the layers, in the model
+  const ModelPart& part_;
+  int first_;           // of the layers, in the model
+  std::size_t layers_;  // so many
   Allocator allocator_;
   StackMemory software_;
   bool own_tensors_, fp8_, stays_gathered_;
   RecomputeMode mode_;
   std::vector<bool> rebuilt_;              // by layer: in mode full
   std::vector<std::size_t> chunk_starts_;  // and the first layer of those it is rebuilt with
+  std::vector<LayerRange> alike_;          // by walks(), from the stage's first
   std::int64_t batch_;
   StagePart stage_;
   std::int64_t stage_input_, stage_output_;

@@ -15,6 +15,7 @@
 #include "costmodel/layers/layer_key.hpp"
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/memory/training_state.hpp"
+#include "plan/model/alike_layers.hpp"
 #include "plan/model/model_part.hpp"
 #include "plan/words/error.hpp"
 
@@ -146,7 +147,8 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
   std::vector<ModelPart> parts;
   for (const Split& split : splits) parts.push_back(model_part(model, seq_length, dtype, split));
   std::set<std::string> known;
-  for (int l = 0; l < static_cast<int>(model.layers.size()); ++l) {
+  // Layers that are alike have one key.
+  for (const int l : alike_layers(model.layers).first) {
     const Layer& layer = model.layers[static_cast<std::size_t>(l)];
     if (std::holds_alternative<TimedShape>(layer.shape)) continue;
     if (peak_rate(device, dtype).count() <= 0) {

@@ -10,6 +10,7 @@
 #include "costmodel/table/costs.hpp"
 #include "plan/job/resolve.hpp"
 #include "plan/job/stack_part.hpp"
+#include "plan/model/alike_layers.hpp"
 #include "plan/model/model.hpp"
 #include "plan/model/model_part.hpp"
 
@@ -34,15 +35,19 @@ class LayerCosts {
     bool divided = false;  // known whole only: its time is divided by tp and cp, with a warning
   };
   [[nodiscard]] const Match& match(int layer) const {
-    return matches_[static_cast<std::size_t>(layer)];
+    return matches_[static_cast<std::size_t>(alike_.kind_of(layer))];
   }
   // Whether the layer is of the kind of the one before it, and as large: what is known of one is
   // known of both.
-  [[nodiscard]] bool like_the_last(int layer) const;
+  [[nodiscard]] bool like_the_last(int layer) const {
+    return like_the_last_[static_cast<std::size_t>(layer)];
+  }
   // Whether it also holds what that one holds, tensor by tensor, and shares no weight.
   [[nodiscard]] bool held_like_the_last(int layer) const {
     return held_alike_[static_cast<std::size_t>(layer)];
   }
+  // The model's layers in runs of those that are like the one before and rebuilt, or not, as it is.
+  [[nodiscard]] std::vector<LayerRange> runs(const Recompute& recompute) const;
   [[nodiscard]] const Model& model() const { return model_; }
   // As the stack keeps it.
   [[nodiscard]] const std::shared_ptr<const ModelPart>& part() const { return part_; }
@@ -55,14 +60,18 @@ class LayerCosts {
  private:
   LayerCosts(const Plan& plan, const Model& model, const Costs& costs,
              std::shared_ptr<const ModelPart> part);
+  void match_all(const Plan& plan);
+  void compare_neighbours();
   [[nodiscard]] static std::shared_ptr<const ModelPart> as_kept(const ResolvedPlan& resolved,
                                                                 const Stack& stack);
 
   const Model& model_;
   std::shared_ptr<const ModelPart> part_;
   const Costs& costs_;
-  std::vector<Match> matches_;
-  std::vector<bool> held_alike_;  // by layer
+  AlikeLayers alike_;                             // of the model
+  std::vector<Match> matches_;                    // by kind of alike layers
+  std::vector<bool> like_the_last_, held_alike_;  // by layer
+  std::vector<LayerRange> runs_;  // of layers that are like the one before, and blocks as it is
   std::vector<LayerCosts> other_kinds_;
 };
 

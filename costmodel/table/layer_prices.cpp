@@ -203,13 +203,15 @@ LayerPrices::LayerPrices(const Plan& plan, const LayerCosts& known, const Cluste
       links_(parallel_links(plan, cluster)),
       row_(mean_row(plan.lengths, plan.seq_length, plan.micro_batch_size)),
       anchor_(known.costs().factors()) {
-  const auto layers = static_cast<int>(known.model().layers.size());
-  const auto again = [&](int l) { return rebuilds(plan_.recompute, known_.part()->layer(l), l); };
-  for (int l = 0; l < layers; ++l) {
-    // Layers of a model are of few kinds: the price of the last one is this one's too.
-    const bool alike = known_.like_the_last(l) && again(l) == again(l - 1);
-    prices_.push_back(alike ? LayerPrice(prices_.back()) : price(l));
-  }
+  // Layers of a model are of few kinds: the price of the first of a run is that of all.
+  for (const LayerRange& run : known.runs(plan.recompute))
+    prices_.push_back({run, price(run.first)});
+}
+
+std::span<const PricedLayers> LayerPrices::from(int layer) const {
+  const auto run = std::ranges::upper_bound(
+      prices_, layer, {}, [](const PricedLayers& priced) { return priced.layers.last; });
+  return {run, prices_.end()};
 }
 
 PriceParts LayerPrices::parts(int layer) {

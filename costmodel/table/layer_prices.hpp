@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,12 @@ struct LayerPrice {
   } varying;
 };
 
+// Layers that follow each other and cost the same, each.
+struct PricedLayers {
+  LayerRange layers;
+  LayerPrice price;
+};
+
 // Of a price, what its sums do not show.
 struct PriceParts {
   PerKind<Seconds> tensor, context, experts;  // of its traffic
@@ -37,9 +44,9 @@ class LayerPrices {
   // The references must outlive it.
   LayerPrices(const Plan& plan, const LayerCosts& known, const Cluster& cluster);
 
-  [[nodiscard]] const LayerPrice& of(int layer) const {
-    return prices_[static_cast<std::size_t>(layer)];
-  }
+  [[nodiscard]] const LayerPrice& of(int layer) const { return from(layer).front().price; }
+  // All layers from this one on: of the first, those before it are left in.
+  [[nodiscard]] std::span<const PricedLayers> from(int layer) const;
   [[nodiscard]] PriceParts parts(int layer);
   // Of a row, where sequences are of several lengths.
   [[nodiscard]] const RowWork& row() const { return row_; }
@@ -74,7 +81,7 @@ class LayerPrices {
   RowWork row_;
   AnchorFactors anchor_;  // of the costs; 1 where they are not anchored
   double device_over_host_ = std::numeric_limits<double>::infinity();
-  std::vector<LayerPrice> prices_;
+  std::vector<PricedLayers> prices_;  // ascending
   std::vector<std::string> warnings_;
 };
 

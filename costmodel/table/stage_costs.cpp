@@ -104,27 +104,46 @@ StageCost StageCosts::of(const StagePart& stage, Rank rank) const {
   return most;
 }
 
-StageCost StageCosts::own(const StagePart& stage) const {
-  PerKind<Seconds> time, traffic;
-  Seconds rebuild{0}, rebuild_traffic{0};
-  MicrobatchTime varying;
-  // In layer order, so that equal stages have equal bits wherever they stand.
-  for (int l = stage.layers.first; l < stage.layers.last; ++l) {
-    const LayerPrice& layer = prices_.of(l);
-    time += layer.time;
-    traffic += layer.traffic;
-    varying.add(layer.varying.f, corrected_.f);
-    varying.add(layer.varying.b, corrected_.b);
-    varying.add(layer.varying.r, corrected_.r);
-    if (layer.rebuild.count() == 0) continue;
-    rebuild += layer.rebuild;
-    rebuild_traffic += layer.traffic.r;
+StageCosts::Sums StageCosts::sums(LayerRange layers) const {
+  // Adding a few up takes no longer than looking them up.
+  constexpr int kFew = 16;
+  if (layers.size() <= kFew) return added(layers);
+  // Of layers that are alike as many come to the same wherever they begin.
+  const LayerRange alike = prices_.from(layers.first).front().layers;
+  if (layers.last <= alike.last) layers = {alike.first, alike.first + layers.size()};
+  const auto [known, fresh] = known_sums_.try_emplace({layers.first, layers.last});
+  if (fresh) known->second = added(layers);
+  return known->second;
+}
+
+// In layer order, so that equal stages have equal bits wherever they stand.
+StageCosts::Sums StageCosts::added(const LayerRange& layers) const {
+  Sums sums;
+  for (const PricedLayers& alike : prices_.from(layers.first)) {
+    const LayerPrice& layer = alike.price;
+    const int last = std::min(alike.layers.last, layers.last);
+    for (int l = std::max(alike.layers.first, layers.first); l < last; ++l) {
+      sums.time += layer.time;
+      sums.traffic += layer.traffic;
+      sums.varying.add(layer.varying.f, corrected_.f);
+      sums.varying.add(layer.varying.b, corrected_.b);
+      sums.varying.add(layer.varying.r, corrected_.r);
+      if (layer.rebuild.count() == 0) continue;
+      sums.rebuild += layer.rebuild;
+      sums.rebuild_traffic += layer.traffic.r;
+    }
+    if (last == layers.last) break;
   }
+  return sums;
+}
+
+StageCost StageCosts::own(const StagePart& stage) const {
+  const Sums sum = sums(stage.layers);
   const StackTime& stack = cluster_.stack.time;
   const StepTraffic step = once_a_step(stage);
-  const Seconds again = rebuild * corrected_.r + rebuild_traffic;
+  const Seconds again = sum.rebuild * corrected_.r + sum.rebuild_traffic;
   const auto pass = [&](ActionKind kind) {
-    const Seconds own = time[kind] * corrected_[kind] + traffic[kind];
+    const Seconds own = sum.time[kind] * corrected_[kind] + sum.traffic[kind];
     return is_backward(kind) ? own + again : own;
   };
   // Rounded once a stage: rounding each layer would add up.
@@ -143,11 +162,11 @@ StageCost StageCosts::own(const StagePart& stage) const {
     reduce = left + (reduce - left) * stack.overlap_slowdown;
   }
   // Who has the shorter sequences waits for the others where gradients are summed.
-  const Seconds unlike = waits_for_lengths(varying);
+  const Seconds unlike = waits_for_lengths(sum.varying);
   cost.unlike = to_nanoseconds(unlike);
   cost.reduce = to_nanoseconds(reduce + unlike);
   cost.optimizer =
-      to_nanoseconds(time.optimizer * corrected_.optimizer + by_the_host(stage) + step.gather);
+      to_nanoseconds(sum.time.optimizer * corrected_.optimizer + by_the_host(stage) + step.gather);
   // What was timed there has it already.
   const double slowdown = stands_on_builtin(known_.costs().basis) ? cluster_.kind(0).slowdown : 1.0;
   return slowdown == 1 ? cost : slowed(cost, slowdown);
@@ -211,11 +230,15 @@ PerKind<PerCause<Seconds>> StageCosts::parts(const StagePart& stage, Rank rank) 
 
 PerKind<PerCause<Seconds>> StageCosts::own_parts(const StagePart& stage) {
   PerKind<PerCause<Seconds>> sum;
+  std::optional<PriceParts> parts;
   for (int l = stage.layers.first; l < stage.layers.last; ++l) {
     // The same sums as `own` makes, kept apart by cause: each cause is corrected by its kind's
     // factor, traffic by none.
-    const LayerPrice& layer = prices_.of(l);
-    const PriceParts its = prices_.parts(l);
+    const PricedLayers& alike = prices_.from(l).front();
+    const LayerPrice& layer = alike.price;
+    // Once for all layers that are priced alike.
+    if (!parts || l == alike.layers.first) parts = prices_.parts(alike.layers.first);
+    const PriceParts& its = *parts;
     for (const ActionKind kind : kPassKinds) {
       PerCause<Seconds>& of = sum[kind];
       const Seconds core = is_backward(kind) ? its.core : Seconds(0);
@@ -349,8 +372,10 @@ std::vector<Bytes> StageCosts::scratch(const ScheduleShape& shape,
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
     const LayerRange range = stages[static_cast<std::size_t>(s)].layers;
     Bytes& of_rank = most[static_cast<std::size_t>(shape.rank_of(Stage{s}).value)];
-    for (int l = range.first; l < range.last; ++l)
-      of_rank = std::max(of_rank, prices_.of(l).time.scratch);
+    for (const PricedLayers& alike : prices_.from(range.first)) {
+      if (alike.layers.first >= range.last) break;
+      of_rank = std::max(of_rank, alike.price.time.scratch);
+    }
   }
   return most;
 }

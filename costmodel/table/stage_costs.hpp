@@ -3,9 +3,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "costmodel/table/cost_table.hpp"
@@ -24,6 +26,7 @@ struct CostTableResult {
   double device_over_host = 0;        // StageCosts::device_over_host()
 };
 
+// Remembers what stages of many layers come to, so one thread at a time asks it.
 class StageCosts {
  public:
   // The references must outlive it.
@@ -56,6 +59,14 @@ class StageCosts {
   [[nodiscard]] double device_over_host() const;
 
  private:
+  // Of some layers, for a micro-batch and for a step.
+  struct Sums {
+    PerKind<Seconds> time, traffic;
+    Seconds rebuild{0}, rebuild_traffic{0};
+    MicrobatchTime varying;
+  };
+  [[nodiscard]] Sums sums(LayerRange layers) const;
+  [[nodiscard]] Sums added(const LayerRange& layers) const;
   // On the first kind of nodes.
   [[nodiscard]] StageCost own(const StagePart& stage) const;
   [[nodiscard]] PerKind<PerCause<Seconds>> own_parts(const StagePart& stage);
@@ -78,8 +89,9 @@ class StageCosts {
   AnchorFactors anchor_;  // of the costs; 1 where they are not anchored
   Correction corrected_;  // what corrections make of a layer's own time
   LayerPrices prices_;
-  std::vector<StageCosts> other_kinds_;  // of nodes, by Cluster::kind - 1
-  std::optional<Placement> placement_;   // where there are some
+  mutable std::map<std::pair<int, int>, Sums> known_sums_;  // by first and last
+  std::vector<StageCosts> other_kinds_;                     // of nodes, by Cluster::kind - 1
+  std::optional<Placement> placement_;                      // where there are some
 };
 
 // What carries messages between two ranks of a pipeline: the link that was measured, where one was.

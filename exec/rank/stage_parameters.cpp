@@ -44,7 +44,7 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
   first_parameter_.push_back(static_cast<int>(parameters_.size()));
   std::vector<Tensor> weights, gradients;
   std::vector<StageShards::Kept> kept;
-  for (std::size_t i = 0; i < part.weights.size(); ++i) {
+  for (std::size_t i = 0; i < part.tensors.parameters.size(); ++i) {
     Parameter made = new_parameter(layer, static_cast<int>(i), state);
     const ParameterTensor& its = made.description;
     weights.push_back(keeps_weight_slice(plan_, its) ? Tensor{} : made.weight);
@@ -62,7 +62,7 @@ void StageWorker::add_parameters(int layer, const StateSource& state) {
 // of its own.
 Parameter StageWorker::new_parameter(int layer, int tensor, const StateSource& state) {
   const LayerPart& part = part_.layer(layer);
-  const ParameterId weight = part.weights[static_cast<std::size_t>(tensor)];
+  const ParameterId weight = part_.weight({layer, tensor});
   Parameter made;
   made.description = part.tensors.parameters[static_cast<std::size_t>(tensor)];
   made.id = {layer, tensor};

@@ -13,10 +13,10 @@ std::vector<std::vector<StageParameter>> stage_parameters(const ResolvedPlan& lo
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const LayerRange range = loaded.stages[s].layers;
     for (int l = range.first; l < range.last; ++l) {
-      const LayerPart& layer = loaded.part->layer(l);
-      for (std::size_t t = 0; t < layer.weights.size(); ++t) {
-        stages[s].push_back(
-            {layer.tensors.parameters[t], {l, static_cast<int>(t)}, layer.weights[t]});
+      int tensor = 0;
+      for (const ParameterTensor& parameter : loaded.part->layer(l).tensors.parameters) {
+        const ParameterId id{l, tensor++};
+        stages[s].push_back({parameter, id, loaded.part->weight(id)});
       }
     }
   }

@@ -164,10 +164,10 @@ void require_stages(const ResolvedPlan& resolved, const Stack& stack) {
   const auto empty = std::ranges::find_if(
       resolved.stages, [](const StagePart& stage) { return stage.layers.size() == 0; });
   if (empty == resolved.stages.end()) return;
-  const auto layers = resolved.part->layers.size();
+  const int layers = resolved.part->size();
   const int stages = resolved.plan.stages();
   throw InputError(
-      "plan", stages > static_cast<int>(layers) ? "pp" : "boundaries",
+      "plan", stages > layers ? "pp" : "boundaries",
       fmt::format("stage {} of {} has none of the {} layers: the stack {} has no empty stages",
                   empty - resolved.stages.begin(), stages, layers, stack.name));
 }
@@ -175,12 +175,16 @@ void require_stages(const ResolvedPlan& resolved, const Stack& stack) {
 StagePart stage_part(const ModelPart& part, LayerRange layers) {
   StagePart stage;
   stage.layers = layers;
-  for (int l = layers.first; l < layers.last; ++l) {
-    stage.parameters += part.layer(l).parameters;
-    stage.expert_parameters += part.layer(l).expert_parameters;
-    stage.trained_parameters += part.layer(l).trained_parameters;
-    stage.trained_expert_parameters += part.layer(l).trained_expert_parameters;
-    stage.trained_products += part.layer(l).trained_products;
+  auto run = std::ranges::upper_bound(part.runs, layers.first, {}, &LayerRange::last);
+  for (; run != part.runs.end() && run->first < layers.last; ++run) {
+    const std::int64_t count =
+        std::min(run->last, layers.last) - std::max(run->first, layers.first);
+    const LayerPart& each = part.layer(run->first);
+    stage.parameters += count * each.parameters;
+    stage.expert_parameters += count * each.expert_parameters;
+    stage.trained_parameters += count * each.trained_parameters;
+    stage.trained_expert_parameters += count * each.trained_expert_parameters;
+    stage.trained_products += count * each.trained_products;
   }
   // What crosses is the boundary's, whoever stands beside it: an empty stage hands on what it
   // takes. Before the first layer nothing is made yet.
@@ -199,8 +203,7 @@ std::vector<StagePart> stage_parts(const ModelPart& part, const std::vector<int>
     // Copies of stages are numbered on and hold the same layers.
     const auto index = static_cast<std::size_t>(s % shape.stages);
     const int first = index == 0 ? 0 : boundaries[index - 1];
-    const int last =
-        index < boundaries.size() ? boundaries[index] : static_cast<int>(part.layers.size());
+    const int last = index < boundaries.size() ? boundaries[index] : part.size();
     stages.push_back(stage_part(part, {first, last}));
   }
   return stages;

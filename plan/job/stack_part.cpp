@@ -146,11 +146,12 @@ ModelPart stack_part(const Model& model, std::int64_t seq_length, Dtype dtype, c
                      const Stack& stack) {
   ModelPart part = model_part(model, seq_length, dtype, split);
   if (stack.own_tensors) return part;
-  for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    LayerTensors& tensors = part.layers[l].tensors;
-    const LayerShape& shape = model.layers[l].shape;
+  for (std::size_t kind = 0; kind < part.kinds.size(); ++kind) {
+    LayerTensors& tensors = part.kinds[kind].tensors;
+    const Layer& layer = model.layers[static_cast<std::size_t>(part.first[kind])];
+    const LayerShape& shape = layer.shape;
     if (std::holds_alternative<TransformerShape>(shape))
-      keep(tensors, model.layers[l], seq_length, dtype, split, stack);
+      keep(tensors, layer, seq_length, dtype, split, stack);
     if (const auto* head = std::get_if<HeadShape>(&shape); head != nullptr && head->vocabulary > 0)
       keep_logits(tensors, *head, seq_length, split, stack.memory);
   }

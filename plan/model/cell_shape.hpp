@@ -51,6 +51,7 @@ struct CellOperation {
   std::int64_t offset = 0;  // of a slice
   double epsilon = 1e-5;    // of a batch norm
   double momentum = 0.1;    // of a batch norm's running statistics: the share of the new
+  bool operator==(const CellOperation&) const = default;
 };
 
 struct CellShape {
@@ -63,6 +64,7 @@ struct CellShape {
     return value == 0 ? input : operations[static_cast<std::size_t>(value) - 1].output;
   }
   [[nodiscard]] int output() const { return static_cast<int>(operations.size()); }
+  bool operator==(const CellShape&) const = default;
 };
 
 }  // namespace weir

@@ -77,6 +77,7 @@ struct EmbeddingShape {
   FeatureMap image = {};         // with patches
   double scale = 1;              // that tokens are multiplied by (Gemma)
   bool looked_up_again = false;  // the token table, by blocks that predict further tokens
+  bool operator==(const EmbeddingShape&) const = default;
 };
 
 // A block that predicts a token further ahead (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.2; the
@@ -87,6 +88,7 @@ struct Prediction {
   std::int64_t ahead = 0;       // tokens beyond the next; 0: a block like any other
   std::int64_t vocabulary = 0;  // rows of the table
   std::int64_t projected = 0;  // numbers that the projection makes of a token: on a device its part
+  bool operator==(const Prediction&) const = default;
 };
 
 // Pre- or post-norm transformer block: attention and MLP with residuals, x[b, s, hidden] -> same.
@@ -134,6 +136,7 @@ struct TransformerShape {
   double residual_dropout = 0;
   AttentionKind attention = AttentionKind::unfused;
   Prediction prediction = {};  // made by a plan; no part of a model's file
+  bool operator==(const TransformerShape&) const = default;
 };
 
 [[nodiscard]] constexpr bool predicts(const TransformerShape& block) {
@@ -176,6 +179,7 @@ struct NormShape {
   std::int64_t hidden = 0;
   NormKind kind = NormKind::layer_norm;
   double epsilon = 1e-5;
+  bool operator==(const NormShape&) const = default;
 };
 
 // What stands between the blocks and a head's projection: BERT's pooler (hidden x hidden and tanh,
@@ -202,6 +206,7 @@ struct HeadShape {
     if (pooled) return 1;
     return places > 0 ? places : seq_length * (1 + predictions);
   }
+  bool operator==(const HeadShape&) const = default;
 };
 
 // A layer of which only times and bytes are known, for one sample.
@@ -212,6 +217,7 @@ struct TimedShape {
   std::int64_t parameters = 0;
   Bytes activation{0};  // kept from F to the end of W
   Bytes boundary{0};    // output
+  bool operator==(const TimedShape&) const = default;
 };
 
 // A layer known by its sizes, for one sample, whatever it computes: what convolutional networks are
@@ -223,6 +229,7 @@ struct SizedShape {
   bool keeps_input = false;  // until W: a convolution, a norm
   std::int64_t kept = 0;     // numbers kept from F to W beside the input
   std::int64_t output = 0;   // numbers
+  bool operator==(const SizedShape&) const = default;
 };
 
 using LayerShape = std::variant<EmbeddingShape, TransformerShape, NormShape, HeadShape, CellShape,

@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
+
+#include "plan/model/alike_layers.hpp"
 
 namespace weir {
 namespace {
@@ -41,9 +45,10 @@ bool is_block(const Layer& layer) {
 }
 
 // By layer, what skips carry past it: from before it to behind it.
-std::vector<std::int64_t> skipped_past(const Model& model, const ModelPart& part) {
+std::vector<std::int64_t> skipped_past(const Model& model, std::span<const LayerPart> kinds,
+                                       const std::vector<int>& kind) {
   // What comes to be carried at a layer, less what ends there; their running sum is carried.
-  std::vector<std::int64_t> bytes(part.layers.size() + 1, 0);
+  std::vector<std::int64_t> bytes(kind.size() + 1, 0);
   const auto carry = [&bytes](std::int32_t from, std::int32_t to, std::int64_t tensor) {
     if (to <= from + 1) return;
     bytes[static_cast<std::size_t>(from) + 1] += tensor;
@@ -58,8 +63,10 @@ std::vector<std::int64_t> skipped_past(const Model& model, const ModelPart& part
       last = std::max(last, skip.to);
     }
   }
-  for (const auto& [from, last] : whole)
-    carry(from, last, part.layer(from).tensors.output_bytes_per_sample);
+  for (const auto& [from, last] : whole) {
+    const auto its = static_cast<std::size_t>(kind[static_cast<std::size_t>(from)]);
+    carry(from, last, kinds[its].tensors.output_bytes_per_sample);
+  }
   std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
   return bytes;
 }
@@ -77,27 +84,35 @@ bool multiplies(const LayerPart& layer, const ParameterTensor& tensor) {
 
 namespace {
 
-// Finds the uses of one weight by the name of their tie, the only place that reads it.
+void count_parameters(LayerPart& layer) {
+  for (const ParameterTensor& parameter : layer.tensors.parameters) {
+    layer.parameters += parameter.elements();
+    if (parameter.expert) layer.expert_parameters += parameter.elements();
+    if (parameter.frozen) continue;
+    layer.trained_parameters += parameter.elements();
+    if (parameter.expert) layer.trained_expert_parameters += parameter.elements();
+    if (!parameter.expert && multiplies(layer, parameter))
+      layer.trained_products += parameter.elements();
+  }
+}
+
+bool ties(const LayerPart& layer) {
+  return std::ranges::any_of(layer.tensors.parameters, [](const ParameterTensor& parameter) {
+    return !parameter.tied_with.empty();
+  });
+}
+
+// Finds the uses of one weight by the name of their tie.
 void tie_weights(ModelPart& part) {
+  std::vector<bool> tied;
+  for (const LayerPart& its : part.kinds) tied.push_back(ties(its));
   std::map<std::string, std::vector<ParameterId>> uses;
-  for (int l = 0; l < static_cast<int>(part.layers.size()); ++l) {
-    LayerPart& layer = part.layers[static_cast<std::size_t>(l)];
-    for (const ParameterTensor& parameter : layer.tensors.parameters) {
-      ParameterId id{l, static_cast<int>(layer.weights.size())};
-      // The first use gives the weight its number.
-      if (!parameter.tied_with.empty()) {
-        auto& all = uses[parameter.tied_with];
-        all.push_back(id);
-        id = all.front();
-      }
-      layer.weights.push_back(id);
-      layer.parameters += parameter.elements();
-      if (parameter.expert) layer.expert_parameters += parameter.elements();
-      if (parameter.frozen) continue;
-      layer.trained_parameters += parameter.elements();
-      if (parameter.expert) layer.trained_expert_parameters += parameter.elements();
-      if (!parameter.expert && multiplies(layer, parameter))
-        layer.trained_products += parameter.elements();
+  for (int l = 0; l < part.size(); ++l) {
+    if (!tied[static_cast<std::size_t>(part.kind_of(l))]) continue;
+    int tensor = 0;
+    for (const ParameterTensor& parameter : part.layer(l).tensors.parameters) {
+      const ParameterId id{l, tensor++};
+      if (!parameter.tied_with.empty()) uses[parameter.tied_with].push_back(id);
     }
   }
   for (auto& [name, all] : uses) {
@@ -107,17 +122,41 @@ void tie_weights(ModelPart& part) {
 
 }  // namespace
 
+ParameterId ModelPart::weight(ParameterId use) const {
+  if (parameter(use).tied_with.empty()) return use;
+  for (const std::vector<ParameterId>& uses : ties) {
+    if (std::ranges::binary_search(uses, use)) return uses.front();
+  }
+  return use;
+}
+
 ModelPart model_part(const Model& model, std::int64_t seq_length, Dtype dtype, const Split& split) {
-  ModelPart part;
-  for (const Layer& layer : model.layers)
-    part.layers.push_back({.tensors = layer_tensors(layer, seq_length, dtype, split),
-                           .block = is_block(layer),
-                           .backward = layer.treated.backward});
+  const AlikeLayers alike = alike_layers(model.layers);
+  std::vector<LayerPart> made;  // by kind of layer, wherever it stands
+  for (const int first : alike.first) {
+    const Layer& layer = model.layers[static_cast<std::size_t>(first)];
+    made.push_back({.tensors = layer_tensors(layer, seq_length, dtype, split),
+                    .block = is_block(layer),
+                    .backward = layer.treated.backward});
+    count_parameters(made.back());
+  }
   const auto biases = position_biases(model, seq_length, dtype, split);
-  const auto skipped = skipped_past(model, part);
-  for (std::size_t l = 0; l < part.layers.size(); ++l) {
-    LayerPart& layer = part.layers[l];
-    layer.crossing_bytes = layer.tensors.output_bytes_per_sample + biases[l] + skipped[l];
+  const auto skipped = skipped_past(model, made, alike.kind);
+  ModelPart part;
+  std::map<std::pair<int, std::int64_t>, int> known;  // by kind of layer and what crosses beside it
+  for (int l = 0; l < static_cast<int>(alike.kind.size()); ++l) {
+    const auto at = static_cast<std::size_t>(l);
+    const std::int64_t beside = biases[at] + skipped[at];
+    const auto [found, fresh] = known.try_emplace({alike.kind_of(l), beside}, part.kinds.size());
+    if (fresh) {
+      LayerPart& its = part.kinds.emplace_back(made[static_cast<std::size_t>(alike.kind_of(l))]);
+      its.crossing_bytes = its.tensors.output_bytes_per_sample + beside;
+      part.first.push_back(l);
+    }
+    const bool follows = l > 0 && part.kind.back() == found->second;
+    if (!follows) part.runs.push_back({l, l});
+    part.runs.back().last = l + 1;
+    part.kind.push_back(found->second);
   }
   tie_weights(part);
   return part;

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <ranges>
 #include <vector>
 
 #include "plan/model/layer_tensors.hpp"
@@ -24,9 +26,6 @@ struct ParameterId {
 
 struct LayerPart {
   LayerTensors tensors;
-  // Of tensors.parameters, the weight that each is a use of, by the first use in layer order; an
-  // untied parameter is its own.
-  std::vector<ParameterId> weights;
   std::int64_t parameters = 0;         // numbers in tensors.parameters
   std::int64_t expert_parameters = 0;  // of them, of experts that expert parallelism shares
   // Of both, those that are trained.
@@ -45,16 +44,31 @@ struct LayerPart {
 };
 
 struct ModelPart {
-  std::vector<LayerPart> layers;
+  // Layers that are alike in all of this are one: a model of thousands has a handful.
+  std::vector<LayerPart> kinds;
+  std::vector<int> kind;   // by layer
+  std::vector<int> first;  // by kind, its first layer
+  // Layers of one kind that follow each other.
+  std::vector<LayerRange> runs;
   // The uses of each weight that has several, in layer order.
   std::vector<std::vector<ParameterId>> ties;
 
+  [[nodiscard]] int size() const { return static_cast<int>(kind.size()); }
+  [[nodiscard]] int kind_of(int layer) const { return kind[static_cast<std::size_t>(layer)]; }
   [[nodiscard]] const LayerPart& layer(int index) const {
-    return layers[static_cast<std::size_t>(index)];
+    return kinds[static_cast<std::size_t>(kind_of(index))];
+  }
+  [[nodiscard]] auto layers() const {
+    return kind | std::views::transform([this](int its) -> const LayerPart& {
+             return kinds[static_cast<std::size_t>(its)];
+           });
   }
   [[nodiscard]] const ParameterTensor& parameter(ParameterId id) const {
     return layer(id.layer).tensors.parameters[static_cast<std::size_t>(id.tensor)];
   }
+  // The weight that a parameter is a use of, by the first use in layer order; an untied parameter
+  // is its own.
+  [[nodiscard]] ParameterId weight(ParameterId use) const;
 };
 
 // Whether it is a matrix whose products may be in 8 bits.

@@ -30,7 +30,7 @@ Recompute of_layers(std::vector<int> layers, const ModelPart& part) {
   }
   if (layers.empty()) return {};
   // All blocks are the mode's own meaning: no list.
-  const auto blocks = std::ranges::count_if(part.layers, &LayerPart::block);
+  const auto blocks = std::ranges::count_if(part.layers(), &LayerPart::block);
   if (std::cmp_equal(blocks, layers.size())) recompute.layers.clear();
   return recompute;
 }
@@ -78,7 +78,7 @@ class Chooser {
   // What each layer's rebuilding takes, and what it saves of a micro-batch.
   void set_choices() {
     const ModelPart& part = *known_.part();
-    const auto layers = static_cast<int>(part.layers.size());
+    const int layers = part.size();
     Plan none = resolved_.plan, full = resolved_.plan;
     none.recompute = {};
     full.recompute = {.mode = RecomputeMode::full, .layers = {{0, layers}}};

@@ -65,6 +65,8 @@ SweepResult best_first(const SweepRequest& request, const Nodes& nodes, const Sp
                        const Cluster& cluster) {
   Refiner refiner(request, nodes, known, cluster);
   SearchGround ground(request, nodes, known, cluster, refiner);
+  // A signal may have ended the listing, and left nothing to walk.
+  ground.stopped = !nodes.whole && request.stop && request.stop();
   Walk walk(ground, whole_goal(request, cluster));
   if (request.resume) walk.restore(*request.resume);
   walk.run();
@@ -78,6 +80,8 @@ SweepResult best_first(const SweepRequest& request, const Nodes& nodes, const Sp
   const bool found = !answer.best.empty() && !ground.stopped;
   if (found) ask_further(ground, result);
   take_best(ground, answer, result);
+  // Of what was not listed nothing is known.
+  if (!nodes.whole) result.gap = std::numeric_limits<double>::infinity();
   for (const LeftOut& left_out : {nodes.devices, nodes.divisibility, nodes.software}) {
     if (left_out.count > 0) result.left_out.push_back(left_out);
   }

@@ -75,7 +75,7 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   // A descent is held to the memory only where it begins within it.
   const bool within = problem && slowest_ns(*problem, placed.boundaries);
   const auto refine = [&] {
-    RefineLimits descent{.operations = kDescent};
+    RefineLimits descent{.operations = kDescent, .over = limits.over};
     if (within) {
       descent.allowed = [&problem](const std::vector<int>& boundaries) {
         return slowest_ns(*problem, boundaries).has_value();

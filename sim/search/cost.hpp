@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -51,6 +52,7 @@ struct CandidateLimits {
   std::optional<Bytes> memory{};
   bool even_if_it_cannot_fit = false;  // forecast what holds more than the limit from step to step
   std::optional<Seconds> step{};       // a longer one is of no use
+  std::function<bool()> over{};        // from when it says so no partition is looked for
 };
 
 struct CandidateCost {

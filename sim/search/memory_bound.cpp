@@ -21,8 +21,8 @@ std::vector<int> first_alike(const Plan& plan, const LayerCosts& known) {
   const ModelPart& part = *known.part();
   const auto again = [&](int l) { return rebuilds(plan.recompute, part.layer(l), l); };
   std::vector<int> first;
-  first.reserve(part.layers.size());
-  for (int l = 0; l < static_cast<int>(part.layers.size()); ++l) {
+  first.reserve(at(part.size()));
+  for (int l = 0; l < part.size(); ++l) {
     const bool alike = l > 0 && known.held_like_the_last(l) && again(l) == again(l - 1);
     first.push_back(alike ? first.back() : l);
   }
@@ -35,7 +35,7 @@ std::int64_t all_held(const Plan& plan, const ModelPart& part, const Cluster& cl
   const StageMemory all(plan, part, stage_parts(part, {}, looped_shape(1, 1, 1)).front(),
                         cluster.device.allocator, cluster.stack);
   // What goes by the number of parameters is rounded once here, and for each stage there.
-  const std::int64_t rounding = (std::int64_t{4} << 20) + 2 * std::ssize(part.layers);
+  const std::int64_t rounding = (std::int64_t{4} << 20) + 2 * part.size();
   return std::max<std::int64_t>(0, total_bytes(all.parameters()) - rounding);
 }
 

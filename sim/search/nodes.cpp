@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <limits>
 
@@ -58,11 +59,16 @@ class Enumeration {
   }
 
   Nodes all() && {
-    for (const Plan& base : with_degrees(request_, model_)) add_jobs(base);
+    for (const Plan& base : with_degrees(request_, model_)) {
+      if (over()) break;
+      add_jobs(base);
+    }
     // A job's sums are looked up once, for all its stages and schedules.
     std::vector<Found> found(nodes_.jobs.size());
     std::vector<Misfits> misfits(nodes_.jobs.size());
-    in_parallel(found.size(), [&](std::size_t job) { found[job] = nodes_of(job, misfits[job]); });
+    in_parallel(found.size(), [&](std::size_t job) {
+      if (!over()) found[job] = nodes_of(job, misfits[job]);
+    });
     // In the order of the jobs, so that numbers and the nearest misses do not depend on threads.
     for (std::size_t job = 0; job < found.size(); ++job) {
       for (Node& node : found[job].nodes) node.placement = known_as(found[job], node.placement);
@@ -76,10 +82,22 @@ class Enumeration {
         count(nodes_.divisibility, divisibility.nearest, divisibility.count);
       if (software.count > 0) count(nodes_.software, software.nearest, software.count);
     }
+    nodes_.whole = !over_;
     return std::move(nodes_);
   }
 
  private:
+  // Whether no more are to be listed. Half of the budget is for looking at some of them. Processes
+  // that search together must have the same ones, so there it goes by nobody's clock.
+  bool over() {
+    if (over_ || request_.party) return over_;
+    const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - nodes_.begin;
+    if ((request_.stop && request_.stop()) ||
+        (request_.budget && gone.count() >= request_.budget->count() / 2))
+      over_ = true;
+    return over_;
+  }
+
   // Of one job, what cannot be or is beyond the software.
   struct Misfits {
     LeftOut divisibility{}, software{};
@@ -186,6 +204,7 @@ class Enumeration {
   const Cluster& cluster_;
   Legality legality_;
   Nodes nodes_;
+  std::atomic<bool> over_ = false;  // set by whichever thread sees it first
 };
 
 }  // namespace

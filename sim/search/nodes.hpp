@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
@@ -28,9 +29,11 @@ struct NodeGroup {
 };
 
 struct Nodes {
-  std::vector<Plan> jobs;              // without stages and schedule
-  std::vector<std::int64_t> held;      // by job: bytes from step to step, of all ranks, at least
-  std::vector<ScheduleTraits> traits;  // by the request's schedules
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();  // of the search
+  bool whole = true;               // false: half of the budget, or a signal, ended their listing
+  std::vector<Plan> jobs;          // without stages and schedule
+  std::vector<std::int64_t> held;  // by job: bytes from step to step, of all ranks, at least
+  std::vector<ScheduleTraits> traits;                // by the request's schedules
   std::vector<std::vector<PlacedRanks>> placements;  // each once
   std::vector<Node> all;                             // in the order of the request's lists
   std::vector<NodeGroup> groups;                     // in the same order
@@ -40,7 +43,8 @@ struct Nodes {
   [[nodiscard]] Plan plan(const Node& node, const SweepRequest& request) const;
 };
 
-// Precondition: no choice but v is left open. Matches the costs of every split into `known`.
+// Precondition: no choice but v is left open. Several processes list all of them, whatever the
+// budget. Matches the costs of every split into `known`.
 [[nodiscard]] Nodes enumerate(const SweepRequest& request, const Model& model, SplitCosts& known,
                               const Cluster& cluster);
 

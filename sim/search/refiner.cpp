@@ -86,8 +86,7 @@ bool Refiner::knows(std::uint32_t node, std::optional<Bytes> memory) const {
   return !even || (memory && *even > *memory);
 }
 
-Outcome Refiner::refined(std::uint32_t node, std::optional<Seconds> limit,
-                         std::optional<Bytes> memory) {
+Outcome Refiner::refined(std::uint32_t node, CandidateLimits limits, std::optional<Bytes> memory) {
   Outcome outcome;
   Plan plan = examiner_.plan(node);
   const auto slots = examiner_.shapes().slots(plan, programs_);
@@ -105,7 +104,8 @@ Outcome Refiner::refined(std::uint32_t node, std::optional<Seconds> limit,
       return outcome;
     }
   }
-  CandidateCost cost = cost_of(plan, sources(), {.memory = request_.memory_limit, .step = limit});
+  limits.memory = request_.memory_limit;
+  CandidateCost cost = cost_of(plan, sources(), limits);
   outcome.simulated = cost.simulated;
   if (cost.too_slow) {
     outcome.too_slow = cost.too_slow;
@@ -121,7 +121,7 @@ Outcome Refiner::refined(std::uint32_t node, std::optional<Seconds> limit,
 }
 
 void Refiner::refine(std::span<const std::uint32_t> nodes, std::optional<Seconds> limit,
-                     std::optional<Bytes> memory) {
+                     std::optional<Bytes> memory, const std::function<bool()>& over) {
   std::vector<std::uint32_t> fresh, again;
   for (const std::uint32_t node : nodes) {
     const auto known = outcomes_.find(node);
@@ -145,7 +145,7 @@ void Refiner::refine(std::span<const std::uint32_t> nodes, std::optional<Seconds
   in_parallel(mine, [&](std::size_t i) {
     const std::size_t place = first + i * each;
     const auto begin = Clock::now();
-    outcomes[place] = refined(fresh[place], limit, memory);
+    outcomes[place] = refined(fresh[place], {.step = limit, .over = over}, memory);
     outcomes[place].seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   });
   if (party) share(fresh, outcomes);

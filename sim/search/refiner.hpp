@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -64,9 +65,9 @@ class Refiner {
   [[nodiscard]] const Outcome& of(std::uint32_t node) const { return outcomes_.at(node); }
   // Refines those that are new, and forecasts those whose step is within the limit; with `memory`
   // none whose even partition is larger. Of several processes each refines its share, and hears of
-  // the others'.
+  // the others'. `over`: asked by many threads; from when it says so partitions stay as they are.
   void refine(std::span<const std::uint32_t> nodes, std::optional<Seconds> limit,
-              std::optional<Bytes> memory = {});
+              std::optional<Bytes> memory = {}, const std::function<bool()>& over = {});
   // Restores a cut of one that an earlier search refined.
   void restore(std::uint32_t node, int slots, std::vector<int> boundaries);
   // Of all cuts that may fit, but not surely, the one of the shortest step.
@@ -82,7 +83,7 @@ class Refiner {
   }
   [[nodiscard]] Ranked forecast_of(std::uint32_t node, int slots, std::vector<int> boundaries,
                                    const CandidateSources& sources);
-  [[nodiscard]] Outcome refined(std::uint32_t node, std::optional<Seconds> limit,
+  [[nodiscard]] Outcome refined(std::uint32_t node, CandidateLimits limits,
                                 std::optional<Bytes> memory);
   void forecast_cuts(std::uint32_t node, Outcome& outcome,
                      std::vector<std::vector<int>> partitions);

@@ -186,15 +186,22 @@ FamilyBest best_of(const Family& family, const std::vector<Plan>& plans,
   return row;
 }
 
-// All of them, forecast.
+using Moment = std::chrono::steady_clock::time_point;
+
+bool budget_spent(const SweepRequest& request, Moment begin) {
+  const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begin;
+  return request.budget && gone.count() >= request.budget->count();
+}
+
+// All of them, forecast, as far as the budget goes.
 void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
-                  const SplitCosts& known, const Cluster& cluster, SweepResult& result) {
-  Programs programs;
-  const CandidateSources sources{known, cluster, programs};
+                  const CandidateSources& sources, Moment begin, SweepResult& result) {
   std::vector<CandidateCost> found(plans.size());  // each thread writes its own places
   std::atomic<std::int64_t> passed = 0;
+  const auto stopped = [&] { return request.stop && request.stop(); };
+  const auto over = [&] { return stopped() || budget_spent(request, begin); };
   in_parallel(plans.size(), [&](std::size_t i) {
-    if (request.stop && request.stop()) {
+    if (over()) {
       ++passed;
       return;
     }
@@ -206,8 +213,13 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
   };
   result.feasible = static_cast<int>(std::ranges::count_if(found, fits));
   // It may have been stopped while candidates were made: then there are none.
-  if (passed > 0 || (plans.empty() && request.stop && request.stop())) {
-    result.stopped_after = std::ssize(plans) - passed;
+  if (passed > 0 || (plans.empty() && stopped())) {
+    const std::int64_t looked_at = std::ssize(plans) - passed;
+    if (stopped()) {
+      result.stopped_after = looked_at;
+    } else {
+      result.effort = SearchEffort{.looked_at = looked_at, .refined = looked_at};
+    }
     result.gap = std::numeric_limits<double>::infinity();
   } else if (result.feasible == 0 && !plans.empty()) {
     result.smallest_misfit = smallest_misfit(plans, found, sources, request.memory_limit);
@@ -251,13 +263,14 @@ SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& 
   std::optional<Nodes> nodes;
   // Without a number to keep all plans are wanted, and none may be passed over.
   if (request.keep) nodes = enumerate(request, model, known, cluster);
-  if (nodes && nodes->all.size() > kFew) {
+  if (nodes && (nodes->all.size() > kFew || !nodes->whole)) {
     result = best_first(request, *nodes, known, cluster);
   } else {
     const std::vector<Plan> plans = candidates(request, model, known, cluster, result.refused);
     // One candidate stands for all before the border: what they share is checked with it.
     if (!plans.empty()) static_cast<void>(resolve(plans.front(), request.folder));
-    forecast_all(request, plans, known, cluster, result);
+    Programs programs;
+    forecast_all(request, plans, {known, cluster, programs}, begin, result);
     if (nodes) result.left_out = {nodes->devices, nodes->divisibility, nodes->software};
     std::erase_if(result.left_out, [](const LeftOut& left_out) { return left_out.count == 0; });
   }

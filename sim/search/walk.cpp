@@ -64,7 +64,7 @@ SearchGround::SearchGround(const SweepRequest& its_request, const Nodes& its_nod
 }
 
 double SearchGround::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - nodes.begin).count();
 }
 
 Walk::Walk(SearchGround& ground, const Goal& goal) : ground_(ground), goal_(goal) { choose(); }
@@ -136,7 +136,7 @@ void Walk::begin_with_what_is_known() {
       if (slow[at].first.count() * 1e9 > limit_ns()) break;
       batch.push_back(slow[at].second);
     }
-    if (batch.empty()) return;
+    if (batch.empty() || spent()) return;
     ground_.refiner.refine(batch, limit());
     for (const std::uint32_t node : batch) enter(node);
   }
@@ -154,6 +154,14 @@ void Walk::add_possible(const NodeGroup& group, std::vector<std::uint32_t>& bloc
       passed_over_ns_ = std::min(passed_over_ns_, bound(n));
     }
   }
+}
+
+// Whether what is under way is to end as well, as soon as it can: asked by many threads. Processes
+// that search together end between batches alone, all at the same.
+bool Walk::over() const {
+  const SweepRequest& request = ground_.request;
+  if (request.party) return false;
+  return (request.stop && request.stop()) || (goal_.until && ground_.seconds() >= *goal_.until);
 }
 
 // Without a budget the effort ends a search that has found a plan; one that has not looks on.
@@ -239,7 +247,7 @@ void Walk::forecast_best(std::vector<Examined>& candidates, Depth depth) {
 }
 
 void Walk::refine(std::span<const std::uint32_t> batch) {
-  ground_.refiner.refine(batch, limit(), goal_.memory);
+  ground_.refiner.refine(batch, limit(), goal_.memory, [this] { return over(); });
   for (const std::uint32_t node : batch) {
     const bool even_alone = ground_.refiner.of(node).even_peak.has_value();
     (even_alone ? too_large_ : refined_) += 1;
@@ -318,7 +326,7 @@ std::vector<FrontPoint> Walk::front() const {
 void Walk::checkpoint() const {
   // Cut short amid a block it could not go on to what a search without a break finds.
   const bool whole = goal_.whole && ground_.request.checkpoint;
-  if (!whole || ground_.stopped || ground_.out_of_time) return;
+  if (!whole || ground_.stopped || ground_.out_of_time || over()) return;
   SearchState state{.candidates = ground_.nodes.all.size(),
                     .next = next_,
                     .passed = passed_,

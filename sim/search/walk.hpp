@@ -21,7 +21,6 @@ struct SearchGround {
   const Cluster& cluster;
   Refiner& refiner;
   std::vector<std::uint32_t> order;  // the nodes' groups, by their estimates
-  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   bool stopped = false, out_of_time = false;
 
   SearchGround(const SweepRequest& its_request, const Nodes& its_nodes, const SplitCosts& costs,
@@ -48,6 +47,7 @@ class Walk {
 
   [[nodiscard]] double bound(std::uint32_t node) const { return ground_.nodes.all[node].bound_ns; }
   [[nodiscard]] bool wanted(std::uint32_t node) const { return wanted_.empty() || wanted_[node]; }
+  [[nodiscard]] bool over() const;
   [[nodiscard]] bool spent();
   [[nodiscard]] bool agreed(bool mine) const;
   [[nodiscard]] std::optional<Seconds> limit() const;

@@ -140,13 +140,10 @@ std::vector<double> how_much_slower(const Plan& plan, const LayerCosts& known,
   for (int kind = 0; kind < cluster.kinds(); ++kind)
     kinds.emplace_back(anywhere, known.of_kind(kind), cluster.kind(kind));
   std::vector<double> slower(kinds.size(), std::numeric_limits<double>::max());
-  for (int l = 0; l < static_cast<int>(known.model().layers.size()); ++l) {
-    const auto again = [&](int layer) {
-      return rebuilds(plan.recompute, known.part()->layer(layer), layer);
-    };
-    if (known.like_the_last(l) && again(l) == again(l - 1)) continue;
+  for (const LayerRange& run : known.runs(plan.recompute)) {
+    const LayerRange one{run.first, run.first + 1};
     std::vector<std::array<double, 7>> times;
-    for (const StageCosts& kind : kinds) times.push_back(times_of(kind.of({.layers = {l, l + 1}})));
+    for (const StageCosts& kind : kinds) times.push_back(times_of(kind.of({.layers = one})));
     for (std::size_t t = 0; t < times.front().size(); ++t) {
       double least = times.front()[t];
       for (const auto& its : times) least = std::min(least, its[t]);
@@ -168,16 +165,12 @@ JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& clust
   std::vector<StageCost> kinds, first;  // each kind once; of the layers before the last rank
   JobWork work;
   double block = std::numeric_limits<double>::max(), split_block = block;
-  for (int l = 0; l < layers; ++l) {
-    const bool is_block = known.part()->layer(l).block;
-    work.blocks += is_block ? 1 : 0;
-    const auto again = [&](int layer) {
-      return rebuilds(plan.recompute, known.part()->layer(layer), layer);
-    };
-    const bool alike = known.like_the_last(l) && again(l) == again(l - 1);
-    if (!alike) kinds.push_back(costs.of({.layers = {l, l + 1}}));
-    if (l + 1 < plan.pp) first.push_back(kinds.back());
-    if (alike || !is_block) continue;
+  for (const LayerRange& run : known.runs(plan.recompute)) {
+    const bool is_block = known.part()->layer(run.first).block;
+    work.blocks += is_block ? run.size() : 0;
+    kinds.push_back(costs.of({.layers = {run.first, run.first + 1}}));
+    for (int l = run.first; l < run.last && l + 1 < plan.pp; ++l) first.push_back(kinds.back());
+    if (!is_block) continue;
     block = std::min(block, passes(kinds.back(), plan, false).busy());
     split_block = std::min(split_block, passes(kinds.back(), plan, true).busy());
   }

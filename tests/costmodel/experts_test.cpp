@@ -161,7 +161,7 @@ TEST(Experts, ADeviceHoldsItsShare) {
   Model model;
   model.layers = {block()};
   const auto part = [&](int ep) {
-    return model_part(model, 32, Dtype::fp32, plan(8, ep).split()).layers[0];
+    return model_part(model, 32, Dtype::fp32, plan(8, ep).split()).layer(0);
   };
   EXPECT_EQ(part(1).expert_parameters, 0) << "nothing is apart";
   EXPECT_EQ(part(2).expert_parameters, 2 * 256);
@@ -216,7 +216,7 @@ TEST(Experts, TensorParallelDevicesMayHaveExpertsOfTheirOwn) {
   for (const int etp : {0, 1}) {
     const Plan p = folded(etp);
     EXPECT_FALSE(cannot_divide(model, p));
-    EXPECT_EQ(model_part(model, 32, Dtype::fp32, p.split()).layers[0].expert_parameters, 256);
+    EXPECT_EQ(model_part(model, 32, Dtype::fp32, p.split()).layer(0).expert_parameters, 256);
     EXPECT_EQ(p.expert_replicas(), 1);
   }
   // Of 64 visits of 32 tokens all come to both halves of the experts, or half of them to each.

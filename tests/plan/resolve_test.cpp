@@ -62,8 +62,9 @@ TEST(Resolve, TiesAreFoundOnce) {
   EXPECT_THAT(three.ties[0].holders, ElementsAre(Stage{0}, Stage{2}));
   EXPECT_THAT(three.lowering.tied, ElementsAre(ElementsAre(Stage{0}, Stage{2})));
   EXPECT_THAT(three.part->ties, ElementsAre(ElementsAre(ParameterId{0, 0}, ParameterId{4, 0})));
-  EXPECT_THAT(three.part->layer(4).weights, ElementsAre(ParameterId{0, 0}));
-  EXPECT_THAT(three.part->layer(3).weights, ElementsAre(ParameterId{3, 0}, ParameterId{3, 1}));
+  EXPECT_EQ(three.part->weight({4, 0}), (ParameterId{0, 0}));
+  EXPECT_EQ(three.part->weight({3, 0}), (ParameterId{3, 0}));
+  EXPECT_EQ(three.part->weight({3, 1}), (ParameterId{3, 1}));
   EXPECT_THAT(resolved({}).ties, IsEmpty());
 }
 

@@ -49,7 +49,7 @@ void print_table(Printout& out, const Model& model, std::int64_t seq_length, Dty
                           std::to_string(parameter_count(layer)),
                           fmt::format("{:.3f}", forward_flops(layer, seq_length).count() / 1e9),
                           format_bytes(activation_bytes(part, static_cast<int>(l))),
-                          format_bytes(Bytes(part.layers[l].crossing_bytes))});
+                          format_bytes(Bytes(part.layer(static_cast<int>(l)).crossing_bytes))});
   }
   // Layers that are alike fold into one row.
   show_layers(out, table);

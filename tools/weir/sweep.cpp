@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tools/reproduce/known_software.hpp"
 #include "tools/weir/commands.hpp"
@@ -27,8 +28,9 @@ void print_effort(Printout& out, const SweepResult& result) {
       effort.refined, effort.simulated, result.candidates - effort.refined,
       effort.looked_at - effort.refined, rate(result.candidates, result.seconds * result.threads),
       rate(effort.timed, effort.timed_seconds),
-      result.gap == 0 ? std::string("no other can be faster")
-                      : fmt::format("another may be {:.1f}% faster", 100 * result.gap));
+      result.gap == 0          ? std::string("no other can be faster")
+      : std::isinf(result.gap) ? std::string("others were not come to")
+                               : fmt::format("another may be {:.1f}% faster", 100 * result.gap));
 }
 
 // The fastest is marked: as measured where rows were run, else as forecast.

@@ -12,7 +12,7 @@ namespace weir {
 
 PartitionMemory layer_memory(const Plan& plan, const LayerCosts& known, const Cluster& cluster) {
   const ModelPart& part = *known.part();
-  const auto layers = static_cast<int>(part.layers.size());
+  const int layers = part.size();
   PartitionMemory memory;
   const bool remat =
       plan.recompute.mode == RecomputeMode::full || plan.recompute.mode == RecomputeMode::stage;

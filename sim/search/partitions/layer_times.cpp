@@ -21,16 +21,10 @@ std::vector<std::int64_t> layer_times(const Plan& plan, const LayerCosts& known,
   single.placement.clear();
   const StageCosts costs(single, known, cluster.kind(0));
   std::vector<std::int64_t> times;
-  const auto again = [&](int layer) {
-    return rebuilds(plan.recompute, known.part()->layer(layer), layer);
-  };
-  for (int l = 0; l < layers; ++l) {
-    if (known.like_the_last(l) && again(l) == again(l - 1)) {
-      times.push_back(times.back());
-      continue;
-    }
-    const StageCost cost = costs.of({.layers = {l, l + 1}});
-    times.push_back((cost.f + cost.b).count());
+  times.reserve(static_cast<std::size_t>(layers));
+  for (const LayerRange& run : known.runs(plan.recompute)) {
+    const StageCost cost = costs.of({.layers = {run.first, run.first + 1}});
+    times.insert(times.end(), static_cast<std::size_t>(run.size()), (cost.f + cost.b).count());
   }
   return times;
 }
@@ -64,8 +58,8 @@ struct Crossing {
 // Of all layers but the last, behind which nothing crosses.
 std::vector<Crossing> crossings_of(const ModelPart& part, int micro_batch_size) {
   std::vector<Crossing> all;
-  for (std::size_t l = 0; l + 1 < part.layers.size(); ++l) {
-    const std::int64_t bytes = part.layers[l].crossing_bytes * micro_batch_size;
+  for (int l = 0; l + 1 < part.size(); ++l) {
+    const std::int64_t bytes = part.layer(l).crossing_bytes * micro_batch_size;
     if (all.empty() || all.back().bytes != bytes) all.push_back({bytes, 0});
     ++all.back().layers;
   }
@@ -95,7 +89,7 @@ CutTimes crossing_times(const Plan& plan, const LayerCosts& known, const Cluster
       continue;
     }
     std::vector<std::int64_t> before{0};  // each layer; before the first nothing crosses
-    before.reserve(known.part()->layers.size());
+    before.reserve(static_cast<std::size_t>(known.part()->size()));
     for (std::size_t c = 0; c < times.size(); ++c)
       before.insert(before.end(), crossings[c].layers, times[c]);
     cuts.push_back(std::move(before));

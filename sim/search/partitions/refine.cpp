@@ -140,7 +140,8 @@ class StepDescent {
   static constexpr std::size_t kTogether = 64;
 
   [[nodiscard]] bool spent() const {
-    return refined_.evaluated * operations_ >= limits_.operations;
+    return refined_.evaluated * operations_ >= limits_.operations ||
+           (limits_.over && limits_.over());
   }
 
   // Goes to the best of `count` partitions where it is better, as far as the limit lets it look;

@@ -28,6 +28,7 @@ struct RefineLimits {
   std::function<bool(const std::vector<int>&)> allowed{};  // none: all partitions are
   // The search ends after so many operations of the program, over all partitions evaluated.
   std::int64_t operations = std::numeric_limits<std::int64_t>::max();
+  std::function<bool()> over{};  // or from when this says so
 };
 
 // Where there are at most 128 partitions, the one with the shortest step. Otherwise a descent from

@@ -122,7 +122,7 @@ nlohmann::ordered_json to_json(const ModelResult& result) {
     if (part) {
       entry["flops_forward"] = forward_flops(layer, seq_length).count();
       entry["activation_bytes"] = activation_bytes(*part, static_cast<int>(l)).count();
-      entry["boundary_bytes"] = part->layers[l].crossing_bytes;
+      entry["boundary_bytes"] = part->layer(static_cast<int>(l)).crossing_bytes;
     }
     json["layers"].push_back(std::move(entry));
   }

@@ -26,7 +26,7 @@ namespace {
 // Whose stages hold numbers of parameters as equal as can be.
 std::vector<int> by_parameters(const LayerCosts& known, int stages) {
   std::vector<std::int64_t> parameters;
-  for (const LayerPart& layer : known.part()->layers) parameters.push_back(layer.parameters);
+  for (const LayerPart& layer : known.part()->layers()) parameters.push_back(layer.parameters);
   return best_boundaries(parameters, stages);
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "exec/processes/agreement.hpp"
@@ -72,7 +73,10 @@ void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
                                      summary(result.smallest_misfit->plan),
                                      format_bytes(result.smallest_misfit->forecast.peak_memory())));
   }
-  if (result.effort && result.effort->looked_at < result.candidates) {
+  // The budget may have ended before all candidates were listed.
+  const bool more =
+      result.effort && (result.effort->looked_at < result.candidates || std::isinf(result.gap));
+  if (more) {
     throw NoFeasiblePlan(fmt::format(
         "none of {} candidates of {} fits {}; a longer budget looks on", result.effort->looked_at,
         result.candidates, format_bytes(*search.memory_limit)));

@@ -172,7 +172,7 @@ std::vector<bool> blocks_rebuilt(const ResolvedPlan& loaded, std::string_view to
   const Recompute& recompute = loaded.plan.recompute;
   std::vector<bool> blocks;
   bool others = false;
-  for (int l = 0; l < static_cast<int>(loaded.part->layers.size()); ++l) {
+  for (int l = 0; l < loaded.part->size(); ++l) {
     const LayerPart& layer = loaded.part->layer(l);
     const bool rebuilt = rebuilds(recompute, layer, l);
     const auto* block =

@@ -363,7 +363,7 @@ std::string model_section(const ResolvedPlan& loaded, const ExportOptions& optio
 std::string recomputed(const ResolvedPlan& loaded) {
   if (loaded.plan.recompute.mode == RecomputeMode::stage) return "\"stage\"";
   std::vector<int> layers;
-  for (int l = 0; l < static_cast<int>(loaded.part->layers.size()); ++l) {
+  for (int l = 0; l < loaded.part->size(); ++l) {
     if (rebuilds(loaded.plan.recompute, loaded.part->layer(l), l)) layers.push_back(l);
   }
   return fmt::format("{}", layers);
