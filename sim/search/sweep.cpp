@@ -198,10 +198,11 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
                   const CandidateSources& sources, Moment begin, SweepResult& result) {
   std::vector<CandidateCost> found(plans.size());  // each thread writes its own places
   std::atomic<std::int64_t> passed = 0;
+  std::atomic<bool> by_signal = false;  // set by whichever thread hears it
   const auto stopped = [&] { return request.stop && request.stop(); };
-  const auto over = [&] { return stopped() || budget_spent(request, begin); };
   in_parallel(plans.size(), [&](std::size_t i) {
-    if (over()) {
+    if (stopped()) by_signal = true;
+    if (by_signal || budget_spent(request, begin)) {
       ++passed;
       return;
     }
@@ -215,7 +216,7 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
   // It may have been stopped while candidates were made: then there are none.
   if (passed > 0 || (plans.empty() && stopped())) {
     const std::int64_t looked_at = std::ssize(plans) - passed;
-    if (stopped()) {
+    if (by_signal || plans.empty()) {
       result.stopped_after = looked_at;
     } else {
       result.effort = SearchEffort{.looked_at = looked_at, .refined = looked_at};
