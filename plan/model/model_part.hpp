@@ -7,7 +7,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <ranges>
 #include <vector>
 
 #include "plan/model/layer_tensors.hpp"
@@ -57,11 +56,6 @@ struct ModelPart {
   [[nodiscard]] int kind_of(int layer) const { return kind[static_cast<std::size_t>(layer)]; }
   [[nodiscard]] const LayerPart& layer(int index) const {
     return kinds[static_cast<std::size_t>(kind_of(index))];
-  }
-  [[nodiscard]] auto layers() const {
-    return kind | std::views::transform([this](int its) -> const LayerPart& {
-             return kinds[static_cast<std::size_t>(its)];
-           });
   }
   [[nodiscard]] const ParameterTensor& parameter(ParameterId id) const {
     return layer(id.layer).tensors.parameters[static_cast<std::size_t>(id.tensor)];

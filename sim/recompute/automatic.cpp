@@ -30,7 +30,8 @@ Recompute of_layers(std::vector<int> layers, const ModelPart& part) {
   }
   if (layers.empty()) return {};
   // All blocks are the mode's own meaning: no list.
-  const auto blocks = std::ranges::count_if(part.layers(), &LayerPart::block);
+  int blocks = 0;
+  for (const LayerRange& run : part.runs) blocks += part.layer(run.first).block ? run.size() : 0;
   if (std::cmp_equal(blocks, layers.size())) recompute.layers.clear();
   return recompute;
 }

@@ -98,7 +98,7 @@ TEST(Prediction, HasALossForEachToken) {
   stack.memory.logits_kept = 4;
   stack.memory.logits_forward = 8;
   const ModelPart part = stack_part(model, 64, Dtype::bf16, {}, stack);
-  const LayerTensors& head = part.layers().back().tensors;
+  const LayerTensors& head = part.layer(part.size() - 1).tensors;
   EXPECT_EQ(head.saved.back().bytes_per_sample, 3 * logits * 4);
   EXPECT_EQ(head.workspace_f_bytes_per_sample, logits * 4);
   // A stack's rules are of the block; what is in front of it is kept all the same.

@@ -144,7 +144,7 @@ TEST(CudaShards, SendWhatIsForecast) {
   const TinyModel model(false, 0.1, 37, 2);
   const ResolvedPlan loaded = model.load(sharded(model, 0, kReplicas, {2}));
   std::int64_t numbers = 0;
-  for (const LayerPart& layer : loaded.part->layers()) numbers += layer.parameters;
+  for (int l = 0; l < loaded.part->size(); ++l) numbers += loaded.part->layer(l).parameters;
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
     const auto bytes_of_a_step = [&](int zero) {
       Plan plan = sharded(model, zero, kReplicas, {2});

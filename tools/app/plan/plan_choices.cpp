@@ -26,7 +26,8 @@ namespace {
 // Whose stages hold numbers of parameters as equal as can be.
 std::vector<int> by_parameters(const LayerCosts& known, int stages) {
   std::vector<std::int64_t> parameters;
-  for (const LayerPart& layer : known.part()->layers()) parameters.push_back(layer.parameters);
+  for (int l = 0; l < known.part()->size(); ++l)
+    parameters.push_back(known.part()->layer(l).parameters);
   return best_boundaries(parameters, stages);
 }
 
