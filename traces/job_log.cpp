@@ -289,15 +289,7 @@ std::optional<Spread> spread_of(const std::vector<const LoggedStep*>& steps, Mem
     if (value) values.push_back(*value);
   }
   if (values.empty()) return std::nullopt;
-  std::ranges::sort(values);
-  const auto at = [&](double share) {  // between the two nearest
-    const double place = share * static_cast<double>(values.size() - 1);
-    const auto below = static_cast<std::size_t>(place);
-    const std::size_t above = std::min(below + 1, values.size() - 1);
-    const double part = place - static_cast<double>(below);
-    return values[below] + part * (values[above] - values[below]);
-  };
-  return Spread{at(0.5), at(0.25), at(0.75)};
+  return spread(std::move(values));
 }
 
 // Tools whose lines do not say how fast a step was, by what they print.
@@ -356,6 +348,18 @@ JobLog read_job_log(const std::string& text, const std::string& file) {
 bool is_job_log(const std::string& text) {
   return std::ranges::any_of(lines_of(text),
                              [](const std::string& line) { return format_of(line) != nullptr; });
+}
+
+Spread spread(std::vector<double> values) {
+  std::ranges::sort(values);
+  const auto at = [&](double share) {  // between the two nearest
+    const double place = share * static_cast<double>(values.size() - 1);
+    const auto below = static_cast<std::size_t>(place);
+    const std::size_t above = std::min(below + 1, values.size() - 1);
+    const double part = place - static_cast<double>(below);
+    return values[below] + part * (values[above] - values[below]);
+  };
+  return {at(0.5), at(0.25), at(0.75)};
 }
 
 JobLogSummary summary(const JobLog& log) {

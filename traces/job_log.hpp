@@ -63,6 +63,8 @@ struct JobLog {
 struct Spread {
   double median = 0, lower = 0, upper = 0;  // quartiles
 };
+// Of values in any order; there is at least one.
+[[nodiscard]] Spread spread(std::vector<double> values);
 
 struct LoggedMemory {
   Bytes bytes{0};
@@ -80,6 +82,7 @@ struct JobLogSummary {
   std::optional<std::int64_t> batch, sequence;
   std::optional<LoggedMemory> memory;  // what was reserved, where lines say that
   std::map<std::string, std::int64_t> arguments;
+  std::string model_sha256;  // of a Weir trace's model; logs do not say it
 };
 [[nodiscard]] JobLogSummary summary(const JobLog& log);
 

@@ -8,6 +8,7 @@ import base64
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -117,6 +118,27 @@ def person(tab, served, folder, width, scheme):
     press(tab, "uncorrect")
     until(tab, "document.getElementById('corrected').hidden", "built-in costs")
     until(tab, f"document.getElementById('facts').textContent === {json.dumps(builtin)}", "again")
+    # A run's trace is measured by its steps, and its timeline stands beside the forecast's.
+    dropped = [{"name": name, "text": (folder / "run" / name).read_text()}
+               for name in ("plan.json", "gpt2-mini.json", "out/measured.json")]
+    tab.ask("document.getElementById('cluster').value = document.getElementById('gpus').value = '';"
+            "document.getElementById('text').value = ''; const given = names => {"
+            " const held = new DataTransfer();"
+            f" for (const one of {json.dumps(dropped)}) if (names.includes(one.name))"
+            "  held.items.add(new File([one.text], one.name.split('/').pop()));"
+            " return held.files; };"
+            "document.getElementById('files').files = given(['plan.json', 'gpt2-mini.json']);"
+            "window.traced = given(['out/measured.json']); null")
+    press(tab, "read")
+    until(tab, "document.getElementById('summary').textContent.includes('K2 M4')", "the plan")
+    until(tab, "!document.getElementById('read').disabled", "its forecast")
+    tab.ask("document.getElementById('log').files = window.traced;"
+            "document.getElementById('log').dispatchEvent(new Event('change'))")
+    until(tab, "document.getElementById('page').srcdoc.includes('measured.json')", "the trace")
+    assert "Measured" in text(tab, "difference"), text(tab, "difference")
+    time.sleep(1)  # the frame draws
+    fits_the_window(tab, width)
+    keep(tab, f"traced-{width}-{scheme}")
     # A mistake is said, and the page goes on.
     tab.ask("document.getElementById('cluster').value = 'no-such-cluster'")
     press(tab, "read")
@@ -129,8 +151,22 @@ def person(tab, served, folder, width, scheme):
     assert not tab.complaints, tab.complaints
 
 
+def run_in(folder):
+    """A small plan, its model, and the trace of three steps."""
+    folder.mkdir()
+    (folder / "gpt2-mini.json").write_text(
+        (pathlib.Path(sys.argv[1]) / "tools/examples/models/gpt2-mini.json").read_text())
+    for words in (["plan", "gpt2-mini.json", "-K", "2", "-M", "4", "-o", "plan.json"],
+                  ["run", "plan.json", "--backend", "synthetic", "--steps", "4", "--warmup", "1",
+                   "-o", "out"]):
+        subprocess.run([weir, "-q", *words], cwd=folder, check=True, capture_output=True,
+                       timeout=PATIENCE_S)
+
+
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as around:
+        folder = pathlib.Path(around)
+        run_in(folder / "run")
         served, tab = Served(weir, folder), browser.Browser()
         try:
             for width, scheme in ((1400, "light"), (400, "light"), (1400, "dark")):

@@ -296,6 +296,52 @@ class Serve(unittest.TestCase):
             self.assertIn(why, refused["message"])
         self.assertEqual(sorted(self.folder.rglob("*")), before)
 
+    def test_a_trace_stands_beside_its_plan_wherever_it_lies(self):
+        # A run somewhere else: its trace names a model that is not below the folder.
+        run = self.outside / "run"
+        run.mkdir()
+        model = (models / "gpt2-mini.json").read_text()
+        (run / "gpt2-mini.json").write_text(model)
+        command(run, "plan", "gpt2-mini.json", "-K", "2", "-M", "4", "-o", "plan.json")
+        command(run, "run", "plan.json", "--backend", "synthetic", "--steps", "4", "--warmup", "1",
+                "-o", "out")
+        trace = (run / "out/measured.json").read_text()
+        steps = sorted(step["end_ns"] - step["start_ns"]
+                       for step in json.loads(trace)["weir"]["steps"])
+        self.assertEqual(len(steps), 3)
+        job = self.served.ask("job", {"files": [
+            {"name": "plan.json", "text": (run / "plan.json").read_text()},
+            {"name": "gpt2-mini.json", "text": model}]})
+        file = self.served.ask("file", {"job": job["job"], "name": "measured.json",
+                                        "text": trace})["result"]["file"]
+        told = self.served.ask("explain", {"plan": job["plan"], "measured": file})
+        self.assertAlmostEqual(told["result"]["measured"]["step_time_s"], steps[1] / 1e9)
+        status, _, page = self.served.raw(
+            "POST", "/api/page", json.dumps({"plan": job["plan"], "trace": file}).encode())
+        self.assertEqual(status, 200)
+        planned = page.decode().split('id="planned">')[1].split("</script>")[0]
+        self.assertEqual(json.loads(planned)["measured"]["steps"], 3)
+        # Of another number of micro-batches, or another model, it is no measurement.
+        command(run, "plan", "gpt2-mini.json", "-K", "2", "-M", "8", "-o", "more.json")
+        (run / "other.json").write_text(model.replace('"n_layer": ', '"n_layer": 1'))
+        command(run, "plan", "other.json", "-K", "2", "-M", "4", "-o", "other-plan.json")
+        for plan, why in (("more.json", "global_batch_size 8, the log's job of 4"),
+                          ("other-plan.json", "another model's than the trace's")):
+            done = subprocess.run([weir, "explain", plan, "--measured", "out/measured.json"],
+                                  cwd=run, capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(why, done.stderr)
+        # What is no trace that was measured is said by its file.
+        command(run, "simulate", "plan.json", "-o", "out")
+        for made, why in (("out/predicted.json", "weir.origin: is a prediction"),
+                          ("cut.json", "weir")):
+            (run / "cut.json").write_text('{"traceEvents": []}')
+            done = subprocess.run([weir, "explain", "plan.json", "--measured", made], cwd=run,
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn(made, done.stderr)
+            self.assertIn(why, done.stderr)
+
     def test_a_search_tells_its_front_and_its_plans(self):
         job = self.job()
         body = {"model": job["result"]["model"], "baseline": job["plan"], "cluster": "dgx-h100",

@@ -238,7 +238,7 @@ async function explain(more = {}) {
       await forecastOf(`${told.plans}/what-if-${i + 1}.json`, `changed: ${change.choice}, ${change.to}`);
       $('forecast').scrollIntoView();
     }, button));
-    return [button, signed(change.gain), seconds(change.step_time_s), `${gib(change.peak_memory_bytes)}, fits: ${change.fits}`];
+    return [button, signed(change.gain), seconds(change.step_time_s), gib(change.peak_memory_bytes) + (change.fits ? `, fits: ${change.fits}` : '')];
   });
   table('changes', ['change', 'faster by', 'step', 'memory'], rows);
   $('explained-by').textContent = told.command;
@@ -246,17 +246,24 @@ async function explain(more = {}) {
 }
 
 async function measure() {
-  let measured = $('figure').value.trim();
+  let measured = $('figure').value.trim(), trace = null;
   const [log] = $('log').files;
-  if (log) measured = (await ask('file', {job: job.job, name: log.name, text: await log.text()})).result.file;
-  if (!measured) throw new Error('say a step time, or choose a log');
+  if (log) {
+    const text = await log.text();
+    measured = (await ask('file', {job: job.job, name: log.name, text})).result.file;
+    // As the server tells one from a log: it has an answer for what only looks like it.
+    if (text.includes('"traceEvents"')) trace = measured;
+  }
+  if (!measured) throw new Error('say a step time, or choose a log or a trace');
   const {measured: m} = await explain({measured});
   compared = {plan: planned.plan, figure: measured};
   $('correct').hidden = false;
   $('difference').textContent = `Measured ${seconds(m.step_time_s)}, ${signed(m.difference_s / (m.step_time_s - m.difference_s))}
-    of the forecast ${seconds(m.step_time_s - m.difference_s)}; ${m.within_interval ? 'within' : 'outside'} its interval. What one cause alone would have to be:`;
+    of the forecast ${seconds(m.step_time_s - m.difference_s)}${m.within_interval === null ? '' :
+    m.within_interval ? '; within its interval' : '; outside its interval'}. What one cause alone would have to be:`;
   table('causes', ['cause', 'times', 'plausible', 'how to tell'],
-        m.causes.map(c => [TOLD[c.name] || words(c.name), c.factor.toFixed(2), c.plausible ? 'yes' : 'no', c.measurement]));
+        m.causes.map(c => [TOLD[c.name] || words(c.name), c.factor === null ? 'none alone' : c.factor.toFixed(2), c.plausible ? 'yes' : 'no', c.measurement]));
+  if (trace) await timeline({trace});
 }
 
 // From here on forecasts and searches are by costs that are corrected by what was measured.
@@ -290,8 +297,9 @@ async function forecastAnew() {
   await forecastOf(planned.plan, planned.what, planned.stack);
 }
 
-async function timeline() {
-  $('page').srcdoc = await ask('page', withMachine({plan: planned.plan}));
+// With a trace, the measured timeline beside the forecast's.
+async function timeline(more = {}) {
+  $('page').srcdoc = await ask('page', withMachine({plan: planned.plan, ...more}));
   $('shown').hidden = false;
   $('shown').scrollIntoView();
 }
@@ -423,7 +431,7 @@ function drops() {
 
 doing('read', readJob);
 doing('why', () => explain());
-doing('timeline', timeline);
+doing('timeline', () => timeline());
 doing('search', search);
 doing('measure', measure);
 doing('correct', correct);

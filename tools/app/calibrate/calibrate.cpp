@@ -98,24 +98,25 @@ CalibrateResult anchored(const CalibrateRequest& r, const Session& session) {
 }  // namespace
 
 Fields fields(CalibrateRequest& r) {
-  return {{"traces", &r.traces,
-           "Traces of runs (trace.json); with --plan, PyTorch profiler files of one"},
-          {"--costs", &r.costs,
-           "The profile to start from (with --plan, default: the --cluster's rates)"},
-          {"--plan", &r.kineto.plan, "The plan that PyTorch ran: the traces are its profiler's"},
-          {"--save-trace",
-           &r.kineto.save_trace,
-           "With --plan: keep the measured trace (.json, for weir compare)",
-           {.writes = Writes::file}},
-          {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
-          stack_field(r.stack),
-          gpus_field(r.gpus),
-          {"-o,--output", &r.output, "Costs file", {.writes = Writes::file}},
-          {"--nccl", &r.nccl, "Output of nccl-tests, text or JSON: fits links (repeatable)"},
-          {"--topo", &r.topology, "Output of nvidia-smi topo -m: devices a node and NVLinks"},
-          {"--measured", &r.measured,
-           "PLAN=22.3s[,61GiB], PLAN=296.5TFLOPs (a device) or PLAN=380ktok/s (the job): anchors "
-           "the built-in costs of --cluster (repeatable)"}};
+  return {
+      {"traces", &r.traces,
+       "Traces of runs (trace.json); with --plan, PyTorch profiler files of one"},
+      {"--costs", &r.costs,
+       "The profile to start from (with --plan, default: the --cluster's rates)"},
+      {"--plan", &r.kineto.plan, "The plan that PyTorch ran: the traces are its profiler's"},
+      {"--save-trace",
+       &r.kineto.save_trace,
+       "With --plan: keep the measured trace (.json, for weir compare)",
+       {.writes = Writes::file}},
+      {"--cluster", &r.cluster, "Cluster file or name (default: this machine)"},
+      stack_field(r.stack),
+      gpus_field(r.gpus),
+      {"-o,--output", &r.output, "Costs file", {.writes = Writes::file}},
+      {"--nccl", &r.nccl, "Output of nccl-tests, text or JSON: fits links (repeatable)"},
+      {"--topo", &r.topology, "Output of nvidia-smi topo -m: devices a node and NVLinks"},
+      {"--measured", &r.measured,
+       "PLAN=22.3s[,61GiB], PLAN=296.5TFLOPs (a device), PLAN=380ktok/s (the job), or PLAN= its "
+       "log or trace: anchors the built-in costs of --cluster (repeatable)"}};
 }
 
 CalibrateResult calibrate(const CalibrateRequest& r, const Session& session) {

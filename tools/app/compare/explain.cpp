@@ -73,8 +73,7 @@ Fields fields(ExplainRequest& r) {
       {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
       {"--measured", &r.measured,
        "What the plan's step really takes, as 22.3s, 296.5TFLOPs a device or 380ktok/s, or its "
-       "log: which "
-       "causes could make up the difference"},
+       "log or trace: which causes could make up the difference"},
       {"--plans", &r.plans, "Write each changed plan into this folder", {.writes = Writes::folder}},
       {"-o,--output", &r.output, "Write weir.explanation/1 JSON", {.writes = Writes::file}}};
 }

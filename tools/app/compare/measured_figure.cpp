@@ -16,6 +16,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/figures.hpp"
+#include "tools/app/compare/measured_trace.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
 namespace weir::app {
@@ -110,7 +111,7 @@ MeasuredFigure with_figure(MeasuredFigure figure, const std::string& whole,
   // A figure first: a file could be called "22.3s" too.
   const auto speed = parse_speed(first);
   if (!speed && std::filesystem::is_regular_file(first)) {
-    MeasuredFigure logged = figure_of(summary(read_job_log(read_text_file(first), first)), first);
+    MeasuredFigure logged = figure_of(summary_of_file(first), first);
     // What was given with the plan stays: the log's words are its figures alone.
     logged.plan = figure.plan;
     logged.text = figure.text;
@@ -118,7 +119,8 @@ MeasuredFigure with_figure(MeasuredFigure figure, const std::string& whole,
   } else if (!speed || speed->second <= 0) {
     refuse(
         fmt::format("\"{}\": expected a step time (22.3s, 850ms), 296.5TFLOPs a device, "
-                    "380ktok/s or samples/s of the whole job, or the file of its log",
+                    "380ktok/s or samples/s of the whole job, or the file of its log "
+                    "or trace",
                     first));
   } else {
     std::tie(figure.kind, figure.value) = *speed;
@@ -137,6 +139,11 @@ MeasuredFigure with_figure(MeasuredFigure figure, const std::string& whole,
 }
 
 }  // namespace
+
+JobLogSummary summary_of_file(const std::string& file) {
+  const std::string text = read_text_file(file);
+  return is_trace(text) ? summary_of_trace(file) : summary(read_job_log(text, file));
+}
 
 MeasuredFigure parse_plain_figure(const std::string& text, const std::string& option) {
   return with_figure({.plan = {}, .text = text}, text, option);
@@ -183,28 +190,21 @@ void require_same_job(const JobLogSummary& log, const ResolvedPlan& loaded,
     refuse(plan.global_batch_size(), "samples a step", *log.batch);
   if (log.sequence && *log.sequence != plan.seq_length)
     refuse(plan.seq_length, "tokens a sample", *log.sequence);
-  // By the names that logs have for them.
-  const auto planned = [&](std::string_view name) -> std::int64_t {
-    if (name == "world_size") return plan.devices();
-    if (name == "tensor_model_parallel_size") return plan.tp;
-    if (name == "pipeline_model_parallel_size") return plan.pp;
-    if (name == "context_parallel_size") return plan.cp;
-    if (name == "micro_batch_size") return plan.micro_batch_size;
-    if (name == "global_batch_size") return plan.global_batch_size();
-    if (name == "num_layers") return blocks_of(loaded.model);
-    if (name == "hidden_size") return width_of(loaded.model);
-    return plan.seq_length;
-  };
+  if (!log.model_sha256.empty() && log.model_sha256 != plan.model_sha256)
+    throw InputError(plan_file, "model_sha256", "is another model's than the trace's");
+  auto planned = logged_arguments(plan);
+  planned["num_layers"] = blocks_of(loaded.model);
+  planned["hidden_size"] = width_of(loaded.model);
   for (const auto& [name, value] : log.arguments) {
     // What each step says, which may grow, was compared above; 0 stages are GPT-NeoX's one.
     if (name == "global_batch_size" && log.batch) continue;
     if (name == "seq_length" && log.sequence) continue;
     const std::int64_t logged = std::max<std::int64_t>(value, 1);
-    const std::int64_t ours = planned(name);
+    const std::int64_t ours = planned.at(name);
     // 0: the plan does not have this, so the log cannot contradict it.
     if (logged == ours || ours == 0) continue;
     throw InputError(plan_file, "",
-                     fmt::format("is of {} {}, the log's job of {}", name, planned(name), logged));
+                     fmt::format("is of {} {}, the log's job of {}", name, ours, logged));
   }
 }
 

@@ -39,8 +39,11 @@ struct MeasuredFigure {
 // InputError where it says none of them.
 [[nodiscard]] MeasuredFigure figure_of(const JobLogSummary& log, const std::string& file);
 
-// Throws InputError where the log is another job's than the plan's: other samples a step, other
-// tokens a sample, other layers, or other arguments in its list.
+// Of a job's log, or of a trace that Weir measured.
+[[nodiscard]] JobLogSummary summary_of_file(const std::string& file);
+
+// Throws InputError where the log is another job's than the plan's: another model, other samples a
+// step, other tokens a sample, other layers, or other arguments in its list.
 void require_same_job(const JobLogSummary& log, const ResolvedPlan& plan,
                       const std::string& plan_file);
 

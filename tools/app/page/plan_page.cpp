@@ -107,7 +107,7 @@ Json memory_json(const Trace& trace, std::int32_t step) {
 
 Json measured_json(const PageRequest& r, const ResolvedPlan& plan, const Trace& predicted,
                    const Session& session) {
-  const PlannedTrace measured = load_planned_trace(r.measured, session);
+  const PlannedTrace measured = load_planned_trace(r.measured, session, &plan);
   const auto* file = std::get_if<std::filesystem::path>(&r.measured);
   const std::string name = file == nullptr ? "trace" : file->string();
   require_comparable(measured.trace, name);

@@ -105,9 +105,10 @@ PlacedPlan load(const PlanSource& source, const Session& session) {
   return plan;
 }
 
-PlannedTrace load_planned_trace(const TraceSource& source, const Session& session) {
+PlannedTrace load_planned_trace(const TraceSource& source, const Session& session,
+                                const ResolvedPlan* of) {
   if (const auto* file = std::get_if<std::filesystem::path>(&source)) {
-    TracedPlan traced = load_traced_plan(*file);
+    TracedPlan traced = load_traced_plan(*file, of);
     note_remarks(traced.plan, *file, session);
     PlacedPlan plan{std::move(traced.plan), std::filesystem::absolute(*file).parent_path()};
     guard_named(plan, session);

@@ -67,8 +67,10 @@ struct PlannedTrace {
 };
 // A file may be a trace's or a plan's.
 using TraceSource = std::variant<std::filesystem::path, PlannedTrace, PlacedPlan>;
-// A trace with its plan. Throws InputError for one without, or for a plan.
-[[nodiscard]] PlannedTrace load_planned_trace(const TraceSource& source, const Session& session);
+// A trace with its plan. Throws InputError for one without, or for a plan. A trace of the plan `of`
+// may lie elsewhere than where it was written.
+[[nodiscard]] PlannedTrace load_planned_trace(const TraceSource& source, const Session& session,
+                                              const ResolvedPlan* of = nullptr);
 
 // The files that a plan names are not written over from here on.
 void guard_named(const PlacedPlan& plan, const Session& session);

@@ -44,15 +44,31 @@ void require_in_time(const Trace& trace, const std::filesystem::path& file) {
   }
 }
 
+// Equal but for the path of the model, of which there is a hash. A schedule that is a file may have
+// changed: only what it is now tells.
+bool is_of(Plan traced, const Plan& plan) {
+  if (traced.schedule.ends_with(".csv")) return false;
+  traced.model_path = plan.model_path;
+  return traced == plan;
+}
+
 }  // namespace
 
-TracedPlan load_traced_plan(const std::filesystem::path& file) {
-  Trace trace = load_trace(file);
+PlanFile plan_of_trace(const Trace& trace, const std::filesystem::path& file) {
   const auto plan = trace.info.find("plan");
   if (plan == trace.info.end())
     throw InputError(file.string(), "weir.info.plan", "is missing: which plan is this a trace of?");
-  PlanFile read = read_plan(plan->second, file.string());
-  ResolvedPlan resolved = read_within(file, [&] { return resolve(read.plan, file.parent_path()); });
+  return read_plan(plan->second, file.string());
+}
+
+TracedPlan load_traced_plan(const std::filesystem::path& file, const ResolvedPlan* of) {
+  Trace trace = load_trace(file);
+  PlanFile read = plan_of_trace(trace, file);
+  // The plan at hand is resolved already, wherever the trace now lies.
+  ResolvedPlan resolved =
+      of != nullptr && is_of(read.plan, of->plan)
+          ? *of
+          : read_within(file, [&] { return resolve(read.plan, file.parent_path()); });
   // Read for its errors alone.
   static_cast<void>(read_within(file, [&] { return disturbance_of(trace); }));
   TracedPlan traced{std::move(resolved), std::move(trace)};

@@ -17,9 +17,14 @@ struct TracedPlan {
   Trace trace;
 };
 
+// The plan that a trace from `file` says it is of. Throws InputError where it says none.
+[[nodiscard]] PlanFile plan_of_trace(const Trace& trace, const std::filesystem::path& file);
+
 // Throws InputError: no plan in the trace, its model moved or changed, spans that are not the
-// plan's operations.
-[[nodiscard]] TracedPlan load_traced_plan(const std::filesystem::path& file);
+// plan's operations. Where it is a trace of the plan `of`, no model is looked for: it may lie
+// elsewhere than where it was written.
+[[nodiscard]] TracedPlan load_traced_plan(const std::filesystem::path& file,
+                                          const ResolvedPlan* of = nullptr);
 
 // Throws InputError for a run whose times say nothing about its plan: on fewer cores than ranks, or
 // with every kernel recorded. `file`: where the trace is from.
