@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "costmodel/layers/fp8_casts.hpp"
 #include "costmodel/links/collectives.hpp"
 #include "costmodel/links/expert_exchange.hpp"
 #include "plan/job/placement.hpp"
@@ -38,10 +39,15 @@ struct TensorTraffic {
   const Link& link;
   bool regathers;
   bool gathers_in_w;
+  GatheredShare gathered = {};  // of what a block's products read
 
   [[nodiscard]] Seconds gather(Bytes n) const { return ring_all_gather(n, plan.tp, link); }
   [[nodiscard]] Seconds scatter(Bytes n) const { return ring_reduce_scatter(n, plan.tp, link); }
   [[nodiscard]] Seconds reduce(Bytes n) const { return all_reduce(n, plan.tp, link); }
+  // The same of `share` of its bytes.
+  [[nodiscard]] Seconds gather(Bytes n, double share) const {
+    return gather(Bytes(static_cast<std::int64_t>(static_cast<double>(n.count()) * share)));
+  }
   [[nodiscard]] Bytes input(std::int64_t hidden) const {
     return tokens_bytes(plan, hidden, bytes_per_element(plan.dtype));
   }
@@ -73,16 +79,20 @@ struct TensorTraffic {
     const Bytes n = input(b.hidden);
     const double sums = shared_sums(b), inputs = shared_inputs(b);
     const bool again = regathers && plan.sequence_parallel;
+    // Latents are gathered before their norms, in the number format.
+    const GatheredShare share = b.latent.key_value > 0 ? GatheredShare{} : gathered;
+    const Seconds input_gathered = gather(n, share.forward);
     // Experts end in an exchange of their own: what follows attention and what follows them differ.
     if ((plan.ep > 1 || plan.etp > 0) && b.experts > 1) {
-      const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
+      const Seconds each = plan.sequence_parallel ? input_gathered + scatter(n) : reduce(n);
       return with_experts(b, each, again);
     }
     if (!plan.sequence_parallel) return sent(reduce(n) * sums, reduce(n) * inputs);
     // All-reduce = reduce-scatter + all-gather: under sequence parallelism the two stand apart
     // (docs/theory.md 6.3).
-    return sent(gather(n) * inputs + scatter(n) * sums,
-                gather(n) * sums + scatter(n) * inputs + (again ? gather(n) * inputs : Seconds(0)),
+    return sent(input_gathered * inputs + scatter(n) * sums,
+                gather(n, share.backward) * sums + scatter(n) * inputs +
+                    (again ? input_gathered * inputs : Seconds(0)),
                 in_w(gather(n) * (inputs + sums)));
   }
   // Behind an all-to-all each device has its part of the tokens that reach its experts: gathered
@@ -227,11 +237,11 @@ PerKind<Seconds> adapter_traffic(const Layer& layer, const Plan& plan, const Lin
 }  // namespace
 
 PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link& link,
-                                const StackTime& stack, WeightGathers gathers) {
+                                const StackTime& stack, WeightGathers gathers, Fp8Recipe recipe) {
   if (plan.tp == 1) return {};
   const bool counted = gathers == WeightGathers::counted;
-  PerKind<Seconds> traffic =
-      std::visit(TensorTraffic{plan, link, stack.regathers, counted}, layer.shape);
+  const TensorTraffic kinds{plan, link, stack.regathers, counted, gathered_share(recipe)};
+  PerKind<Seconds> traffic = std::visit(kinds, layer.shape);
   if (stack.rebuild_stops_early) traffic.r -= last_sum(layer, plan, link);
   // What hides behind products is not waited for.
   if (plan.overlap_tensor_parallel && plan.sequence_parallel) {
