@@ -59,10 +59,4 @@ double weight_cast_bytes(const Fp8Casts& casts, bool kept_in_8_bits) {
   return casts.copies > 1 ? 2 * copy_bytes(casts.recipe) : 0;
 }
 
-GatheredShare gathered_share(Fp8Recipe recipe) {
-  if (recipe == Fp8Recipe::none) return {};
-  const double rows = copy_bytes(recipe) / kRead;
-  return {rows, one_scale(recipe) ? rows : 2 * rows};
-}
-
 }  // namespace weir

@@ -43,11 +43,4 @@ enum class CastOf : std::uint8_t { norm, other };
 // turned; MXFP8 is gathered in 16 bits and cast.
 [[nodiscard]] double weight_cast_bytes(const Fp8Casts& casts, bool kept_in_8_bits);
 
-// What sequence parallelism gathers of a block's factors, as a share of 16 bits: rows in F; in the
-// backward rows, and with scales of their own columns too.
-struct GatheredShare {
-  double forward = 1, backward = 1;
-};
-[[nodiscard]] GatheredShare gathered_share(Fp8Recipe recipe);
-
 }  // namespace weir

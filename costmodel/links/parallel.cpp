@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "costmodel/layers/fp8_casts.hpp"
 #include "costmodel/links/collectives.hpp"
 #include "costmodel/links/expert_exchange.hpp"
 #include "plan/job/placement.hpp"
@@ -31,6 +30,28 @@ double shared_sums(const TransformerShape& block) {
 // has a norm of its own.
 double shared_inputs(const TransformerShape& block) {
   return shared_sums(block) + (block.parallel && !block.single_norm ? 1 : 0);
+}
+
+// What sequence parallelism gathers of what a block's products read, as a share of 16 bits.
+struct GatheredShare {
+  double forward = 1, backward = 1;
+};
+// In 8 bits (NVIDIA/TransformerEngine@d0067d0da6cb:transformer_engine/pytorch/distributed.py): by
+// rows, 1 of 2 bytes, where one scale is the whole tensor's (_all_gather_fp8); else with 1/32 of a
+// byte of scales, and in the backward, which needs gradients by columns too, twice
+// (_all_gather_mxfp8; module/linear.py:905 asks for both).
+GatheredShare gathered_share(Fp8Recipe recipe) {
+  switch (recipe) {
+    case Fp8Recipe::none:
+      break;
+    case Fp8Recipe::delayed:
+    case Fp8Recipe::tensorwise:
+      return {0.5, 0.5};
+    case Fp8Recipe::blockwise:
+    case Fp8Recipe::mxfp8:
+      return {33.0 / 64, 33.0 / 32};
+  }
+  return {};
 }
 
 // Tensor parallelism's traffic of each kind of layer.
