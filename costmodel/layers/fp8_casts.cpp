@@ -19,9 +19,11 @@ constexpr double kRead = 2;  // of the 16 bits
 
 }  // namespace
 
-Fp8Recipe products_recipe(const Layer& layer, const Stack& stack) {
+Fp8Recipe products_recipe(const Layer& layer, const Stack& stack, const Device& device) {
   if (!std::holds_alternative<TransformerShape>(layer.shape)) return Fp8Recipe::none;
   if (layer.treated.fp8 != Fp8Recipe::none) return layer.treated.fp8;
+  // Its products run in 16 bits there (costmodel/layers/kernel_rates), so nothing is cast.
+  if (device.peak_fp8.count() == 0) return Fp8Recipe::none;
   return stack.fp8 ? Fp8Recipe::delayed : Fp8Recipe::none;
 }
 

@@ -9,8 +9,10 @@
 namespace weir {
 
 // That of a block's products: the plan's, or Transformer Engine's own default (delayed) where the
-// stack multiplies in 8 bits and the plan does not say how.
-[[nodiscard]] Fp8Recipe products_recipe(const Layer& layer, const Stack& stack);
+// stack multiplies in 8 bits and the plan does not say how. A stack's are in 16 bits on a device
+// without units for 8 (peak_fp8 is 0), for which a plan that asks is refused where it is priced.
+[[nodiscard]] Fp8Recipe products_recipe(const Layer& layer, const Stack& stack,
+                                        const Device& device);
 
 // NVIDIA/TransformerEngine@d0067d0da6cb: a factor of two products is needed by rows in one and by
 // columns in the other (x in y = x w and dw = x' dy, dy in dx = dy w' and dw). One cast makes both

@@ -444,7 +444,7 @@ void add_layer(Passes& passes, const Layer& layer, const LayerWork& work, const 
                      graphs.has(block->experts > 1 ? GraphPart::moe : GraphPart::mlp);
   passes.in_graph(graphs.whole_step() || whole);
   if (block != nullptr) {
-    const Fp8Recipe recipe = products_recipe(layer, stack);
+    const Fp8Recipe recipe = products_recipe(layer, stack, passes.device);
     if (recipe != Fp8Recipe::none) passes.precision = ProductPrecision::fp8;
     passes.casts = fp8_casts(recipe, passes.device);
     add_stack(passes, *block, split, seq_length, split.tokens(seq_length) * batch, stack.time);

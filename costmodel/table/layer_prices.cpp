@@ -182,7 +182,7 @@ Seconds shared_update(Seconds update, const LayerPart& part, const Plan& plan) {
 Seconds weights_cast(const Layer& layer, const LayerPart& part, const Plan& plan,
                      const Cluster& cluster) {
   const Device& device = cluster.kind(0).device;
-  const Fp8Recipe recipe = products_recipe(layer, cluster.stack);
+  const Fp8Recipe recipe = products_recipe(layer, cluster.stack, device);
   const std::int64_t weights = part.trained_products + part.trained_expert_parameters;
   if (recipe == Fp8Recipe::none || !device.kernels || weights == 0) return Seconds(0);
   const double each = weight_cast_bytes(fp8_casts(recipe, device), plan.fp8_parameters);
@@ -290,13 +290,13 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
 PerKind<Seconds> LayerPrices::exchanged(const Layer& layer, const LayerTime& time,
                                         bool experts_rebuilt, PriceParts* parts) const {
   const StackTime& stack = cluster_.stack.time;
+  const Device& device = cluster_.kind(0).device;
   // A GPU's streams gather beside products; Weir's executor on a core does not.
-  const WeightGathers gathers =
-      cluster_.kind(0).device.multiprocessors == 0 && cluster_.stack.own_tensors
-          ? WeightGathers::counted
-          : WeightGathers::hidden;
+  const WeightGathers gathers = device.multiprocessors == 0 && cluster_.stack.own_tensors
+                                    ? WeightGathers::counted
+                                    : WeightGathers::hidden;
   PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers,
-                                           products_recipe(layer, cluster_.stack));
+                                           products_recipe(layer, cluster_.stack, device));
   // A whole backward's sums run beside its own products; a W that is a pass of its own comes later.
   const Seconds sums =
       layer.treated.frozen

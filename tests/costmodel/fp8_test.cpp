@@ -207,6 +207,25 @@ TEST(Fp8, StepsMayBeOfProductsIn16BitsAlone) {
   EXPECT_NEAR(forward(true) - forward(false), 2 * (2 * 8192 * 32 + 8192 * 3), 1e-3);
 }
 
+// A stack that multiplies in 8 bits does so in 16 on a device without such units: nothing is cast,
+// and what it has in steps beside products in 16 bits is there.
+TEST(Fp8, AStackWithoutADeviceForItMultipliesIn16Bits) {
+  Device none = slow_memory();
+  none.peak_fp8 = FlopsPerSecond(0);
+  Stack in_16{.own_tensors = false};
+  in_16.time.norm = {.forward = 36, .backward = 92, .with_fp8 = false};
+  Stack in_8 = in_16;
+  in_8.fp8 = true;
+  EXPECT_EQ(products_recipe(block(), in_8, none), Fp8Recipe::none);
+  EXPECT_EQ(products_recipe(block(), in_8, slow_memory()), Fp8Recipe::delayed);
+  const auto time = [](const Stack& stack, const Device& device) {
+    return kernel_times(block(), 64, Dtype::bf16, {}, 1, device, stack);
+  };
+  EXPECT_EQ(time(in_8, none).f, time(in_16, none).f);
+  EXPECT_EQ(time(in_8, none).i, time(in_16, none).i);
+  EXPECT_NE(time(in_8, slow_memory()).f, time(in_16, slow_memory()).f);
+}
+
 // A device without such units is refused by the key that it lacks.
 TEST(Fp8, NeedsADeviceThatHasIt) {
   Cluster cluster;
