@@ -203,8 +203,12 @@ struct Kernels {
       p.product(narrow, l.query, b.hidden);
       norm(l.query);
     }
-    const Factors behind_own_norm{CastOf::norm, held()};
-    p.product(m, queries, l.query > 0 ? l.query : b.hidden, 1, behind_own_norm);
+    // What is narrow stays divided until the products behind its norm gather it
+    // (NVIDIA/Megatron-LM@d98e8a64ddf3:megatron/core/models/gpt/gpt_layer_specs.py:106-122): those
+    // normalise, cast and gather in one. Queries made at once are of a product without a norm.
+    const Factors behind_own_norm{CastOf::norm, held()}, at_once{CastOf::other, held()};
+    p.product(m, queries, l.query > 0 ? l.query : b.hidden, 1,
+              l.query > 0 ? behind_own_norm : at_once);
     p.product(narrow, l.key_value + l.rotary, b.hidden);
     norm(l.key_value);
     p.product(m, b.heads * (b.head_dim - l.rotary + l.value), l.key_value, 1, behind_own_norm);

@@ -100,9 +100,7 @@ struct TensorTraffic {
     const Bytes n = input(b.hidden);
     const double sums = shared_sums(b), inputs = shared_inputs(b);
     const bool again = regathers && plan.sequence_parallel;
-    // Latents are gathered before their norms, in the number format.
-    const GatheredShare share = b.latent.key_value > 0 ? GatheredShare{} : gathered;
-    const Seconds input_gathered = gather(n, share.forward);
+    const Seconds input_gathered = gather(n, gathered.forward);
     // Experts end in an exchange of their own: what follows attention and what follows them differ.
     if ((plan.ep > 1 || plan.etp > 0) && b.experts > 1) {
       const Seconds each = plan.sequence_parallel ? input_gathered + scatter(n) : reduce(n);
@@ -112,7 +110,7 @@ struct TensorTraffic {
     // All-reduce = reduce-scatter + all-gather: under sequence parallelism the two stand apart
     // (docs/theory.md 6.3).
     return sent(input_gathered * inputs + scatter(n) * sums,
-                gather(n, share.backward) * sums + scatter(n) * inputs +
+                gather(n, gathered.backward) * sums + scatter(n) * inputs +
                     (again ? input_gathered * inputs : Seconds(0)),
                 in_w(gather(n) * (inputs + sums)));
   }

@@ -191,6 +191,38 @@ TEST(Fp8, WhatProductsReadIsGatheredInEightBits) {
   EXPECT_EQ(ns(Fp8Recipe::mxfp8), std::pair(2 * (198. + 384), 2 * (396. + 384)));
 }
 
+// Latents are cast behind their own norms, and gathered as what they are cast to; queries that are
+// made at once are of no product with a norm. Of 64 tokens products read in F 128 numbers each for
+// narrow queries (or queries), narrow keys and what attention gives, and 512 of the MLP's: 896,
+// each 2 bytes more with scales of the tensor itself. Behind norms they read 64 + 32 latents (32)
+// and 128 of the MLP, 3 bytes more each: 2464 (2272) bytes a token, each 2 ns.
+TEST(Fp8, LatentsAreCastBehindTheirNorms) {
+  const auto latent = [](std::int64_t query) {
+    Layer layer = block();
+    auto& b = std::get<TransformerShape>(layer.shape);
+    b.latent = {.query = query, .key_value = 32, .rotary = 16, .value = 32};
+    return layer;
+  };
+  const auto forward = [](Layer layer, Fp8Recipe recipe) {
+    layer.treated.fp8 = recipe;
+    return kernel_times(layer, 64, Dtype::bf16, {}, 1, slow_memory()).f.count() * 1e9;
+  };
+  using enum Fp8Recipe;
+  EXPECT_NEAR(forward(latent(64), tensorwise) - forward(latent(64), delayed), 2464 * 64 * 2, 1e-3);
+  EXPECT_NEAR(forward(latent(0), tensorwise) - forward(latent(0), delayed), 2272 * 64 * 2, 1e-3);
+  Plan plan;
+  plan.seq_length = 64;
+  plan.dtype = Dtype::bf16;
+  plan.tp = 2;
+  plan.sequence_parallel = true;
+  const Link link{Seconds(0), BytesPerSecond(1e9)};
+  const auto sent = [&](const Layer& layer) {
+    return tensor_traffic(layer, plan, link, {}, WeightGathers::hidden, delayed);
+  };
+  EXPECT_EQ(sent(latent(64)).f, sent(block()).f);
+  EXPECT_EQ(sent(latent(64)).i, sent(block()).i);
+}
+
 // What a stack has in steps where products are in 16 bits may be one kernel where they are in 8:
 // norms of 2 x 8192 numbers that move 36 bytes and not 4, and 3 more of each of 8192 queries.
 TEST(Fp8, StepsMayBeOfProductsIn16BitsAlone) {
