@@ -100,31 +100,37 @@ struct TensorTraffic {
     const Bytes n = input(b.hidden);
     const double sums = shared_sums(b), inputs = shared_inputs(b);
     const bool again = regathers && plan.sequence_parallel;
-    const Seconds input_gathered = gather(n, gathered.forward);
     // Experts end in an exchange of their own: what follows attention and what follows them differ.
-    if ((plan.ep > 1 || plan.etp > 0) && b.experts > 1) {
-      const Seconds each = plan.sequence_parallel ? input_gathered + scatter(n) : reduce(n);
-      return with_experts(b, each, again);
-    }
+    if ((plan.ep > 1 || plan.etp > 0) && b.experts > 1) return with_experts(b, again);
     if (!plan.sequence_parallel) return sent(reduce(n) * sums, reduce(n) * inputs);
+    // What goes to experts is gathered before it is cast, in the number format (NVIDIA/
+    // Megatron-LM@d98e8a64ddf3:megatron/core/transformer/moe/token_dispatcher.py:299, 743-752).
+    const double to_experts = b.experts > 1 && !b.parallel ? 1 : 0;
+    const auto all = [&](double parts, double share) {
+      return gather(n, share) * (parts - to_experts) + gather(n) * to_experts;
+    };
     // All-reduce = reduce-scatter + all-gather: under sequence parallelism the two stand apart
     // (docs/theory.md 6.3).
-    return sent(input_gathered * inputs + scatter(n) * sums,
-                gather(n, gathered.backward) * sums + scatter(n) * inputs +
-                    (again ? input_gathered * inputs : Seconds(0)),
+    const Seconds read = all(inputs, gathered.forward);
+    return sent(read + scatter(n) * sums,
+                all(sums, gathered.backward) + scatter(n) * inputs + (again ? read : Seconds(0)),
                 in_w(gather(n) * (inputs + sums)));
   }
   // Behind an all-to-all each device has its part of the tokens that reach its experts: gathered
   // among those that divide an expert, and what their parts of it give reduce-scattered.
-  [[nodiscard]] PerKind<Seconds> with_experts(const TransformerShape& b, Seconds attention,
-                                              bool again) const {
+  [[nodiscard]] PerKind<Seconds> with_experts(const TransformerShape& b, bool again) const {
     const Bytes n = input(b.hidden);
+    const auto attention = [&](double share) {
+      return plan.sequence_parallel ? gather(n, share) + scatter(n) : reduce(n);
+    };
     const auto reached = static_cast<double>(n.count() * b.experts_per_token) * plan.expert_load;
     const Bytes visited(static_cast<std::int64_t>(reached * plan.split().expert_share()));
-    const Seconds gathered = ring_all_gather(visited, plan.expert_tp(), link);
-    const Seconds sum = attention + gathered + ring_reduce_scatter(visited, plan.expert_tp(), link);
-    return sent(sum, sum + (again ? gather(n) + gathered : Seconds(0)),
-                in_w((gather(n) + gathered) * 2.0));
+    const Seconds brought = ring_all_gather(visited, plan.expert_tp(), link);
+    const Seconds experts = brought + ring_reduce_scatter(visited, plan.expert_tp(), link);
+    return sent(attention(gathered.forward) + experts,
+                attention(gathered.backward) + experts +
+                    (again ? gather(n, gathered.forward) + brought : Seconds(0)),
+                in_w((gather(n) + brought) * 2.0));
   }
   PerKind<Seconds> operator()(const HeadShape& head) const {
     const Bytes n = input(head.hidden);

@@ -86,7 +86,8 @@ enum class WeightGathers : std::uint8_t {
 // Of a plan that asks for it (Plan::overlap_tensor_parallel) the stack's share runs beside
 // products, and the rest is left; a stack that gathers kept shards again in I adds that to I's.
 // Where products are in 8 bits (`recipe`), what a block gathers for them is cast first
-// (docs/theory.md 5.11), latents too; sums stay in the number format.
+// (docs/theory.md 5.11), latents too; what goes to experts is cast behind its exchange; sums stay
+// in the number format.
 [[nodiscard]] PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan,
                                               const Link& link, const StackTime& stack = {},
                                               WeightGathers gathers = WeightGathers::hidden,

@@ -191,6 +191,36 @@ TEST(Fp8, WhatProductsReadIsGatheredInEightBits) {
   EXPECT_EQ(ns(Fp8Recipe::mxfp8), std::pair(2 * (198. + 384), 2 * (396. + 384)));
 }
 
+// 32 tokens of 8 numbers of 16 bits are 512 bytes, of which two devices gather or scatter 256 ns;
+// attention reads 264 bytes with their scales, 132 ns, and 528 of gradients, 264 ns. What goes to
+// four experts, two a token, is gathered before it is cast: 512 bytes, or behind an exchange among
+// two replicas those of both visits, 1024. A stack that gathers again does what F did.
+TEST(Fp8, WhatGoesToExpertsIsGatheredIn16Bits) {
+  TransformerShape shape{.hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn = 16};
+  shape.experts = 4;
+  shape.experts_per_token = 2;
+  const Layer layer{"b", shape, ""};
+  Plan plan;
+  plan.seq_length = 32;
+  plan.dtype = Dtype::bf16;
+  plan.tp = plan.dp = 2;
+  plan.sequence_parallel = true;
+  const Link link{Seconds(0), BytesPerSecond(1e9)};
+  const auto ns = [&](Fp8Recipe recipe, int ep, bool regathers) {
+    plan.ep = ep;
+    const StackTime stack{.regathers = regathers};
+    const auto t = tensor_traffic(layer, plan, link, stack, WeightGathers::hidden, recipe);
+    return std::pair{std::round(t.f.count() * 1e9), std::round(t.i.count() * 1e9)};
+  };
+  using enum Fp8Recipe;
+  EXPECT_EQ(ns(none, 1, false), std::pair(4 * 256., 4 * 256.));
+  EXPECT_EQ(ns(delayed, 1, false), std::pair(128 + 3 * 256., 128 + 3 * 256.));
+  EXPECT_EQ(ns(mxfp8, 1, false), std::pair(132 + 3 * 256., 264 + 3 * 256.));
+  EXPECT_EQ(ns(mxfp8, 1, true).second, 264 + 3 * 256 + 132 + 256);
+  EXPECT_EQ(ns(mxfp8, 2, false), std::pair(132 + 256 + 2 * 512., 264 + 256 + 2 * 512.));
+  EXPECT_EQ(ns(mxfp8, 2, true).second, 264 + 256 + 2 * 512 + 132 + 512);
+}
+
 // Latents are cast behind their own norms, and gathered as what they are cast to; queries that are
 // made at once are of no product with a norm. Of 64 tokens products read in F 128 numbers each for
 // narrow queries (or queries), narrow keys and what attention gives, and 512 of the MLP's: 896,
