@@ -8,39 +8,57 @@
 #include <cassert>
 #include <utility>
 
+#include "costmodel/layers/fp8_casts.hpp"
 #include "costmodel/layers/layer_math.hpp"
 #include "plan/job/stack_part.hpp"
 
 namespace weir {
 namespace {
 
+// Of a product's x and of its result's gradient, where they are cast: what x comes out of, and
+// which share of either the device holds itself, the rest being gathered; 0: cast with other work.
+struct Factors {
+  CastOf x_of = CastOf::other;
+  double x_held = 1, dy_held = 1;
+};
+
 // Times of one layer: start an empty sum for each pass, add kernels, read the times.
 struct Passes {
+  const Device& device;
   KernelSum f, i, w, core;
   // Of f and i, what grows with the square of a sequence.
   Seconds squared_f{0}, squared_i{0};
   ProductPrecision precision = ProductPrecision::plan;  // of the weights' products
   bool trained = true;                                  // those weights
-  // The largest number of what a product reads is looked for before it is cast: a pass over it.
-  bool looks_first = false;
+  Fp8Casts casts;                                       // of what is multiplied in 8 bits
   AttentionLibrary attention;
-  Passes(const Device& device, Dtype dtype, const StackTime& stack)
-      : f(device, dtype, stack),
-        i(device, dtype, stack),
-        w(device, dtype, stack),
-        core(device, dtype, stack),
+  Passes(const Device& of, Dtype dtype, const StackTime& stack)
+      : device(of),
+        f(of, dtype, stack),
+        i(of, dtype, stack),
+        w(of, dtype, stack),
+        core(of, dtype, stack),
         attention(stack.attention) {}
 
   // y[m, n] = x[m, k] w: F; then dx[m, k] = dy w' and dw[k, n] = x' dy.
-  void product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1) {
+  void product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1,
+               const Factors& factors = {}) {
     f.matmul({m, n, k, batch}, {.precision = precision});
     i.matmul({m, k, n, batch}, {.precision = precision});
-    if (looks_first && precision == ProductPrecision::fp8) {
-      f.stream(batch * m * k);
-      i.stream(batch * m * n);
+    if (precision == ProductPrecision::fp8) {
+      cast(f, static_cast<double>(batch * m * k), factors.x_held, factors.x_of);
+      cast(i, static_cast<double>(batch * m * n), factors.dy_held, CastOf::other);
     }
     if (!trained) return;
     w.matmul({k, n, m, batch}, {.precision = precision, .target = ProductTarget::accumulated});
+  }
+  // Of `numbers` that a product reads the device casts those it holds; W alone reads columns.
+  void cast(KernelSum& pass, double numbers, double held, CastOf from) {
+    const double turned = held < 1 && trained ? turn_bytes(casts) : 0;
+    const int copies = trained && turned == 0 ? casts.copies : 1;
+    const double bytes = cast_bytes(casts, from, copies) * numbers * held;
+    if (bytes > 0) pass.move(bytes);
+    if (turned > 0) w.move(turned * numbers);
   }
   // Element-wise: numbers read and written in F; I also reads what F had.
   void each(std::int64_t forward, std::int64_t backward) {
@@ -81,13 +99,13 @@ struct Kernels {
     if (b.latent.key_value > 0) {
       latent_products(b);
     } else {
-      p.product(m, q + (b.values_are_keys ? 1 : 2) * kv, b.hidden);
+      p.product(m, q + (b.values_are_keys ? 1 : 2) * kv, b.hidden, 1, behind_norm(b));
     }
     if (b.qk_norm) normalise(m * (q + kv));
     // A turn reads and writes each number once.
     if (b.rotary) p.each(2 * m * (q + kv), 2 * m * (q + kv));
     attention(b, b.causal);
-    p.product(m, b.hidden, b.heads * value_dim(b));
+    p.product(m, b.hidden, b.heads * value_dim(b), 1, {.dy_held = held()});
     if (b.post_norms) norm(b.hidden);
     residual(b.hidden);
     if (b.cross_attention) {
@@ -149,11 +167,23 @@ struct Kernels {
     assert(false && "a sized layer has no kernels that are known");
   }
 
+  // Of tokens under sequence parallelism, until they are gathered.
+  [[nodiscard]] double held() const {
+    return static_cast<double>(rows) / static_cast<double>(tokens);
+  }
+  // What attention and a dense MLP read.
+  [[nodiscard]] Factors behind_norm(const TransformerShape& b) const {
+    return {b.pre_norm ? CastOf::norm : CastOf::other, held()};
+  }
+
   void norm(std::int64_t hidden) const { normalise(rows * samples * hidden); }
   // One kernel that reads and writes; its backward reads the gradient too.
   void normalise(std::int64_t numbers) const {
-    if (stack.norm.forward > 0) return steps(stack.norm, numbers);
+    if (in_steps(stack.norm)) return steps(stack.norm, numbers);
     p.each(2 * numbers, 3 * numbers);
+  }
+  [[nodiscard]] bool in_steps(const StepwiseKernels& of) const {
+    return of.forward > 0 && (of.with_fp8 || p.casts.recipe == Fp8Recipe::none);
   }
   void steps(const StepwiseKernels& of, std::int64_t numbers) const {
     p.f.steps(of.forward * static_cast<double>(numbers), of.kernels_forward);
@@ -173,10 +203,15 @@ struct Kernels {
       p.product(narrow, l.query, b.hidden);
       norm(l.query);
     }
-    p.product(m, queries, l.query > 0 ? l.query : b.hidden);
+    // What is narrow stays divided until the products behind its norm gather it
+    // (NVIDIA/Megatron-LM@d98e8a64ddf3:megatron/core/models/gpt/gpt_layer_specs.py:106-122): those
+    // normalise, cast and gather in one. Queries made at once are of a product without a norm.
+    const Factors behind_own_norm{CastOf::norm, held()}, at_once{CastOf::other, held()};
+    p.product(m, queries, l.query > 0 ? l.query : b.hidden, 1,
+              l.query > 0 ? behind_own_norm : at_once);
     p.product(narrow, l.key_value + l.rotary, b.hidden);
     norm(l.key_value);
-    p.product(m, b.heads * (b.head_dim - l.rotary + l.value), l.key_value);
+    p.product(m, b.heads * (b.head_dim - l.rotary + l.value), l.key_value, 1, behind_own_norm);
   }
 
   // Scores = q k', softmax, times v; backward: the gradients of probabilities and values, of the
@@ -198,7 +233,7 @@ struct Kernels {
   // One kernel with its mask, which reads and writes; its backward reads the gradient too.
   void softmax(std::int64_t scores) const {
     const StepwiseKernels& of = stack.softmax;
-    if (of.forward > 0) {
+    if (in_steps(of)) {
       steps(of, scores);
       p.core.steps(of.forward * static_cast<double>(scores), of.kernels_forward);
       return;
@@ -252,9 +287,12 @@ struct Kernels {
     }
     // Tokens are spread evenly over the local experts: products of equal size.
     const std::int64_t local = local_experts(b), each = ceil_div(m, local);
-    p.product(each, width, b.hidden, local);
+    // Experts read tokens that were sorted for them, and what they give is gathered elsewhere.
+    const bool sorted = b.experts > 1;
+    const Factors up = sorted ? Factors{} : behind_norm(b), down{.dy_held = sorted ? 1 : held()};
+    p.product(each, width, b.hidden, local, up);
     p.each(m * (width + b.ffn), m * (2 * width + b.ffn));
-    p.product(each, b.hidden, b.ffn, local);
+    p.product(each, b.hidden, b.ffn, local, down);
     if (b.shared_ffn == 0) return;
     p.in_graph(whole || graphs.has(GraphPart::moe_router));
     shared_experts(b);
@@ -270,9 +308,9 @@ struct Kernels {
 
   void shared_experts(const TransformerShape& b) const {
     const std::int64_t m = tokens * samples, width = (b.gated ? 2 : 1) * b.shared_ffn;
-    p.product(m, width, b.hidden);
+    p.product(m, width, b.hidden, 1, {.x_held = held()});
     p.each(m * (width + b.shared_ffn), m * (2 * width + b.shared_ffn));
-    p.product(m, b.hidden, b.shared_ffn);
+    p.product(m, b.hidden, b.shared_ffn, 1, {.dy_held = held()});
     p.each((b.shared_gate ? 3 : 2) * m * b.hidden, 2 * m * b.hidden);  // added to the others'
   }
 };
@@ -306,6 +344,7 @@ void add_stack(Passes& p, const TransformerShape& block, const Split& split, std
                std::int64_t tokens, const StackTime& stack) {
   for (const ExtraStream& extra : stack.block) {
     if (!is_of(extra.blocks, block)) continue;
+    if (!extra.with_fp8 && p.casts.recipe != Fp8Recipe::none) continue;
     const double numbers =
         width_of(extra.width, extra.share, block, split, keys) * static_cast<double>(tokens);
     if (numbers == 0) continue;  // a block without such a tensor launches nothing for it
@@ -409,10 +448,11 @@ void add_layer(Passes& passes, const Layer& layer, const LayerWork& work, const 
                      graphs.has(block->experts > 1 ? GraphPart::moe : GraphPart::mlp);
   passes.in_graph(graphs.whole_step() || whole);
   if (block != nullptr) {
+    const Fp8Recipe recipe = products_recipe(layer, stack, passes.device);
+    if (recipe != Fp8Recipe::none) passes.precision = ProductPrecision::fp8;
+    passes.casts = fp8_casts(recipe, passes.device);
     add_stack(passes, *block, split, seq_length, split.tokens(seq_length) * batch, stack.time);
-    if (stack.fp8 || layer.treated.fp8 != Fp8Recipe::none) passes.precision = ProductPrecision::fp8;
   }
-  passes.looks_first = layer.treated.fp8 == Fp8Recipe::tensorwise;
   passes.trained = !layer.treated.frozen;
   const LayerShape part = shard(layer.shape, split);
   std::visit(kernels, part);

@@ -32,16 +32,43 @@ double shared_inputs(const TransformerShape& block) {
   return shared_sums(block) + (block.parallel && !block.single_norm ? 1 : 0);
 }
 
+// What sequence parallelism gathers of what a block's products read, as a share of 16 bits.
+struct GatheredShare {
+  double forward = 1, backward = 1;
+};
+// In 8 bits (NVIDIA/TransformerEngine@d0067d0da6cb:transformer_engine/pytorch/distributed.py): by
+// rows, 1 of 2 bytes, where one scale is the whole tensor's (_all_gather_fp8); else with 1/32 of a
+// byte of scales, and in the backward, which needs gradients by columns too, twice
+// (_all_gather_mxfp8; module/linear.py:905 asks for both).
+GatheredShare gathered_share(Fp8Recipe recipe) {
+  switch (recipe) {
+    case Fp8Recipe::none:
+      break;
+    case Fp8Recipe::delayed:
+    case Fp8Recipe::tensorwise:
+      return {0.5, 0.5};
+    case Fp8Recipe::blockwise:
+    case Fp8Recipe::mxfp8:
+      return {33.0 / 64, 33.0 / 32};
+  }
+  return {};
+}
+
 // Tensor parallelism's traffic of each kind of layer.
 struct TensorTraffic {
   const Plan& plan;
   const Link& link;
   bool regathers;
   bool gathers_in_w;
+  GatheredShare gathered = {};  // of what a block's products read
 
   [[nodiscard]] Seconds gather(Bytes n) const { return ring_all_gather(n, plan.tp, link); }
   [[nodiscard]] Seconds scatter(Bytes n) const { return ring_reduce_scatter(n, plan.tp, link); }
   [[nodiscard]] Seconds reduce(Bytes n) const { return all_reduce(n, plan.tp, link); }
+  // The same of `share` of its bytes.
+  [[nodiscard]] Seconds gather(Bytes n, double share) const {
+    return gather(Bytes(static_cast<std::int64_t>(static_cast<double>(n.count()) * share)));
+  }
   [[nodiscard]] Bytes input(std::int64_t hidden) const {
     return tokens_bytes(plan, hidden, bytes_per_element(plan.dtype));
   }
@@ -74,28 +101,36 @@ struct TensorTraffic {
     const double sums = shared_sums(b), inputs = shared_inputs(b);
     const bool again = regathers && plan.sequence_parallel;
     // Experts end in an exchange of their own: what follows attention and what follows them differ.
-    if ((plan.ep > 1 || plan.etp > 0) && b.experts > 1) {
-      const Seconds each = plan.sequence_parallel ? gather(n) + scatter(n) : reduce(n);
-      return with_experts(b, each, again);
-    }
+    if ((plan.ep > 1 || plan.etp > 0) && b.experts > 1) return with_experts(b, again);
     if (!plan.sequence_parallel) return sent(reduce(n) * sums, reduce(n) * inputs);
+    // What goes to experts is gathered before it is cast, in the number format (NVIDIA/
+    // Megatron-LM@d98e8a64ddf3:megatron/core/transformer/moe/token_dispatcher.py:299, 743-752).
+    const double to_experts = b.experts > 1 && !b.parallel ? 1 : 0;
+    const auto all = [&](double parts, double share) {
+      return gather(n, share) * (parts - to_experts) + gather(n) * to_experts;
+    };
     // All-reduce = reduce-scatter + all-gather: under sequence parallelism the two stand apart
     // (docs/theory.md 6.3).
-    return sent(gather(n) * inputs + scatter(n) * sums,
-                gather(n) * sums + scatter(n) * inputs + (again ? gather(n) * inputs : Seconds(0)),
+    const Seconds read = all(inputs, gathered.forward);
+    return sent(read + scatter(n) * sums,
+                all(sums, gathered.backward) + scatter(n) * inputs + (again ? read : Seconds(0)),
                 in_w(gather(n) * (inputs + sums)));
   }
   // Behind an all-to-all each device has its part of the tokens that reach its experts: gathered
   // among those that divide an expert, and what their parts of it give reduce-scattered.
-  [[nodiscard]] PerKind<Seconds> with_experts(const TransformerShape& b, Seconds attention,
-                                              bool again) const {
+  [[nodiscard]] PerKind<Seconds> with_experts(const TransformerShape& b, bool again) const {
     const Bytes n = input(b.hidden);
+    const auto attention = [&](double share) {
+      return plan.sequence_parallel ? gather(n, share) + scatter(n) : reduce(n);
+    };
     const auto reached = static_cast<double>(n.count() * b.experts_per_token) * plan.expert_load;
     const Bytes visited(static_cast<std::int64_t>(reached * plan.split().expert_share()));
-    const Seconds gathered = ring_all_gather(visited, plan.expert_tp(), link);
-    const Seconds sum = attention + gathered + ring_reduce_scatter(visited, plan.expert_tp(), link);
-    return sent(sum, sum + (again ? gather(n) + gathered : Seconds(0)),
-                in_w((gather(n) + gathered) * 2.0));
+    const Seconds brought = ring_all_gather(visited, plan.expert_tp(), link);
+    const Seconds experts = brought + ring_reduce_scatter(visited, plan.expert_tp(), link);
+    return sent(attention(gathered.forward) + experts,
+                attention(gathered.backward) + experts +
+                    (again ? gather(n, gathered.forward) + brought : Seconds(0)),
+                in_w((gather(n) + brought) * 2.0));
   }
   PerKind<Seconds> operator()(const HeadShape& head) const {
     const Bytes n = input(head.hidden);
@@ -227,11 +262,11 @@ PerKind<Seconds> adapter_traffic(const Layer& layer, const Plan& plan, const Lin
 }  // namespace
 
 PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link& link,
-                                const StackTime& stack, WeightGathers gathers) {
+                                const StackTime& stack, WeightGathers gathers, Fp8Recipe recipe) {
   if (plan.tp == 1) return {};
   const bool counted = gathers == WeightGathers::counted;
-  PerKind<Seconds> traffic =
-      std::visit(TensorTraffic{plan, link, stack.regathers, counted}, layer.shape);
+  const TensorTraffic kinds{plan, link, stack.regathers, counted, gathered_share(recipe)};
+  PerKind<Seconds> traffic = std::visit(kinds, layer.shape);
   if (stack.rebuild_stops_early) traffic.r -= last_sum(layer, plan, link);
   // What hides behind products is not waited for.
   if (plan.overlap_tensor_parallel && plan.sequence_parallel) {

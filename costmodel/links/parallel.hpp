@@ -85,9 +85,13 @@ enum class WeightGathers : std::uint8_t {
 //   these is overlapped.
 // Of a plan that asks for it (Plan::overlap_tensor_parallel) the stack's share runs beside
 // products, and the rest is left; a stack that gathers kept shards again in I adds that to I's.
+// Where products are in 8 bits (`recipe`), what a block gathers for them is cast first
+// (docs/theory.md 5.11), latents too; what goes to experts is cast behind its exchange; sums stay
+// in the number format.
 [[nodiscard]] PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan,
                                               const Link& link, const StackTime& stack = {},
-                                              WeightGathers gathers = WeightGathers::hidden);
+                                              WeightGathers gathers = WeightGathers::hidden,
+                                              Fp8Recipe recipe = Fp8Recipe::none);
 
 // Of tensor_traffic's B, what a stack sends beside the products of weights' gradients where the
 // plan asks for no other overlap (StackTime::tensor_beside_weights): the sums of inputs' gradients,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "costmodel/layers/fp8_casts.hpp"
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/layers/orthogonal.hpp"
@@ -177,6 +178,17 @@ Seconds shared_update(Seconds update, const LayerPart& part, const Plan& plan) {
   return update * (share / static_cast<double>(part.trained_parameters));
 }
 
+// Of products in 8 bits: weights are cast once a step, whole on each device.
+Seconds weights_cast(const Layer& layer, const LayerPart& part, const Plan& plan,
+                     const Cluster& cluster) {
+  const Device& device = cluster.kind(0).device;
+  const Fp8Recipe recipe = products_recipe(layer, cluster.stack, device);
+  const std::int64_t weights = part.trained_products + part.trained_expert_parameters;
+  if (recipe == Fp8Recipe::none || !device.kernels || weights == 0) return Seconds(0);
+  const double each = weight_cast_bytes(fp8_casts(recipe, device), plan.fp8_parameters);
+  return stream_time(Bytes(static_cast<std::int64_t>(each * static_cast<double>(weights))), device);
+}
+
 PerKind<Seconds> sent_by_replicas(const LayerPart& part, const Plan& plan,
                                   const ParallelLinks& links, const Stack& stack) {
   const std::int64_t trained = part.trained_expert_parameters;
@@ -266,6 +278,9 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   time.optimizer += orthogonalising(layer, plan_, links_, cluster_) * anchor_.step;
   time.optimizer *= 1 - plan_.offload_optimizer;  // the rest is the host's (StageCosts)
   if (plan_.replicas() > 1) add_replicas(l, rebuilt, time, parts);
+  // What was measured has its casts in it.
+  if (stands_on_builtin(known_.costs().basis))
+    time.optimizer += weights_cast(layer, known_.part()->layer(l), plan_, cluster_) * anchor_.step;
   priced.time = time;
   priced.rebuild = rebuild;
   priced.traffic = exchanged(layer, time, selective && modules.meets(BlockModule::moe), parts);
@@ -277,12 +292,13 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
 PerKind<Seconds> LayerPrices::exchanged(const Layer& layer, const LayerTime& time,
                                         bool experts_rebuilt, PriceParts* parts) const {
   const StackTime& stack = cluster_.stack.time;
+  const Device& device = cluster_.kind(0).device;
   // A GPU's streams gather beside products; Weir's executor on a core does not.
-  const WeightGathers gathers =
-      cluster_.kind(0).device.multiprocessors == 0 && cluster_.stack.own_tensors
-          ? WeightGathers::counted
-          : WeightGathers::hidden;
-  PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers);
+  const WeightGathers gathers = device.multiprocessors == 0 && cluster_.stack.own_tensors
+                                    ? WeightGathers::counted
+                                    : WeightGathers::hidden;
+  PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers,
+                                           products_recipe(layer, cluster_.stack, device));
   // A whole backward's sums run beside its own products; a W that is a pass of its own comes later.
   const Seconds sums =
       layer.treated.frozen

@@ -163,6 +163,10 @@ constexpr Key<Device> kDevice[] = {
     or_null<&Device::peak_fp8, Tflops>(
         "peak_fp8_tflops",
         "TFLOP/s | where the device has such a unit | dense peak of products of 8-bit factors"),
+    maybe<&Device::fp8_any_layout>(
+        "fp8_any_layout",
+        "| may be left out: false | those units take factors by rows and by columns alike, so that "
+        "a tensor whose scale is one needs one copy in 8 bits, not two"),
     key<&Device::memory_bandwidth, WithUnit>("memory_bandwidth", "bytes/s | always |")
         .expect("expected a rate, as \"3.35 TB/s\""),
     or_null<&Device::multiprocessors>("multiprocessors",

@@ -58,6 +58,7 @@ struct Device {
   FlopsPerSecond peak_bf16{0};
   FlopsPerSecond peak_fp16{0};  // where it is not that of bf16
   FlopsPerSecond peak_fp8{0};   // of products whose factors are rounded to 8 bits
+  bool fp8_any_layout = false;  // their units take factors by rows and by columns alike
   BytesPerSecond memory_bandwidth{0};
   int multiprocessors = 0;  // GPUs: for wave quantisation; 0: not applicable
   Allocator allocator = Allocator::arena;

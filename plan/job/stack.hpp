@@ -44,6 +44,7 @@ enum class Blocks : std::uint8_t {
   latent,          // with latent attention
   direct,          // without
   rotary,          // with rotary positions
+  gated,           // with a gate in the MLP
   drops_out,       // with dropout of what attention and MLP give
   drops_scores,    // with dropout of attention's probabilities
   plain_experts,   // with experts whose MLPs have no gate
@@ -84,6 +85,7 @@ struct ExtraStream {
   int kernels = 1;  // launches, in each pass that has bytes
   Blocks blocks = Blocks::all;
   bool each_expert = false;  // of the device's makes these launches, one after the other
+  bool with_fp8 = true;      // also where products are in 8 bits
 };
 
 // What a stack makes step by step, a kernel each, where others have one kernel: bytes that all of
@@ -91,6 +93,7 @@ struct ExtraStream {
 struct StepwiseKernels {
   double forward = 0, backward = 0;
   int kernels_forward = 1, kernels_backward = 1;
+  bool with_fp8 = true;  // false: it is one kernel where products are in 8 bits
 };
 
 struct StackMemory {
@@ -138,7 +141,8 @@ struct StackTime {
   // and calls up to the next; and on top, for each device of tp, where stages are on several nodes.
   Seconds collective_host{0}, collective_host_across{0};
   std::vector<ExtraStream> block;
-  StepwiseKernels norm;     // of each number it normalises
+  // Of each number that a norm normalises.
+  StepwiseKernels norm;
   StepwiseKernels softmax;  // of each score, where attention is not fused
   double accumulate = 0;    // bytes moved a parameter and micro-batch, to add up gradients
   double embedding = 0;  // the same of the embedding's tables, whose gradient is as large as they

@@ -26,12 +26,13 @@ constexpr Names<Width, 13> kWidths{{{Width::hidden, "hidden"},
                                     {Width::token, "token"},
                                     {Width::experts, "experts"},
                                     {Width::vocabulary, "vocabulary"}}};
-constexpr Names<Blocks, 10> kBlocks{{{Blocks::all, "all"},
+constexpr Names<Blocks, 11> kBlocks{{{Blocks::all, "all"},
                                      {Blocks::dense, "dense"},
                                      {Blocks::experts, "experts"},
                                      {Blocks::latent, "latent"},
                                      {Blocks::direct, "direct"},
                                      {Blocks::rotary, "rotary"},
+                                     {Blocks::gated, "gated"},
                                      {Blocks::drops_out, "drops_out"},
                                      {Blocks::drops_scores, "drops_scores"},
                                      {Blocks::plain_experts, "plain_experts"},
@@ -87,7 +88,7 @@ constexpr Key<KeptRule> kKept[] = {
         "blocks",
         "| may be left out: `all` | which blocks have it: `dense`, `experts`, `plain_experts` "
         "(without a gate), `biased_experts`, `latent` (attention), `direct` (no latents), "
-        "`rotary`, `drops_out` "
+        "`rotary`, `gated` (MLP), `drops_out` "
         "(dropout of what attention and MLP give), `drops_scores` (of attention's probabilities)"),
     or_null<&KeptRule::rebuilt_by, Core>(
         "attention_core", "| may be left out: false | as `core_attn` in `rebuilt_by`"),
@@ -119,6 +120,8 @@ constexpr Key<ExtraStream> kStream[] = {
         "each_expert",
         "| may be left out: false | `kernels` are launched for each of the device's experts, one "
         "after the other"),
+    maybe<&ExtraStream::with_fp8>("with_fp8",
+                                  "| may be left out: true | also where products are in 8 bits"),
 };
 constexpr Key<StepwiseKernels> kSteps[] = {
     key<&StepwiseKernels::forward>("forward",
@@ -129,6 +132,8 @@ constexpr Key<StepwiseKernels> kSteps[] = {
                                            {1, 1000}),
     key<&StepwiseKernels::kernels_backward>("kernels_backward", "the same in the backward",
                                             {1, 1000}),
+    maybe<&StepwiseKernels::with_fp8>(
+        "with_fp8", "| may be left out: true | false: one kernel where products are in 8 bits"),
 };
 
 constexpr Key<StackMemory> kMemory[] = {

@@ -117,6 +117,8 @@ bool is_of(Blocks blocks, const TransformerShape& block) {
       return !latent;
     case Blocks::rotary:
       return block.rotary;
+    case Blocks::gated:
+      return block.gated;
     case Blocks::drops_out:
       return block.residual_dropout > 0;
     case Blocks::drops_scores:

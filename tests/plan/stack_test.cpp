@@ -167,6 +167,16 @@ TEST(StackFile, ATensorMayBeOfBlocksThatDropScores) {
   EXPECT_TRUE(is_of(Blocks::drops_scores, block));
 }
 
+// What gates and rotations cost is of the blocks that have them.
+TEST(StackFile, AStepMayBeOfBlocksThatHaveIt) {
+  TransformerShape block{.hidden = 64, .heads = 4, .kv_heads = 4, .head_dim = 16, .ffn = 32};
+  EXPECT_FALSE(is_of(Blocks::gated, block));
+  EXPECT_FALSE(is_of(Blocks::rotary, block));
+  block.gated = block.rotary = true;
+  EXPECT_TRUE(is_of(Blocks::gated, block));
+  EXPECT_TRUE(is_of(Blocks::rotary, block));
+}
+
 // Each tensor with its padding, and to the next multiple of 64 bytes: in 16 bits 3 x 5 numbers are
 // 30 bytes and take 64; 7 x 8 and a padding of 8 are 128 bytes as they are; 4 x 8 and 8 more are
 // 80, which take 128, where 64 would do without them.

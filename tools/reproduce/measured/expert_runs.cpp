@@ -226,8 +226,7 @@ MeasuredRun expert_run(const PublishedRow& c) {
   run.model = model_of(*named_model, plan.seq_length);
   if (const auto misfit = cannot_divide(*run.model, plan)) run.unforeseen = misfit->reason;
   place_blocks(c, *named_model, run);
-  // Whatever is not 16 bits is priced as products in 8.
-  run.cluster.stack.fp8 = c.text("precision") != "BF16";
+  set_products(run, bridge_recipe(c.text("precision")));
   if (c.text_or_empty("moe_a2a_overlap") == "True")
     run.cluster.stack.time.expert_overlap = kOverlapped;
   // Whole steps are replayed: the host launches nothing between kernels.

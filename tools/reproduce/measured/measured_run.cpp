@@ -67,6 +67,22 @@ void set_machine(MeasuredRun& run, const std::string& cluster, const std::string
   run.cluster.nodes = (run.plan.devices() + node - 1) / node;
 }
 
+void set_products(MeasuredRun& run, Fp8Recipe recipe) {
+  run.plan.fp8 = recipe;
+  run.cluster.stack.fp8 = recipe != Fp8Recipe::none;
+  if (recipe == Fp8Recipe::none) return;
+  // Other runs share the model as it was.
+  auto model = std::make_shared<Model>(*run.model);
+  set_fp8(*model, recipe);
+  run.model = std::move(model);
+}
+
+Fp8Recipe bridge_recipe(const std::string& precision) {
+  if (precision == "BF16") return Fp8Recipe::none;
+  const bool of_rows = precision == "MXFP8" || precision == "FP8-MX";
+  return of_rows ? Fp8Recipe::mxfp8 : Fp8Recipe::tensorwise;
+}
+
 void place_stages(MeasuredRun& run) {
   const auto begins = stage_boundaries(run.cluster.stack, *run.model, run.plan.stages());
   if (begins) {

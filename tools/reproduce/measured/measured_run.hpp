@@ -81,6 +81,12 @@ struct RunForecast {
 // Gives the run the machine of tools/examples/clusters and the stack of tools/examples/stacks with
 // as many nodes as the plan's devices fill.
 void set_machine(MeasuredRun& run, const std::string& cluster, const std::string& stack);
+// Products of its blocks in 8 bits, with scales as `recipe` finds them. After its machine and
+// model.
+void set_products(MeasuredRun& run, Fp8Recipe recipe);
+// By what Megatron-Bridge's tables call it: FP8 is of each tensor itself ("FP8-CS" in 25.11), MXFP8
+// also "FP8-MX"; whatever else is not 16 bits is priced as the first.
+[[nodiscard]] Fp8Recipe bridge_recipe(const std::string& precision);
 // Stages as the stack places them; where it cannot, the run is not forecast.
 void place_stages(MeasuredRun& run);
 

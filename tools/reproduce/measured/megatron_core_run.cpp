@@ -58,7 +58,7 @@ MeasuredRun megatron_core_run(const MegatronCoreJob& job, DecoderShelf& shelf) {
   if (!run.unforeseen.empty()) return run;
   run.model = shelf.get(*sizes, job.sequence, AttentionKind::fused);
   set_machine(run, job.cluster, "megatron-core");
-  run.cluster.stack.fp8 = job.fp8;
+  set_products(run, job.fp8);
   if (sizes->layers % run.plan.stages() != 0)
     run.cluster.stack.placement = StagePlacement::embedding_head;
   place_stages(run);

@@ -18,7 +18,7 @@ struct MegatronCoreJob {
   int micro_batch_size = 1;
   int microbatches = 0;  // 0: what the mini-batch leaves
   int global_batch = 0;  // 0: as the micro-batches make it
-  bool fp8 = false;
+  Fp8Recipe fp8 = Fp8Recipe::none;
   int zero = 1;  // the distributed optimizer; 3: Megatron-FSDP
   bool recompute = false;
 };

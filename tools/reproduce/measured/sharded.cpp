@@ -105,7 +105,9 @@ std::vector<MeasuredRun> read_torchtitan(const Publications& published) {
     run.model = shelf.get(*sizes, plan.seq_length, AttentionKind::fused);
     const bool h200 = c.text("hardware").starts_with("H200");
     set_machine(run, h200 ? "dgx-h200" : "h100-96gb", torchtitan_stack(c, h200));
-    run.cluster.stack.fp8 = c.text("precision").starts_with("float8");
+    // torchao's scales are of each tensor itself (torchtitan/components/quantization/float8.py).
+    const bool float8 = c.text("precision").starts_with("float8");
+    set_products(run, float8 ? Fp8Recipe::tensorwise : Fp8Recipe::none);
     place_stages(run);
     // What the degrees do not make of the devices is told, not forecast.
     if (plan.devices() != c.integer("gpus")) run.unforeseen = "its degrees do not make its devices";
@@ -130,7 +132,7 @@ std::vector<MeasuredRun> read_llm_foundry(const Publications& published) {
                            c.number("GlobalBatchSize (T)"), true};
     run.model = shelf.get(named(mpt_sizes(), c, "Model"), plan.seq_length, AttentionKind::fused);
     set_machine(run, mpt_cluster(c), "llm-foundry");
-    run.cluster.stack.fp8 = c.text("Precision") == "amp_fp8";
+    set_products(run, c.text("Precision") == "amp_fp8" ? Fp8Recipe::delayed : Fp8Recipe::none);
     place_stages(run);
     // Offloading is of memory that this forecast does not have.
     if (c.text("Activation CPUOffload") == "True")

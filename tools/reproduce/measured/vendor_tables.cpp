@@ -39,7 +39,10 @@ std::string bridge_cluster(const PublishedRow& c) {
   return "gb300-nvl72";
 }
 
-bool ends_with_fp8(const std::string& name) { return name.find("FP8") != std::string::npos; }
+// Transformer Engine's own where the table says no more.
+Fp8Recipe recipe_of_name(const std::string& name) {
+  return name.find("FP8") != std::string::npos ? Fp8Recipe::delayed : Fp8Recipe::none;
+}
 
 }  // namespace
 
@@ -60,8 +63,7 @@ std::vector<MeasuredRun> read_megatron_bridge(const Publications& published) {
     job.vpp = integer_or_one(c, "vp");
     job.micro_batch_size = c.integer("micro_batch");
     job.global_batch = c.integer("global_batch");
-    // Whatever is not 16 bits is priced as products in 8.
-    job.fp8 = c.text("precision") != "BF16";
+    job.fp8 = bridge_recipe(c.text("precision"));
     job.zero = c.text_or_empty("fsdp") == "True" ? 3 : 1;
     MeasuredRun run = megatron_core_run(job, shelf);
     run.row = fmt::format("{} {} {} on {} {}, t={} p={} c={} v={} b={} B={}", job.model,
@@ -92,7 +94,7 @@ std::vector<MeasuredRun> read_nemo(const Publications& published) {
     job.vpp = integer_or_one(c, "VP");
     job.micro_batch_size = c.integer("MBS");
     job.global_batch = c.integer("GBS");
-    job.fp8 = ends_with_fp8(c.text("system"));
+    job.fp8 = recipe_of_name(c.text("system"));
     MeasuredRun run = megatron_core_run(job, shelf);
     run.row = fmt::format("{} on {}, t={} p={} c={} v={} b={} B={}", job.model, job.gpus, job.tp,
                           job.pp, job.cp, job.vpp, job.micro_batch_size, job.global_batch);
@@ -128,7 +130,7 @@ std::vector<MeasuredRun> read_dgx_cloud(const Publications& published) {
     job.micro_batch_size = integer_or_one(c, "micro_batch");
     if (!c.text("grad_acc").empty()) job.microbatches = c.integer("grad_acc");
     if (!c.text("global_batch").empty()) job.global_batch = c.integer("global_batch");
-    job.fp8 = ends_with_fp8(name);
+    job.fp8 = recipe_of_name(name);
     MeasuredRun run = megatron_core_run(job, shelf);
     run.row = fmt::format("{} on {}, t={} p={} c={} v={} b={} M={}", name, job.gpus, job.tp, job.pp,
                           job.cp, job.vpp, job.micro_batch_size, run.plan.microbatches);
