@@ -99,9 +99,15 @@ class CellLister {
     const Unfolding u = windows(o);
     for (const PlaceRun& run : u.runs(e_)) {
       unfold(u, o, run);
-      add("product: convolution weight",
-          run.count * (u.outputs + u.group_row) * e_ + u.outputs * u.group_row * kFloatBytes,
-          u.groups, flops(u.outputs, u.group_row, run.count));
+      const RowParts parts = u.parts(run);
+      const std::int64_t made = u.outputs * u.group_row * kFloatBytes;
+      const auto product = [&](std::int64_t rows, std::int64_t sums) {
+        add("product: convolution weight", rows * (u.outputs + u.group_row) * e_ + sums * made,
+            u.groups, flops(u.outputs, u.group_row, rows));
+      };
+      product(parts.count * parts.rows, parts.count);
+      if (parts.rest > 0) product(parts.rest, 1);
+      if (parts.count > 1) add("sum_partials_kernel", (parts.sums() + 1) * made);
     }
     if (u.orders) add("add_ordered_kernel", 2 * kernel_numbers(u) * kFloatBytes);
     if (!o.bias) return;

@@ -5,12 +5,16 @@
 #include <algorithm>
 
 #include "plan/model/cell_shape.hpp"
+#include "plan/words/units.hpp"
 
 namespace weir {
 namespace {
 
 // Rows of a run, but for the last: what follows them begins on 16 bytes.
 constexpr std::int64_t kRowsTogether = 16;
+
+// What a multiprocessor makes of a product at a time, and how many are to have work.
+constexpr std::int64_t kTile = 128, kTiles = 128;
 
 std::int32_t narrow(std::int64_t n) { return static_cast<std::int32_t>(n); }
 
@@ -59,7 +63,7 @@ std::vector<LineBand> bands_of(const FeatureMap& input, const CellOperation& o, 
 
 std::vector<PlaceRun> Unfolding::runs(std::int64_t element) const {
   if (!unfolds) return {{0, places}};
-  const std::int64_t fit = most / (row() * element) / kRowsTogether * kRowsTogether;
+  const std::int64_t fit = limits.bytes / (row() * element) / kRowsTogether * kRowsTogether;
   const std::int64_t at_once = std::max(fit, kRowsTogether);
   std::vector<PlaceRun> all;
   for (std::int64_t first = 0; first < places; first += at_once)
@@ -67,8 +71,18 @@ std::vector<PlaceRun> Unfolding::runs(std::int64_t element) const {
   return all;
 }
 
+RowParts Unfolding::parts(const PlaceRun& run) const {
+  const std::int64_t tiles = ceil_div(outputs, kTile) * ceil_div(group_row, kTile) * groups;
+  const std::int64_t even = ceil_div(run.count, ceil_div(kTiles, tiles));
+  const std::int64_t each =
+      ceil_div(std::max(even, limits.part_rows), kRowsTogether) * kRowsTogether;
+  // Groups are products beside each other already.
+  if (groups > 1 || run.count < 2 * each) return {1, run.count, 0};
+  return {run.count / each, each, run.count % each};
+}
+
 Unfolding unfolding(const FeatureMap& input, const CellOperation& o, std::int64_t images,
-                    std::int64_t most) {
+                    const UnfoldingLimits& limits) {
   const std::int64_t taps = o.kernel_y * o.kernel_x, seen = input.channels / o.groups;
   const std::int64_t padded = (taps * seen + 7) / 8 * 8;
   Unfolding u;
@@ -79,9 +93,9 @@ Unfolding unfolding(const FeatureMap& input, const CellOperation& o, std::int64_
   u.group_row = u.unfolds ? padded : seen;
   u.places = images * o.output.places();
   u.width = o.output.width;
-  u.most = most;
+  u.limits = limits;
   // Folded are sums in fp32.
-  if (u.unfolds) u.bands = bands_of(input, o, images, most / (u.width * u.row() * 4));
+  if (u.unfolds) u.bands = bands_of(input, o, images, limits.bytes / (u.width * u.row() * 4));
   return u;
 }
 

@@ -29,11 +29,21 @@ struct LineBand {
   std::int32_t first_output = 0, outputs = 0;
 };
 
-struct Unfolding {
+// How a run's rows are summed to a weight's gradient: in equal parts beside each other, and one of
+// what is left.
+struct RowParts {
+  std::int64_t count = 1, rows = 0, rest = 0;
+  [[nodiscard]] std::int64_t sums() const { return count + (rest > 0 ? 1 : 0); }
+};
+
+struct UnfoldingLimits {
   // Bytes at a time, but for windows that have more: about as much as a large device's second-level
   // cache, and rows enough for a product.
-  static constexpr std::int64_t kMost = std::int64_t{64} << 20;
+  std::int64_t bytes = std::int64_t{64} << 20;
+  std::int64_t part_rows = 4096;  // of a part at least
+};
 
+struct Unfolding {
   bool unfolds = false;
   bool orders = false;  // weights, to the order of a row
   std::int64_t groups = 1;
@@ -41,7 +51,7 @@ struct Unfolding {
   std::int64_t group_row = 1;  // numbers of a group in a row
   std::int64_t places = 1;     // rows of all images
   std::int64_t width = 1;      // rows of a line of outputs
-  std::int64_t most = kMost;
+  UnfoldingLimits limits;
   std::vector<LineBand> bands;  // of which the input's gradient is made; empty: nothing is unfolded
 
   [[nodiscard]] std::int64_t row() const { return groups * group_row; }
@@ -50,9 +60,12 @@ struct Unfolding {
   }
   // All rows, at most so many at once; `element`: the bytes of a number.
   [[nodiscard]] std::vector<PlaceRun> runs(std::int64_t element) const;
+  // A gradient of few numbers is a long sum that few multiprocessors would make: its parts are made
+  // beside each other, then added in order.
+  [[nodiscard]] RowParts parts(const PlaceRun& run) const;
 };
 
 [[nodiscard]] Unfolding unfolding(const FeatureMap& input, const CellOperation& convolution,
-                                  std::int64_t images, std::int64_t most = Unfolding::kMost);
+                                  std::int64_t images, const UnfoldingLimits& limits = {});
 
 }  // namespace weir

@@ -109,7 +109,7 @@ class Bench {
 // Sums of at most 147 products, and in dw of 108: kSum. What is unfolded at a time changes where
 // sums are cut, and no more.
 template <class E>
-void expect_convolution(const Case& of, std::int64_t most) {
+void expect_convolution(const Case& of, const UnfoldingLimits& limits) {
   const CellOperation& o = of.operation;
   const std::int64_t weights =
       o.output.channels * (of.input.channels / o.groups) * o.kernel_y * o.kernel_x;
@@ -117,13 +117,13 @@ void expect_convolution(const Case& of, std::int64_t most) {
              bias = random_held<E>(o.output.channels, 33),
              dy = random_held<E>(kImages * o.output.numbers(), 34);
   const std::vector<float> before = random_floats(size(weights), 35);
-  const Convolution convolution(of.input, o, kImages, most);
+  const Convolution convolution(of.input, o, kImages, limits);
   const Bench<E> bench(convolution);
   // At least sixteen rows, or those of the lines that see a line of the input.
   const std::int64_t row = (of.input.channels / o.groups * o.kernel_y * o.kernel_x + 7) / 8 * 8;
   const std::int64_t lines = (o.kernel_y + o.stride_y - 1) / o.stride_y;
   const std::int64_t rows = std::max<std::int64_t>(16, lines * o.output.width);
-  EXPECT_LE(bench.unfolded(), std::max(most, rows * o.groups * row * 4));
+  EXPECT_LE(bench.unfolded(), std::max(limits.bytes, rows * o.groups * row * 4));
   const DeviceArray<E> x_in(to_elements<E>(x)), w_in(to_elements<E>(w)),
       bias_in(to_elements<E>(bias)), dy_in(to_elements<E>(dy)), y(dy.size()), dx(x.size());
   const DeviceFloats dw(w.size()), added(before);
@@ -151,7 +151,7 @@ TYPED_TEST(CudaConvolution, IsThatOfDoublePrecision) {
   WEIR_NEEDS_BF16();
   for (const Case& of : cases()) {
     SCOPED_TRACE(of.what);
-    expect_convolution<TypeParam>(of, Unfolding::kMost);
+    expect_convolution<TypeParam>(of, {});
   }
 }
 
@@ -160,7 +160,20 @@ TYPED_TEST(CudaConvolution, MayBeUnfoldedPieceByPiece) {
   WEIR_NEEDS_BF16();
   for (const Case& of : cases()) {
     SCOPED_TRACE(of.what);
-    for (const std::int64_t most : {1, 4096, 20'000}) expect_convolution<TypeParam>(of, most);
+    for (const std::int64_t most : {1, 4096, 20'000})
+      expect_convolution<TypeParam>(of, {.bytes = most});
+  }
+}
+
+// Sums of 16, 32 or 48 rows beside each other, and of what is left.
+TYPED_TEST(CudaConvolution, WeightsGradientsMayBeSummedInParts) {
+  WEIR_NEEDS_BF16();
+  for (const Case& of : cases()) {
+    SCOPED_TRACE(of.what);
+    for (const std::int64_t rows : {1, 32, 48}) {
+      expect_convolution<TypeParam>(of, {.part_rows = rows});
+      expect_convolution<TypeParam>(of, {.bytes = 20'000, .part_rows = rows});
+    }
   }
 }
 

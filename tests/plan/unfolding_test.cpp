@@ -37,7 +37,7 @@ TEST(Unfolding, ByHand) {
   EXPECT_EQ(whole.bands[0].images, 3);
   EXPECT_EQ(whole.rows_of(whole.bands[0]), 48);
   // 7 KiB hold 37 rows, of which 32 go together, and two images.
-  const Unfolding halves = unfolding(input, o, 3, 7 << 10);
+  const Unfolding halves = unfolding(input, o, 3, {.bytes = 7 << 10});
   ASSERT_EQ(halves.runs(4).size(), 2U);
   EXPECT_EQ(halves.runs(4)[1].first, 32);
   EXPECT_EQ(halves.runs(4)[1].count, 16);
@@ -46,7 +46,7 @@ TEST(Unfolding, ByHand) {
   EXPECT_EQ(halves.bands[1].image, 2);
   // 2400 bytes hold three lines of outputs, which see one line of the input: each image is four
   // bands, the first and the last of two lines of outputs.
-  const Unfolding lines = unfolding(input, o, 3, 2400);
+  const Unfolding lines = unfolding(input, o, 3, {.bytes = 2400});
   ASSERT_EQ(lines.bands.size(), 12U);
   EXPECT_EQ(lines.bands[0].outputs, 2);
   EXPECT_EQ(lines.bands[1].first_output, 0);
@@ -71,6 +71,23 @@ TEST(Unfolding, NothingWhereAMapIsItsRows) {
   EXPECT_EQ(grouped.row(), 160);
 }
 
+// 64 x 64 numbers are one tile of 128: 100,352 rows (32 images of 56 x 56) go in parts of 4096, of
+// which there are 24, and 2048 are left. 512 x 4608 are 144 tiles, enough for every multiprocessor;
+// and 8000 rows are less than two parts.
+TEST(Unfolding, LongSumsInParts) {
+  const Unfolding few = unfolding({64, 56, 56}, convolution({64, 56, 56}, 1, 1, 0), 32);
+  ASSERT_EQ(few.runs(2).size(), 1U);
+  const RowParts parts = few.parts(few.runs(2).front());
+  EXPECT_EQ(parts.count, 24);
+  EXPECT_EQ(parts.rows, 4096);
+  EXPECT_EQ(parts.rest, 2048);
+  EXPECT_EQ(parts.sums(), 25);
+  const Unfolding many = unfolding({512, 7, 7}, convolution({512, 7, 7}, 3, 1, 1), 1000);
+  EXPECT_EQ(many.parts({0, 49'000}).sums(), 1);
+  EXPECT_EQ(few.parts({0, 8000}).sums(), 1);
+  EXPECT_EQ(few.parts({0, 8000}).rows, 8000);
+}
+
 // Whatever fits at a time: each output is in one run, each line of the input in one band, whose
 // outputs are all that see it; and no more is unfolded than fits, or than one line needs.
 TEST(Unfolding, EveryOutputAndEveryLineOnce) {
@@ -79,7 +96,7 @@ TEST(Unfolding, EveryOutputAndEveryLineOnce) {
                                  convolution({4, 6, 5}, 7, 2, 3), convolution({4, 5, 4}, 1, 2, -1),
                                  convolution({4, 9, 7}, 3, 1, 0)}) {
     for (const std::int64_t most : {1, 3000, 9000, 60'000, 1 << 20}) {
-      const Unfolding u = unfolding(input, o, 5, most);
+      const Unfolding u = unfolding(input, o, 5, {.bytes = most});
       std::int64_t next = 0;
       for (const PlaceRun& run : u.runs(2)) {
         EXPECT_EQ(run.first, next);

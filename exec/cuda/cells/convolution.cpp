@@ -7,14 +7,15 @@
 
 #include "exec/cuda/blas/linear.hpp"
 #include "exec/cuda/cells/windows.hpp"
+#include "exec/cuda/kernels/sums.hpp"
 
 namespace weir::cuda {
 
 Convolution::Convolution(const FeatureMap& input, const CellOperation& operation,
-                         std::int64_t batch, std::int64_t most_unfolded)
+                         std::int64_t batch, const UnfoldingLimits& limits)
     : filter_{windows_of(input, operation, batch), static_cast<std::int32_t>(operation.groups),
               static_cast<std::int32_t>(operation.output.channels)},
-      rows_(unfolding(input, operation, batch, most_unfolded)),
+      rows_(unfolding(input, operation, batch, limits)),
       bias_(operation.bias) {}
 
 Gemm Convolution::forward_product(std::int64_t rows) const {
@@ -45,6 +46,15 @@ Gemm Convolution::weight_product(std::int64_t rows, bool accumulate) const {
   return gemm;
 }
 
+Gemm Convolution::weight_parts(const RowParts& parts) const {
+  Gemm gemm = weight_product(parts.rows, false);
+  gemm.batch = parts.count;
+  gemm.a_step = parts.rows * gemm.a_column;
+  gemm.b_step = parts.rows * gemm.b_row;
+  gemm.c_step = numbers();
+  return gemm;
+}
+
 // Where matrices of groups begin beside each other.
 std::int64_t Convolution::begins() const {
   return rows_.groups == 1 ? 0 : std::gcd(rows_.outputs, rows_.group_row);
@@ -55,8 +65,15 @@ ScratchNeeds Convolution::prepare(Matmul& matmul) const {
   ScratchNeeds needs;
   for (const PlaceRun& run : rows_.runs(element)) {
     matmul.prepare(forward_product(run.count));
-    matmul.prepare(weight_product(run.count, true));
-    if (run.first == 0) matmul.prepare(weight_product(run.count, false));
+    const RowParts parts = rows_.parts(run);
+    if (parts.count > 1) {
+      matmul.prepare(weight_parts(parts));
+      if (parts.rest > 0) matmul.prepare(weight_product(parts.rest, false));
+      needs.partials = std::max(needs.partials, parts.sums() * numbers());
+    } else {
+      matmul.prepare(weight_product(run.count, true));
+      if (run.first == 0) matmul.prepare(weight_product(run.count, false));
+    }
     if (rows_.unfolds)
       needs.unfolded_bytes = std::max(needs.unfolded_bytes, run.count * row * element);
   }
@@ -127,6 +144,19 @@ void Convolution::input_gradient(const Workbench& on, const E* w, const E* dy, E
 }
 
 template <class E>
+void Convolution::sum_in_parts(const Workbench& on, const RowParts& parts, const E* rows,
+                               const E* dy, Beta beta, float* to) const {
+  on.multiply(weight_parts(parts), {dy, rows, on.partials});
+  if (parts.rest > 0) {
+    const std::int64_t before = parts.count * parts.rows;
+    on.multiply(weight_product(parts.rest, false),
+                {dy + before * filter_.outputs, rows + before * rows_.row(),
+                 on.partials + parts.count * numbers()});
+  }
+  sum_partials(on.partials, {parts.sums(), numbers()}, beta, {{to}, 1}, on.stream);
+}
+
+template <class E>
 void Convolution::weight_gradient(const Workbench& on, const E* x, const E* dy, Beta beta,
                                   float* dw) const {
   float* const to = rows_.orders ? static_cast<float*>(on.filter) : dw;
@@ -135,10 +165,15 @@ void Convolution::weight_gradient(const Workbench& on, const E* x, const E* dy, 
   // Runs in ascending order.
   for (const PlaceRun& run : rows_.runs(sizeof(E))) {
     const E* rows = unfolded(on, x, run);
-    const Gemm product = weight_product(run.count, adds);
+    const RowParts parts = rows_.parts(run);
     const E* from = dy + run.first * filter_.outputs;
-    for (std::int64_t g = 0; g < rows_.groups; ++g)
-      on.multiply(product, {from + g * each, rows + g * part, to + g * each * part});
+    if (parts.count > 1) {
+      sum_in_parts(on, parts, rows, from, adds ? Beta::one : Beta::zero, to);
+    } else {
+      const Gemm product = weight_product(run.count, adds);
+      for (std::int64_t g = 0; g < rows_.groups; ++g)
+        on.multiply(product, {from + g * each, rows + g * part, to + g * each * part});
+    }
     adds = true;
   }
   if (rows_.orders) add_ordered(to, filter_, beta, dw, on.stream);

@@ -12,9 +12,8 @@ namespace weir::cuda {
 
 class Convolution {
  public:
-  // most_unfolded: bytes at a time.
   Convolution(const FeatureMap& input, const CellOperation& operation, std::int64_t batch,
-              std::int64_t most_unfolded = Unfolding::kMost);
+              const UnfoldingLimits& limits = {});
 
   // Makes all products ready; returns the scratch memory that they need.
   ScratchNeeds prepare(Matmul& matmul) const;
@@ -33,6 +32,13 @@ class Convolution {
   [[nodiscard]] Gemm forward_product(std::int64_t rows) const;
   [[nodiscard]] Gemm input_product(std::int64_t rows) const;
   [[nodiscard]] Gemm weight_product(std::int64_t rows, bool accumulate) const;
+  [[nodiscard]] Gemm weight_parts(const RowParts& parts) const;  // one gradient beside the other
+  // Where nothing is divided, a gradient's numbers.
+  [[nodiscard]] std::int64_t numbers() const { return rows_.outputs * rows_.group_row; }
+  // to (+)= a run's, of undivided weights.
+  template <class E>
+  void sum_in_parts(const Workbench& on, const RowParts& parts, const E* rows, const E* dy,
+                    Beta beta, float* to) const;
   [[nodiscard]] std::int64_t begins() const;
   // The ordered weights, or `w` where they are that.
   template <class E>
