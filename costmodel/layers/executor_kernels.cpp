@@ -1,11 +1,12 @@
 // The launches of exec/cuda/embedding and its patches, exec/cuda/transformer and its parts,
-// exec/cuda/layers and exec/cuda/head, in their order.
+// exec/cuda/layers and exec/cuda/head, in their order; cells have a file of their own.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/layers/executor_kernels.hpp"
 
 #include <algorithm>
 #include <stdexcept>
 
+#include "costmodel/layers/cell_kernels.hpp"
 #include "costmodel/layers/kernel_rates.hpp"
 #include "costmodel/layers/layer_math.hpp"
 #include "plan/model/model_part.hpp"
@@ -41,9 +42,21 @@ class Lister {
         kFloat * (1 + 2 * (1 + states)) + (step_.dtype == Dtype::bf16 ? e_ : 0);
     add(step_.optimizer == OptimizerKind::adamw ? "adamw_kernel" : "sgd_kernel",
         parameter_count(model) * each);
+    for (const Layer& layer : model.layers) {
+      if (const auto* cell = std::get_if<CellShape>(&layer.shape)) move_statistics(*cell);
+    }
   }
 
  private:
+  // Means and variances of a norm, the micro-batches' sums, and in 16 bits the copy.
+  void move_statistics(const CellShape& cell) {
+    for (const CellOperation& o : cell.operations) {
+      if (o.kind != CellOperationKind::batch_norm) continue;
+      const std::int64_t copy = step_.dtype == Dtype::bf16 ? 2 * e_ : 0;
+      add("move_statistics_kernel", 2 * o.output.channels * (3 * kFloat + copy));
+    }
+  }
+
   // An image's rows are the class token's and those of its patches.
   void patches(const EmbeddingShape& shape) {
     const std::int64_t h = shape.hidden, images = step_.batch, in = shape.patch,
@@ -184,7 +197,12 @@ class Lister {
     rows_ = all_rows;
   }
 
-  void operator()(const CellShape&) { refuse(); }
+  void operator()(const CellShape& cell) {
+    for (CellKernel& kernel : cell_kernels(cell, step_.batch, e_)) {
+      action_ = kernel.action;
+      add(std::move(kernel.name), kernel.bytes, kernel.calls, kernel.flops);
+    }
+  }
   void operator()(const TimedShape&) { refuse(); }
   void operator()(const SizedShape&) { refuse(); }
   [[noreturn]] static void refuse() {

@@ -257,6 +257,9 @@ BytesByKind StageMemory::of_layer(std::size_t l,
     if (tensors > 0)
       kinds[MemoryKind::optimizer_state] +=
           tensors * round(on_device(ceil_div(share.optimizer.count(), tensors)));
+    // What moves by hundredths a step does so in fp32 beside the copy in 16 bits.
+    if (own_tensors_ && tensor.running && bytes_per_element(plan_.dtype) < 4)
+      kinds[MemoryKind::optimizer_state] += round(tensor.elements() * 4);
   }
   return kinds;
 }

@@ -9,13 +9,12 @@
 #include "exec/cpu/kernels/kernels.hpp"
 #include "exec/cpu/kernels/map_kernels.hpp"
 #include "exec/cpu/layers.hpp"
-#include "plan/model/cell_layout.hpp"
+#include "exec/device/cell_operands.hpp"
 
 namespace weir::cpu {
 namespace {
 
 using Kind = CellOperationKind;
-using Where = CellPlace::Where;
 
 const FeatureMap& input_map(const CellShape& cell, const CellOperation& operation) {
   return cell.map(operation.inputs.front());
@@ -61,77 +60,21 @@ Pooling pooling(const CellShape& cell, const CellOperation& o, std::int64_t batc
           .pad_x = o.pad_x};
 }
 
-// The operands of one pass by the numbers of values and operations.
-class CellPass {
- public:
-  CellPass(const CellShape& cell, const LayerCall& call)
-      : call_(call), layout_(cell_layout(cell)) {}
+using CellPass = CellOperands<float>;
 
-  [[nodiscard]] const CellLayout& layout() const { return layout_; }
-  [[nodiscard]] float* value(int value) const { return at(layout_.values[index(value)]); }
-  [[nodiscard]] float* gradient(int value) const {
-    const CellPlace& place = layout_.gradients[index(value)];
-    if (place.where == Where::input) return call_.input_gradient.floats();
-    if (place.where == Where::output) return call_.output_gradient.floats();
-    return at(place);
-  }
-  [[nodiscard]] float* summand() const { return at(layout_.summand); }
-  // What F saved for operation i, and what I carries for it.
-  [[nodiscard]] const Tensor& saved(std::size_t i) const {
-    return call_.saved[static_cast<std::size_t>(layout_.saved[i])];
-  }
-  [[nodiscard]] std::uint8_t* bytes(std::size_t i) const {
-    return reinterpret_cast<std::uint8_t*>(saved(i).data);
-  }
-  [[nodiscard]] float* carried(std::size_t i) const {
-    return call_.carried[static_cast<std::size_t>(layout_.carried[i])].floats();
-  }
-  [[nodiscard]] const float* weight(std::size_t i, int which) const {
-    return call_.weights[index(layout_.parameter[i] + which)].floats();
-  }
-  [[nodiscard]] float* weight_gradient(std::size_t i, int which) const {
-    return call_.gradients[index(layout_.parameter[i] + which)].floats();
-  }
-  [[nodiscard]] std::int64_t numbers(const FeatureMap& map) const {
-    return call_.batch * map.numbers();
-  }
-  [[nodiscard]] Rows rows(const FeatureMap& map) const {
-    return {call_.batch * map.places(), map.channels};
-  }
-
- private:
-  static std::size_t index(int value) { return static_cast<std::size_t>(value); }
-  [[nodiscard]] float* at(const CellPlace& place) const {
-    switch (place.where) {
-      case Where::input:
-        return call_.input.floats();
-      case Where::output:
-        return call_.output.floats();
-      case Where::saved:
-        return call_.saved[index(place.index)].floats();
-      case Where::carried:
-        return call_.carried[index(place.index)].floats();
-      case Where::workspace:
-        return call_.workspace.floats() + place.offset * call_.batch;
-      case Where::nowhere:
-        break;
-    }
-    return nullptr;
-  }
-
-  const LayerCall& call_;
-  CellLayout layout_;
-};
+Rows rows_of(const CellPass& pass, const FeatureMap& map) {
+  return {pass.places(map), map.channels};
+}
 
 void norm_forward(const CellShape& cell, const CellPass& pass, std::size_t i) {
   const CellOperation& o = cell.operations[i];
   const float* x = pass.value(o.inputs.front());
   const float* moments = pass.weight(i, 2);
   if (!cell.inference) {
-    channel_moments(x, pass.rows(o.output), pass.saved(i).floats());
+    channel_moments(x, rows_of(pass, o.output), pass.saved(i).floats());
     moments = pass.saved(i).floats();
   }
-  batch_norm(x, pass.rows(o.output), moments, pass.weight(i, 0), pass.weight(i, 1),
+  batch_norm(x, rows_of(pass, o.output), moments, pass.weight(i, 0), pass.weight(i, 1),
              static_cast<float>(o.epsilon), pass.value(static_cast<int>(i) + 1));
 }
 
@@ -142,21 +85,18 @@ void add_values(const CellPass& pass, const CellOperation& o, float* y) {
 }
 
 void concat_values(const CellShape& cell, const CellPass& pass, const CellOperation& o, float* y) {
-  std::int64_t from = 0;
-  for (const int input : o.inputs) {
-    const Rows rows = pass.rows(cell.map(input));
-    put_columns(pass.value(input), rows.rows, rows.channels, from, o.output.channels, y);
-    from += rows.channels;
+  for (std::size_t k = 0; k < o.inputs.size(); ++k) {
+    const Rows rows = rows_of(pass, cell.map(o.inputs[k]));
+    put_columns(pass.value(o.inputs[k]), rows.rows, rows.channels, channels_before(cell, o, k),
+                o.output.channels, y);
   }
 }
 
 void pack_values(const CellShape& cell, const CellPass& pass, const CellOperation& o,
                  std::int64_t batch, float* y) {
-  std::int64_t from = 0;
-  for (const int input : o.inputs) {
-    const std::int64_t numbers = cell.map(input).numbers();
-    put_columns(pass.value(input), batch, numbers, from, o.output.numbers(), y);
-    from += numbers;
+  for (std::size_t k = 0; k < o.inputs.size(); ++k) {
+    put_columns(pass.value(o.inputs[k]), batch, cell.map(o.inputs[k]).numbers(),
+                numbers_before(cell, o, k), o.output.numbers(), y);
   }
 }
 
@@ -203,7 +143,7 @@ void input_gradient(const CellShape& cell, const LayerCall& call, Workbench& on,
       return on.convolutions.input_gradient(convolution_size(cell, o, call.batch),
                                             pass.weight(i, 0), dy, dx);
     case Kind::batch_norm:
-      return batch_norm_gradient(pass.value(o.inputs.front()), pass.rows(o.output),
+      return batch_norm_gradient(pass.value(o.inputs.front()), rows_of(pass, o.output),
                                  pass.saved(i).floats(), pass.weight(i, 0),
                                  static_cast<float>(o.epsilon), dy, dx, pass.carried(i));
     case Kind::relu:
@@ -218,21 +158,15 @@ void input_gradient(const CellShape& cell, const LayerCall& call, Workbench& on,
       return;
     // Its channels lie between those of the inputs before and behind it.
     case Kind::concat: {
-      std::int64_t from = 0;
-      for (std::size_t before = 0; before < k; ++before)
-        from += cell.map(o.inputs[before]).channels;
-      const Rows rows = pass.rows(cell.map(o.inputs[k]));
-      return take_columns(dy, rows.rows, rows.channels, from, o.output.channels, dx);
+      const Rows rows = rows_of(pass, cell.map(o.inputs[k]));
+      return take_columns(dy, rows.rows, rows.channels, channels_before(cell, o, k),
+                          o.output.channels, dx);
     }
     case Kind::upsample:
       return upsample_gradient(pooling(cell, o, call.batch), dy, dx);
-    case Kind::pack: {
-      std::int64_t from = 0;
-      for (std::size_t before = 0; before < k; ++before)
-        from += cell.map(o.inputs[before]).numbers();
-      return take_columns(dy, call.batch, cell.map(o.inputs[k]).numbers(), from, o.output.numbers(),
-                          dx);
-    }
+    case Kind::pack:
+      return take_columns(dy, call.batch, cell.map(o.inputs[k]).numbers(),
+                          numbers_before(cell, o, k), o.output.numbers(), dx);
     case Kind::slice: {
       // What the slice left out has no gradient from here.
       const std::int64_t row = input_map(cell, o).numbers();
@@ -297,13 +231,14 @@ void backward_weight(const CellShape& cell, const LayerCall& call, Workbench& on
                                       pass.value(o.inputs.front()), dy, beta,
                                       pass.weight_gradient(i, 0));
       if (o.bias)
-        column_sum(dy, pass.rows(o.output).rows, channels, beta, pass.weight_gradient(i, 1));
+        column_sum(dy, rows_of(pass, o.output).rows, channels, beta, pass.weight_gradient(i, 1));
     } else if (o.kind == Kind::batch_norm) {
       column_sum(pass.carried(i), 1, channels, beta, pass.weight_gradient(i, 0));
       column_sum(pass.carried(i) + channels, 1, channels, beta, pass.weight_gradient(i, 1));
       // Once for each micro-batch, however often its F was run.
       const auto share = static_cast<float>(static_cast<double>(call.batch) * call.sample_share);
-      add_moments(pass.saved(i).floats(), pass.weight(i, 2), channels, share, beta,
+      const Beta kept = call.accumulate_running ? Beta::one : Beta::zero;
+      add_moments(pass.saved(i).floats(), pass.weight(i, 2), channels, share, kept,
                   pass.weight_gradient(i, 2));
     }
   }

@@ -27,7 +27,7 @@ std::int64_t ScratchNeeds::bytes() const {
          aligned_bytes((row_losses + 1) * 8) + aligned_bytes(partials * 4) +
          aligned_bytes(row_sums * 4) + aligned_bytes(scores * 4) + aligned_bytes(masked_bytes) +
          aligned_bytes(fused_bytes) + aligned_bytes(table_bytes) + aligned_bytes(row_numbers * 4) +
-         aligned_bytes(group_bytes);
+         aligned_bytes(group_bytes) + aligned_bytes(unfolded_bytes) + aligned_bytes(filter_bytes);
 }
 
 void ScratchNeeds::cover(const ScratchNeeds& other) {
@@ -35,7 +35,7 @@ void ScratchNeeds::cover(const ScratchNeeds& other) {
        {&ScratchNeeds::words, &ScratchNeeds::row_losses, &ScratchNeeds::partials,
         &ScratchNeeds::row_sums, &ScratchNeeds::scores, &ScratchNeeds::masked_bytes,
         &ScratchNeeds::fused_bytes, &ScratchNeeds::table_bytes, &ScratchNeeds::row_numbers,
-        &ScratchNeeds::group_bytes}) {
+        &ScratchNeeds::group_bytes, &ScratchNeeds::unfolded_bytes, &ScratchNeeds::filter_bytes}) {
     this->*need = std::max(this->*need, other.*need);
   }
 }
@@ -60,6 +60,8 @@ void Workbench::use(std::byte* scratch, const ScratchNeeds& needs) {
   masked = take(needs.masked_bytes);
   row_numbers = static_cast<float*>(take(needs.row_numbers * 4));
   group.room = take(needs.group_bytes);
+  unfolded = take(needs.unfolded_bytes);
+  filter = take(needs.filter_bytes);
   rotary.use(static_cast<float*>(take(needs.table_bytes)),
              [this](float* to, const std::vector<float>& table) {
                CUDA_CHECK(cudaMemcpyAsync(to, table.data(), table.size() * sizeof(float),

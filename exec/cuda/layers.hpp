@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 
 #include "exec/cuda/attention.hpp"
 #include "exec/cuda/blas/matmul.hpp"
@@ -19,16 +18,18 @@ namespace weir::cuda {
 // Scratch memory beside the tensors of the contract, in elements; the most that any prepared layer
 // asks for.
 struct ScratchNeeds {
-  std::int64_t words = 0;         // 4 bytes: what a pass reads of the micro-batch's samples
-  std::int64_t row_losses = 0;    // double, and one more for the sum
-  std::int64_t partials = 0;      // float: sums over rows
-  std::int64_t row_sums = 0;      // float: a layer's bias gradients before they are added
-  std::int64_t scores = 0;        // float: a sample's s x s matrices, unrounded
-  std::int64_t masked_bytes = 0;  // the same in the working format
-  std::int64_t fused_bytes = 0;   // what the kernels of fused attention ask for
-  std::int64_t table_bytes = 0;   // of rotary positions, of all prepared layers
-  std::int64_t row_numbers = 0;   // float: three a row of logits, where devices divide these
-  std::int64_t group_bytes = 0;   // the other devices' parts of a slice of a sum
+  std::int64_t words = 0;           // 4 bytes: what a pass reads of the micro-batch's samples
+  std::int64_t row_losses = 0;      // double, and one more for the sum
+  std::int64_t partials = 0;        // float: sums over rows
+  std::int64_t row_sums = 0;        // float: a layer's bias gradients before they are added
+  std::int64_t scores = 0;          // float: a sample's s x s matrices, unrounded
+  std::int64_t masked_bytes = 0;    // the same in the working format
+  std::int64_t fused_bytes = 0;     // what the kernels of fused attention ask for
+  std::int64_t table_bytes = 0;     // of rotary positions, of all prepared layers
+  std::int64_t row_numbers = 0;     // float: three a row of logits, where devices divide these
+  std::int64_t group_bytes = 0;     // the other devices' parts of a slice of a sum
+  std::int64_t unfolded_bytes = 0;  // convolutions' windows
+  std::int64_t filter_bytes = 0;    // a convolution's weights in the order of its windows
   [[nodiscard]] std::int64_t bytes() const;
   void cover(const ScratchNeeds& other);
 };
@@ -63,6 +64,8 @@ struct Workbench {
   const float* factor = nullptr;  // of gradients, where they are clipped on the device
   float* row_numbers = nullptr;
   Group group;
+  void* unfolded = nullptr;
+  void* filter = nullptr;
 
   // Tables of rotary positions are there when this returns.
   void use(std::byte* scratch, const ScratchNeeds& needs);
@@ -119,16 +122,10 @@ void forward(const HeadShape& shape, const LayerCall& call, const Workbench& on)
 void backward_input(const HeadShape& shape, const LayerCall& call, const Workbench& on);
 void backward_weight(const HeadShape& shape, const LayerCall& call, const Workbench& on);
 
-// Cells have no kernels here; a run refuses them by name before it starts
-// (exec/training/trainable).
-[[noreturn]] inline void refuse_cell() {
-  throw std::logic_error("a cell of convolutions has no CUDA kernels");
-}
-inline ScratchNeeds prepare(const CellShape&, std::int64_t, std::int64_t, const Workbench&) {
-  refuse_cell();
-}
-inline void forward(const CellShape&, const LayerCall&, const Workbench&) { refuse_cell(); }
-inline void backward_input(const CellShape&, const LayerCall&, const Workbench&) { refuse_cell(); }
-inline void backward_weight(const CellShape&, const LayerCall&, const Workbench&) { refuse_cell(); }
+ScratchNeeds prepare(const CellShape& cell, std::int64_t batch, std::int64_t seq_length,
+                     const Workbench& on);
+void forward(const CellShape& cell, const LayerCall& call, const Workbench& on);
+void backward_input(const CellShape& cell, const LayerCall& call, const Workbench& on);
+void backward_weight(const CellShape& cell, const LayerCall& call, const Workbench& on);
 
 }  // namespace weir::cuda

@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "exec/cuda/driver/cuda_check.hpp"
+#include "exec/cuda/kernels/map_norms.hpp"
 #include "exec/cuda/kernels/optimizer.hpp"
 #include "exec/cuda/kernels/ordered_sums.hpp"
 #include "plan/words/error.hpp"
@@ -27,14 +30,22 @@ Updated only_gradients(std::span<const Tensor> copies, std::int64_t elements) {
   return {gradients_of(copies), elements, {nullptr, nullptr}, nullptr, nullptr, false};
 }
 
+Weights weights_of(const UpdateCall& call) {
+  return call.master ? Weights{call.master.floats(), elements<Bf16>(call.weight)}
+                     : Weights{call.weight.floats(), nullptr};
+}
+
+// Running statistics are not learned: means, then variances.
+MovedStatistics moved(const UpdateCall& call) {
+  const double places =
+      static_cast<double>(call.samples) * static_cast<double>(call.running->places);
+  return {gradients_of(call.gradients), call.elements / 2, weights_of(call), call.running->momentum,
+          places / std::max(places - 1, 1.0)};
+}
+
 Updated updated(const UpdateCall& call) {
-  return {gradients_of(call.gradients),
-          call.elements,
-          call.master ? Weights{call.master.floats(), elements<Bf16>(call.weight)}
-                      : Weights{call.weight.floats(), nullptr},
-          call.state1.floats(),
-          call.state2.floats(),
-          call.decays};
+  return {gradients_of(call.gradients), call.elements,        weights_of(call),
+          call.state1.floats(),         call.state2.floats(), call.decays};
 }
 
 }  // namespace
@@ -42,7 +53,14 @@ Updated updated(const UpdateCall& call) {
 void update(std::span<const UpdateCall> calls, const Workbench& on) {
   if (calls.empty()) return;
   std::vector<Updated> parameters;
-  for (const UpdateCall& call : calls) parameters.push_back(updated(call));
+  for (const UpdateCall& call : calls) {
+    if (call.running) {
+      move_statistics(moved(call), on.stream);
+    } else {
+      parameters.push_back(updated(call));
+    }
+  }
+  if (parameters.empty()) return;
   // All parameters of a stage are updated by one optimizer, in one step: the first call speaks for
   // all.
   const Optimizer& o = calls.front().optimizer;

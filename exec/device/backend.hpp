@@ -46,7 +46,10 @@ struct LayerCall {
   std::span<const Tensor> weights;    // in the order of LayerTensors::parameters
   std::span<const Tensor> gradients;  // fp32, same order; W adds to them
   bool accumulate = true;  // false: W overwrites the gradients (first micro-batch of a step)
-  Tensor input, output;    // [batch, seq_length, hidden]
+  // The same of running statistics' sums, which are whole at every replica: where replicas divide
+  // gradients, each micro-batch's overwrite and these add up.
+  bool accumulate_running = true;
+  Tensor input, output;  // [batch, seq_length, hidden]
   Tensor output_gradient, input_gradient;
   std::span<const Tensor> saved;  // in the order of LayerTensors::saved
   std::span<const Tensor> carried;

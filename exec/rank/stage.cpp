@@ -69,7 +69,7 @@ LayerCall StageWorker::call_for(Pass pass, std::size_t layer) const {
                   static_cast<std::uint32_t>(index)};
   call.weights = weights_[layer];
   call.gradients = gradients_[layer];
-  call.accumulate = !fresh_gradients_;
+  call.accumulate = call.accumulate_running = !fresh_gradients_;
   call.tokens = pass.tokens;
   call.sample_words = sample_words(model_, plan_.seq_length);
   const std::int64_t samples = plan_.global_batch_size();

@@ -105,7 +105,13 @@ Tensor StageShards::end_reading() {
 std::span<const Tensor> StageShards::begin_gradients(std::size_t layer, Tensor room) {
   gradient_layer_ = layer;
   gradient_room_ = room;
-  whole_gradients_ = beside_each_other(layers_[layer].parameters, 4, room.data);
+  const std::vector<Kept>& parameters = layers_[layer].parameters;
+  whole_gradients_ = beside_each_other(parameters, 4, room.data);
+  // Running statistics are every replica's own: W adds them up in their place, and they are summed
+  // over replicas once a step.
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    if (!parameters[p].divided) whole_gradients_[p] = parameters[p].gradient;
+  }
   return whole_gradients_;
 }
 
@@ -126,17 +132,9 @@ void StageShards::sum(ReplicaGroup::Into kept) {
   const std::vector<Kept>& parameters = layers_[gradient_layer_].parameters;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const Kept& each = parameters[p];
-    if (each.divided) {
-      divided.push_back(
-          {.own = each.gradient, .whole = whole_gradients_[p], .elements = each.elements});
-      continue;
-    }
-    // Every replica's own, of running statistics, which layers on a CPU alone have: they are summed
-    // once a step.
-    const float* made = whole_gradients_[p].floats();
-    float* sum = each.gradient.floats();
-    for (std::int64_t i = 0; i < each.elements; ++i)
-      sum[i] = kept == ReplicaGroup::Into::added ? sum[i] + made[i] : made[i];
+    if (!each.divided) continue;
+    divided.push_back(
+        {.own = each.gradient, .whole = whole_gradients_[p], .elements = each.elements});
   }
   group_->start_sum(divided, kept);
 }

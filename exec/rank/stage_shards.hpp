@@ -43,7 +43,8 @@ class StageShards {
   [[nodiscard]] std::span<const Tensor> weights(std::size_t layer);
   [[nodiscard]] Tensor end_reading();  // the room
 
-  // Around a pass that makes gradients: the layer's, in `room`, each to be overwritten. `sum`
+  // Around a pass that makes gradients: the layer's, in `room`, each to be overwritten; and the
+  // replica's own sums of running statistics, which are added to as without ZeRO. `sum`
   // starts to add them to what the replica keeps, or in the first of a step to overwrite that;
   // `finish` gives the room back, empty where none was started.
   [[nodiscard]] std::int64_t gradient_bytes(std::size_t layer) const {

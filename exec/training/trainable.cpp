@@ -96,12 +96,11 @@ struct LackingOnCpu {
   Things operator()(const SizedShape&) const { return {"a layer known by its sizes"}; }
 };
 
-// CUDA's: what GPT-2, OPT, BERT and ViT need, and Llama's family. Windows of attention it has, and
-// the CPU not.
+// CUDA's: what GPT-2, OPT, BERT, ViT and networks of cells need, and Llama's family. Windows of
+// attention it has, and the CPU not.
 struct LackingOnCuda : LackingOnCpu {
   using LackingOnCpu::operator();
   static constexpr std::int64_t kMostTurned = 256;  // exec/cuda/kernels/heads.hpp
-  Things operator()(const CellShape&) const { return {"convolutions"}; }
   Things operator()(const TransformerShape& b) const {
     const bool turned = b.rotary || b.qk_norm;
     // The parts of a pass's workspace begin on 16 bytes.

@@ -10,7 +10,7 @@
 #include "exec/profiling/measure.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/words/error.hpp"
-#include "tests/exec/tiny.hpp"
+#include "tests/exec/tiny_cnn.hpp"
 
 namespace weir::trainable_test {
 namespace {
@@ -59,6 +59,26 @@ TEST(Trainable, LlamasFamilyHasKernelsOnBothBackends) {
     for (const BackendKind backend : {BackendKind::cpu, BackendKind::cuda})
       EXPECT_NO_THROW(require_trainable(plan, Replicas::one, backend)) << family;
   }
+}
+
+TEST(Trainable, CellsHaveKernelsOnBothBackends) {
+  for (const TinyConfig& config : {tiny_resnet(true), tiny_unet(), tiny_amoebanet()}) {
+    const TinyModel tiny(config);
+    const ResolvedPlan plan = tiny.load(tiny.plan({2}, 2));
+    for (const BackendKind backend : {BackendKind::cpu, BackendKind::cuda})
+      EXPECT_NO_THROW(require_trainable(plan, Replicas::one, backend)) << config.text;
+  }
+}
+
+// Messages past stages CUDA does not send.
+TEST(Trainable, SkipsGoDirectlyOnTheCpuAlone) {
+  const TinyModel tiny(tiny_unet());
+  Plan plan = tiny.plan({1, 2, 4}, 2);
+  plan.skips = SkipTransport::direct;
+  EXPECT_NO_THROW(require_trainable(tiny.load(plan), Replicas::one, BackendKind::cpu));
+  EXPECT_THAT([&] { require_trainable(tiny.load(plan), Replicas::one, BackendKind::cuda); },
+              ThrowsMessage<MissingComponent>(
+                  "skips: direct: the cpu backend sends them so, the cuda backend does not"));
 }
 
 // All that is lacking stands in one line: of layers, of the optimizer and of the plan.

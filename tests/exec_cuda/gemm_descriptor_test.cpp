@@ -85,6 +85,19 @@ TEST(GemmDescriptors, WeightGradientsAreFp32) {
   EXPECT_EQ(read(d.result), (Layout{CUDA_R_32F, 16, 24, 16, 1, 0}));
 }
 
+// Of one output, whose weights' gradient is over a single column; of one input, whose rows are one
+// number.
+TEST(GemmDescriptors, ASingleColumnLeadsByItsLength) {
+  const GemmDescriptor output(Linear{5, 16, 1}.weight(false, Epilogue::none), Dtype::bf16, 0);
+  EXPECT_EQ(read<std::int32_t>(output, CUBLASLT_MATMUL_DESC_TRANSB), CUBLAS_OP_N);
+  EXPECT_EQ(read(output.second), (Layout{CUDA_R_16BF, 5, 1, 5, 1, 0}));
+  EXPECT_EQ(read(output.result), (Layout{CUDA_R_32F, 16, 1, 16, 1, 0}));
+  const GemmDescriptor input(Linear{5, 1, 24}.weight(false, Epilogue::none), Dtype::bf16, 0);
+  EXPECT_EQ(read(input.first), (Layout{CUDA_R_16BF, 1, 5, 1, 1, 0}));
+  EXPECT_EQ(read(input.second), (Layout{CUDA_R_16BF, 24, 5, 24, 1, 0}));
+  EXPECT_EQ(read(input.result), (Layout{CUDA_R_32F, 1, 24, 1, 1, 0}));
+}
+
 TEST(GemmDescriptors, ABatchHasSteps) {
   const Gemm p{.m = 8,
                .n = 8,

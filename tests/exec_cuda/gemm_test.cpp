@@ -39,6 +39,36 @@ TEST(ColumnMajor, AGradientOfAWeightTransposesTheOther) {
   EXPECT_EQ(p.second, (ColumnMajor{5, 7, 5, true}));
 }
 
+// dw[1, 7] = dy' x of one output over 5 rows: a = dy' has strides (1, 1). Its memory is one column
+// of 5, and from there to the next it is at least 5; so are the columns of x with one input.
+TEST(ColumnMajor, ASingleColumnLeadsByItsLength) {
+  const Gemm output = Linear{5, 7, 1}.weight(false, Epilogue::none);
+  EXPECT_EQ(output.a_row, 1);
+  EXPECT_EQ(output.a_column, 1);
+  EXPECT_EQ(column_major(output).second, (ColumnMajor{5, 1, 5, false}));
+  // Of a wider dy the stride says that it is transposed.
+  Gemm part = output;
+  part.a_column = 4;
+  EXPECT_EQ(column_major(part).second, (ColumnMajor{1, 5, 4, true}));
+}
+
+// No operand's or result's columns are nearer than they are long, whichever sides are 1.
+TEST(ColumnMajor, NoColumnsOverlap) {
+  for (const std::int64_t rows : {1, 5}) {
+    for (const std::int64_t in : {1, 7}) {
+      for (const std::int64_t out : {1, 3}) {
+        const Linear linear{rows, in, out};
+        for (const Gemm& gemm : {linear.forward(), linear.input(Epilogue::none),
+                                 linear.weight(false, Epilogue::none)}) {
+          const ColumnMajorGemm c = column_major(gemm);
+          for (const ColumnMajor& matrix : {c.first, c.second, c.result})
+            EXPECT_GE(matrix.leading, matrix.rows) << rows << " " << in << " " << out;
+        }
+      }
+    }
+  }
+}
+
 TEST(ColumnMajor, RefusesAnOperandWithNeitherStrideOne) {
   EXPECT_THROW(static_cast<void>(
                    column_major({.m = 5, .n = 3, .k = 7, .a_row = 14, .a_column = 2, .b_row = 3})),

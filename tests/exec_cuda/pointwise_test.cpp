@@ -136,6 +136,17 @@ TYPED_TEST(CudaKernelPointwise, ColumnSums) {
   }
 }
 
+// Partial sums are as many as a grid has blocks in y, and two more: 2,097,169 ones, which fp32
+// counts exactly.
+TEST(CudaKernelSums, OfMoreRowsThanAGridTakes) {
+  WEIR_NEEDS_DEVICE();
+  constexpr std::int64_t kRows = 65536 * kRowsPerPartial + 17;
+  const DeviceFloats ones(std::vector<float>(size(kRows), 1.0F)), sum(1),
+      partials(size(partials_of(kRows)));
+  column_sum<float>(ones.get(), {kRows, 1}, Beta::zero, partials.get(), sum.get(), nullptr);
+  EXPECT_EQ(sum.host().front(), static_cast<float>(kRows));
+}
+
 // One of more than a block's length, and a short one beside it.
 TEST(CudaKernelSums, VectorsAreAddedEachToItsOwn) {
   WEIR_NEEDS_DEVICE();

@@ -12,7 +12,7 @@
 #include "tests/exec/copied_transport.hpp"
 #include "tests/exec/spans.hpp"
 #include "tests/exec/thread_processes.hpp"
-#include "tests/exec/tiny.hpp"
+#include "tests/exec/tiny_cnn.hpp"
 #include "tests/exec_cuda/device.hpp"
 
 namespace weir {
@@ -200,6 +200,12 @@ TEST(CudaShards, TheForecastOfAVitsMemoryIsTheArenas) {
   expect_the_arenas_memory(TinyModel(tiny_vit(0.1)), {0, 3});
 }
 
+TEST(CudaShards, TheForecastOfCellsMemoryIsTheArenas) {
+  WEIR_NEEDS_BF16();
+  for (const TinyConfig& config : {tiny_resnet(), tiny_unet(), tiny_amoebanet()})
+    expect_the_arenas_memory(TinyModel(config), {0, 3});
+}
+
 // As replicas whose weights are divided, through a pipeline and without; the CPU's losses.
 void expect_to_train_in_shards(const TinyModel& model) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
@@ -224,6 +230,11 @@ TEST(CudaShards, ABertTrainsInThem) {
 TEST(CudaShards, AVitTrainsInThem) {
   WEIR_NEEDS_BF16();
   expect_to_train_in_shards(TinyModel(tiny_vit(0.1, 2)));
+}
+
+TEST(CudaShards, AResNetTrainsInThem) {
+  WEIR_NEEDS_BF16();
+  expect_to_train_in_shards(TinyModel(tiny_resnet()));
 }
 
 void expect_the_bits_of_what_is_kept(const TinyModel& model, Dtype dtype, AttentionKind attention) {

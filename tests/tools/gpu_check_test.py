@@ -85,6 +85,7 @@ ROWS = [
     *(f"Llama 125M, K = {k}" for k in (1, 2)),
     "Llama 1.5B, 2 x 4096 tokens, K = 1, tokens a second",
     *(f"{of}, K = {k}" for of in ("bert-base-masked", "vit-b-16") for k in (1, 2)),
+    *(f"{of}, K = {k}" for of in ("resnet-50", "unet-2-64", "amoebanet-cifar") for k in (1, 2)),
     "clipped gradients, GPT-2 mini",
     "re-materialised cores, two blocks at a time, GPT-2 124M",
     "replicas, ZeRO-1 to 3, one norm, rebuilt cores",

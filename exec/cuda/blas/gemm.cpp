@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/cuda/blas/gemm.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "plan/words/names.hpp"
@@ -9,11 +10,12 @@
 namespace weir::cuda {
 namespace {
 
-// rows x columns with these strides, as columns stored one after the other.
+// rows x columns with these strides, as columns stored one after the other. Of a single column the
+// stride says nothing, and cuBLASLt still asks for no less than its length.
 ColumnMajor transpose_of(std::int64_t rows, std::int64_t columns, std::int64_t row,
                          std::int64_t column) {
-  if (column == 1) return {columns, rows, row, false};
-  if (row == 1) return {rows, columns, column, true};
+  if (column == 1) return {columns, rows, rows == 1 ? std::max(row, columns) : row, false};
+  if (row == 1) return {rows, columns, columns == 1 ? std::max(column, rows) : column, true};
   throw std::logic_error("a matrix operand with neither stride 1");
 }
 

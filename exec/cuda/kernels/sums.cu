@@ -10,21 +10,25 @@ namespace {
 
 constexpr int kColumnThreads = 64;
 constexpr int kSlices = 8;
+constexpr std::int64_t kMostParts = 65535;  // of a grid, in y
 
 template <class E, int L>
 __global__ void column_partials_kernel(const E* x, Rows size, float* partials) {
   const std::int64_t j = thread_index() * L;
   if (j >= size.width) return;
-  // Parts are of fixed size, whatever the device: so are the order of additions and the bits.
-  const std::int64_t first = std::int64_t{blockIdx.y} * kRowsPerPartial;
-  const std::int64_t last = min(first + kRowsPerPartial, size.rows);
-  float sum[L] = {};
-  for (std::int64_t row = first; row < last; ++row) {
-    float value[L];
-    load<L>(x + row * size.width + j, value);
-    for (int i = 0; i < L; ++i) sum[i] += value[i];
+  // Parts are of fixed size, whatever the device: so are the order of additions and the bits. A
+  // grid has room for so many in y: its blocks take the others in turn.
+  for (std::int64_t part = blockIdx.y; part * kRowsPerPartial < size.rows; part += gridDim.y) {
+    const std::int64_t first = part * kRowsPerPartial;
+    const std::int64_t last = min(first + kRowsPerPartial, size.rows);
+    float sum[L] = {};
+    for (std::int64_t row = first; row < last; ++row) {
+      float value[L];
+      load<L>(x + row * size.width + j, value);
+      for (int i = 0; i < L; ++i) sum[i] += value[i];
+    }
+    store<L>(partials + part * size.width + j, sum);
   }
-  store<L>(partials + blockIdx.y * size.width + j, sum);
 }
 
 // Block: kWarp columns x kSlices; blockIdx.y: the vector.
@@ -61,10 +65,11 @@ __global__ void accumulate_kernel(const __grid_constant__ Additions additions, B
 
 template <class E>
 void column_sum(const E* x, Rows size, Beta beta, float* partials, float* y, cudaStream_t stream) {
-  const auto parts = static_cast<unsigned>(partials_of(size.rows));
+  const std::int64_t parts = partials_of(size.rows);
   with_lanes<E>(takes_vectors<E>(size.width, x, partials), [&](auto lanes) {
     constexpr int L = lanes;
-    const dim3 grid(blocks_for(size.width, kColumnThreads * L), parts);
+    const dim3 grid(blocks_for(size.width, kColumnThreads * L),
+                    static_cast<unsigned>(parts < kMostParts ? parts : kMostParts));
     column_partials_kernel<E, L><<<grid, kColumnThreads, 0, stream>>>(x, size, partials);
   });
   check_launch("column_sum");

@@ -8,9 +8,10 @@
 #include <cmath>
 #include <random>
 
+#include "exec/cpu/cpu_backend.hpp"
 #include "plan/model/cnn/cell_builder.hpp"
 #include "plan/model/cnn/network.hpp"
-#include "tests/exec/cpu/cell_stage.hpp"
+#include "tests/exec/cell_stage.hpp"
 
 namespace weir::cell_gradients_test {
 namespace {
@@ -70,7 +71,7 @@ TEST(CellGradients, OfCellsInputsAndWeights) {
   ASSERT_EQ(whole.words, 3 * 16 + 1);
   std::mt19937 random(6);
   for (int index = 0; index < 4; ++index) {
-    CellStage stage(whole, index, random);
+    CellStage stage(whole, index, random, make_cpu_backend({}));
     const double loss = stage.run_twice();
     if (stage.is_head()) {
       EXPECT_NEAR(loss, stage.objective(), 1e-5);
@@ -122,7 +123,7 @@ TEST(CellGradients, OfAmoebaNetsCells) {
   std::mt19937 random(7);
   std::bernoulli_distribution heads;
   for (int index = 0; index < 6; ++index) {
-    CellStage stage(whole, index, random);
+    CellStage stage(whole, index, random, make_cpu_backend({}));
     stage.run_twice();
     const reference::Matrix got = stage.output(), expected = stage.expected_output();
     ASSERT_EQ(got.size(), expected.size());

@@ -180,6 +180,11 @@ void check_alignment(const char* which, const void* data, std::uint32_t bytes) {
     machine().violation(std::string("a product's ") + which + " is not aligned as was said");
 }
 
+void check_columns(const char* which, const Matrix& matrix) {
+  if (matrix.leading < matrix.rows)
+    machine().violation(std::string("columns of a product's ") + which + " overlap");
+}
+
 void fill(cublasLtMatmulHeuristicResult_t& result, int id, const Attributes* preference) {
   Algorithm own{id, 0, 0, 0, 0};
   if (preference != nullptr) {
@@ -333,6 +338,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
       .aux = aux,
       .aux_leading = asked.get<std::int64_t>(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0)};
   const Algorithm chosen = read(*algorithm);
+  check_columns("a", product.a);
+  check_columns("b", product.b);
+  check_columns("c", product.c);
+  check_columns("d", product.d);
   check_alignment("a", a, chosen.alignment_a);
   check_alignment("b", b, chosen.alignment_b);
   check_alignment("c", c, chosen.alignment_c);

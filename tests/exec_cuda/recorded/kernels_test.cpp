@@ -1,6 +1,7 @@
 // What `weir model --kernels` lists is what the executor launches, kernel by kernel.
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/layers/executor_kernels.hpp"
+#include "tests/exec/tiny_cnn.hpp"
 #include "tests/exec_cuda/recorded/fixture.hpp"
 
 namespace weir::recorded {
@@ -130,6 +131,23 @@ TEST_F(RecordedKernels, LaunchesOfABertAreThoseOfTheList) {
 // Patches, and a head on the class token.
 TEST_F(RecordedKernels, LaunchesOfAVitAreThoseOfTheList) {
   for (const double dropout : {0.0, 0.1}) expect_launches_of_the_list(tiny_vit(dropout, 2));
+}
+
+// Convolutions and norms, skips inside cells and past them; by AdamW, beside which running
+// statistics are moved. Of two images of 64 x 64 gradients of weights are sums of 8192 rows, in two
+// parts.
+TEST_F(RecordedKernels, LaunchesOfCellsAreThoseOfTheList) {
+  TinyConfig large = tiny_resnet();
+  large.text.replace(large.text.find(R"("image":8)"), 9, R"("image":64)");
+  for (const TinyConfig& config : {tiny_resnet(true), tiny_unet(), tiny_amoebanet(), large}) {
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+      const TinyModel model(config);
+      SCOPED_TRACE(config.text + " " + std::string(to_string(dtype)));
+      Plan plan = model.plan({}, 1, "gpipe");
+      plan.dtype = dtype;
+      expect_launches_of_the_list(model.load(plan));
+    }
+  }
 }
 
 }  // namespace

@@ -3,11 +3,13 @@
 // found or handled.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 #include <set>
 #include <variant>
 
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
+#include "tests/exec/tiny_cnn.hpp"
 #include "tests/exec_cuda/recorded/fixture.hpp"
 
 namespace weir::recorded {
@@ -267,6 +269,47 @@ TEST_F(RecordedTraining, AVitTrains) {
     }
   }
 }
+
+// Cells: as launches and as a graph, on one rank, on shares of a device and on devices of their
+// own. No violation, one set of bits; and of fp32 the CPU's losses, by SGD, as
+// tests/exec_cuda/training_test says why.
+void expect_cells_to_train(const TinyConfig& config) {
+  const TinyModel model(config);
+  const auto planned = [&](const Pipeline& pipeline, Dtype dtype) {
+    Plan plan = plan_of(model, pipeline, 2);
+    plan.micro_batch_size = 8;
+    plan.optimizer = {.kind = OptimizerKind::sgd, .learning_rate = 1e-4, .momentum = 0.9};
+    plan.dtype = dtype;
+    return plan;
+  };
+  const RunResult expected = on_cpu(model.load(planned({"gpipe", 1, {}}, Dtype::fp32)), 2);
+  const struct {
+    Dtype dtype;
+    int devices;
+    Graphs graphs;
+  } ways[] = {{Dtype::fp32, 1, Graphs::never},
+              {Dtype::fp32, 1, Graphs::always},
+              {Dtype::fp32, 2, Graphs::never},
+              {Dtype::bf16, 1, Graphs::always}};
+  std::map<Dtype, std::string> parameters;
+  for (const auto& [dtype, devices, graphs] : ways) {
+    for (const Pipeline& pipeline :
+         {Pipeline{"gpipe", 1, {}}, Pipeline{"1f1b", 1, {2}}, Pipeline{"zb-h1", 1, {1, 3}}}) {
+      SCOPED_TRACE(std::string(to_string(dtype)) + " " + pipeline.schedule);
+      machine().reset(devices);
+      const RunResult found = train(model.load(planned(pipeline, dtype)), steps_on_cuda(2, graphs));
+      if (dtype == Dtype::fp32) expect_losses(found, expected, kTolerance);
+      EXPECT_THAT(machine().violations(), ::testing::IsEmpty());
+      std::string& first = parameters[dtype];
+      if (first.empty()) first = found.parameters_sha256;
+      EXPECT_EQ(found.parameters_sha256, first);
+    }
+  }
+}
+
+TEST_F(RecordedTraining, AResNetTrains) { expect_cells_to_train(tiny_resnet()); }
+TEST_F(RecordedTraining, AUNetTrains) { expect_cells_to_train(tiny_unet()); }
+TEST_F(RecordedTraining, AnAmoebaNetTrains) { expect_cells_to_train(tiny_amoebanet()); }
 
 // A window is cuDNN's too, with the losses of our own kernels.
 TEST_F(RecordedTraining, CudnnKeepsToAWindow) {

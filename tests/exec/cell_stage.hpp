@@ -1,5 +1,5 @@
-// One layer of a convolutional network as a stage of its own with random weights: its passes on the
-// CPU, and beside them the same in double precision.
+// One layer of a convolutional network as a stage of its own with random weights: its passes in
+// fp32 on a backend, and beside them the same in double precision.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "exec/cpu/cpu_backend.hpp"
 #include "exec/rank/stage.hpp"
 #include "exec/training/batches.hpp"
 #include "plan/model/sample.hpp"
@@ -46,10 +45,10 @@ class CellStage {
  public:
   using Matrix = reference::Matrix;
 
-  CellStage(const CellModel& of, int index, std::mt19937& random)
+  CellStage(const CellModel& of, int index, std::mt19937& random, std::unique_ptr<Backend> backend)
       : of_(of),
         layer_(of.loaded.model.layers[static_cast<std::size_t>(index)]),
-        backend_(make_cpu_backend({})),
+        backend_(std::move(backend)),
         arena_(*backend_) {
     const int batch = of.loaded.plan.micro_batch_size;
     backend_->prepare(std::span(&layer_, 1), batch, 0);
@@ -58,10 +57,13 @@ class CellStage {
                                             *backend_, arena_);
     std::normal_distribution<float> normal(0, 0.5F);
     for (Parameter& p : worker_->parameters()) {
-      float* values = p.weight.floats();
-      const std::int64_t n = p.description.elements();
-      for (std::int64_t i = 0; i < n && !p.description.running; ++i) values[i] += normal(random);
-      weights_.emplace_back(values, values + n);
+      std::vector<float> values =
+          read(p.weight, static_cast<std::size_t>(p.description.elements()));
+      if (!p.description.running) {
+        for (float& value : values) value += normal(random);
+      }
+      write(values, p.weight);
+      weights_.emplace_back(values.begin(), values.end());
     }
     const auto numbers_after = [&](int l) {
       const std::int64_t bytes = of.loaded.part->layer(l).tensors.output_bytes_per_sample;
@@ -89,15 +91,16 @@ class CellStage {
           worker_->forward({0, 0, samples, &loss}, filled(input_), StageWorker::Keep::everything);
       const Pass back{0, 0, samples, nullptr};
       const Tensor dx = worker_->backward_input(back, is_head() ? Tensor{} : filled(weighting_));
-      input_gradient_.assign(dx.floats(), dx.floats() + input_.size());
+      input_gradient_ = doubles(dx, input_.size());
       worker_->backward_weight(back);
     }
+    backend_->finish();  // the loss is there
     return loss;
   }
 
-  // What F made, as the CPU did and in double precision; of a head nothing and its mean loss.
+  // What F made, as the backend did and in double precision; of a head nothing and its mean loss.
   [[nodiscard]] Matrix output() const {
-    return is_head() ? Matrix{} : Matrix(output_.floats(), output_.floats() + weighting_.size());
+    return is_head() ? Matrix{} : doubles(output_, weighting_.size());
   }
   [[nodiscard]] Matrix expected_output() const {
     const reference::Images images{of_.loaded.plan.micro_batch_size, of_.samples.data(), of_.words};
@@ -124,8 +127,7 @@ class CellStage {
     for (std::size_t p = 0; p < weights_.size(); ++p) {
       const Parameter& parameter = worker_->parameters()[p];
       if (parameter.description.running) continue;
-      const float* values = parameter.gradient.floats();
-      Matrix gradient(values, values + weights_[p].size());
+      Matrix gradient = doubles(parameter.gradient, weights_[p].size());
       for (double& value : gradient) value /= 2;
       all.push_back({layer_.name + " " + parameter.description.name, &weights_[p], gradient});
     }
@@ -135,9 +137,24 @@ class CellStage {
  private:
   [[nodiscard]] Tensor filled(const Matrix& values) {
     if (values.empty()) return {};
-    const Tensor tensor = arena_.allocate(static_cast<std::int64_t>(values.size()) * 4);
-    std::ranges::copy(values, tensor.floats());
+    const Tensor tensor = arena_.allocate(bytes_of(values.size()));
+    write({values.begin(), values.end()}, tensor);
     return tensor;
+  }
+  static std::int64_t bytes_of(std::size_t floats) {
+    return static_cast<std::int64_t>(floats * sizeof(float));
+  }
+  [[nodiscard]] std::vector<float> read(const Tensor& tensor, std::size_t count) const {
+    std::vector<float> values(count);
+    backend_->to_host(values.data(), tensor, bytes_of(count));
+    return values;
+  }
+  [[nodiscard]] Matrix doubles(const Tensor& tensor, std::size_t count) const {
+    const std::vector<float> values = read(tensor, count);
+    return {values.begin(), values.end()};
+  }
+  void write(const std::vector<float>& values, const Tensor& tensor) {
+    backend_->to_device(tensor, values.data(), bytes_of(values.size()));
   }
 
   const CellModel& of_;
