@@ -61,8 +61,7 @@ class StageMemory::Meter {
   }
   // What `once` did, so many times.
   void repeat(const Meter& once, std::int64_t times) {
-    // The first has its worst moment lowest or equal, the last highest, or the other way round; of
-    // equal ones the first counts.
+    // Where each repetition adds memory, the last has the highest peak; else the first has.
     const std::int64_t before = once.now_ > 0 ? times - 1 : 0;
     const std::int64_t most = now_ + before * once.now_ + once.most_;
     if (most > most_) {

@@ -45,7 +45,7 @@ class LayerPrices {
   LayerPrices(const Plan& plan, const LayerCosts& known, const Cluster& cluster);
 
   [[nodiscard]] const LayerPrice& of(int layer) const { return from(layer).front().price; }
-  // All layers from this one on: of the first, those before it are left in.
+  // All layers from this one on: the first run may begin before `layer`.
   [[nodiscard]] std::span<const PricedLayers> from(int layer) const;
   [[nodiscard]] PriceParts parts(int layer);
   // Of a row, where sequences are of several lengths.

@@ -371,6 +371,7 @@ std::vector<Bytes> StageCosts::scratch(const ScheduleShape& shape,
   std::vector<Bytes> most(static_cast<std::size_t>(shape.ranks), Bytes(0));
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
     const LayerRange range = stages[static_cast<std::size_t>(s)].layers;
+    if (range.size() == 0) continue;  // it lies within a run, whose layers are its neighbours'
     Bytes& of_rank = most[static_cast<std::size_t>(shape.rank_of(Stage{s}).value)];
     for (const PricedLayers& alike : prices_.from(range.first)) {
       if (alike.layers.first >= range.last) break;

@@ -24,7 +24,8 @@ bool has_tied_head(const Model& model) {
 }  // namespace
 
 StackAbilities abilities_for(StackAbilities all, const Model& model) {
-  // What is left of the key says why there is no pipeline.
+  // The key is set anew, so that from here on only a tied head leaves it false: it says why there
+  // is no pipeline.
   if (has_tied_head(model)) {
     all.pipeline = all.pipeline && all.tied_pipeline;
   } else {

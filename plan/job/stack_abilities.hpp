@@ -15,7 +15,7 @@ namespace weir {
 // An empty list: all. A default one is of software that has all, as Weir's executor.
 struct StackAbilities {
   bool pipeline = true;       // more than one rank
-  bool tied_pipeline = true;  // and of models whose head multiplies by the embedding's table
+  bool tied_pipeline = true;  // pipelines of models whose head multiplies by the embedding's table
   std::vector<std::string> schedules{};      // of pipelines
   std::vector<int> zero{};                   // ZeRO stages of pipelines
   std::vector<int> zero_without_pipeline{};  // and where K = 1

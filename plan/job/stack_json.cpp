@@ -366,7 +366,8 @@ constexpr Key<StackAbilities> kAbilities[] = {
     or_null<&StackAbilities::pipeline>("pipeline", "| may be left out: true | more than one rank"),
     or_null<&StackAbilities::tied_pipeline>(
         "tied_pipeline",
-        "| may be left out: true | and of models whose head multiplies by the embedding's table"),
+        "| may be left out: true | pipelines of models whose head multiplies by the embedding's "
+        "table"),
     maybe<&StackAbilities::schedules, Words<kGenerator>>("schedules",
                                                          "| may be left out: all | of pipelines"),
     maybe<&StackAbilities::zero>("zero", "| may be left out: all | ZeRO stages of pipelines",

@@ -120,5 +120,27 @@ TEST(AlikeStages, TakeWhatTheirLayersTakeOneByOne) {
   }
 }
 
+// Three stages of the same run of blocks, the one between without a layer: it asks for nothing.
+TEST(AlikeStages, AnEmptyStageHasNoScratch) {
+  const Model model = blocks(false);
+  Plan plan = two_stages("none", 0);
+  plan.pp = 3;
+  plan.boundaries = {5, 5};
+  Cluster cluster;
+  cluster.device.peak_bf16 = cluster.device.peak_fp32 = FlopsPerSecond(1e12);
+  cluster.device.memory_bandwidth = BytesPerSecond(1e11);
+  Costs costs = builtin_costs(model, 8, Dtype::bf16, cluster, {plan.split()});
+  for (LayerCost& layer : costs.layers) {
+    for (auto& [batch, time] : layer.by_batch) time.scratch = Bytes(100);
+  }
+  const LayerCosts known(plan, model, costs);
+  const ScheduleShape shape = std::get<Schedule>(make_schedule("1f1b", {3, 1, 2})).shape;
+  std::vector<StagePart> stages;
+  for (const LayerRange range : {LayerRange{0, 5}, {5, 5}, {5, 63}})
+    stages.push_back(stage_part(*known.part(), range));
+  EXPECT_EQ(StageCosts(plan, known, cluster).scratch(shape, stages),
+            (std::vector<Bytes>{Bytes(100), Bytes(0), Bytes(100)}));
+}
+
 }  // namespace
 }  // namespace weir::alike_stages_test
