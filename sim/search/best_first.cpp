@@ -68,20 +68,23 @@ SweepResult best_first(const SweepRequest& request, const Nodes& nodes, const Sp
   // A signal may have ended the listing, and left nothing to walk.
   ground.stopped = !nodes.whole && request.stop && request.stop();
   Walk walk(ground, whole_goal(request, cluster));
-  if (request.resume) walk.restore(*request.resume);
+  // A signal that ends the listing leaves nodes that the earlier search did not number so.
+  if (request.resume && nodes.whole) walk.restore(*request.resume);
   walk.run();
   SweepResult result;
   result.candidates = static_cast<int>(nodes.all.size());
   result.effort.emplace();
   walk.count(result);
-  if (ground.stopped) result.stopped_after = result.effort->looked_at;
   const Answer answer = walk.answer();
   // Without a plan there is nothing to hold other values against.
   const bool found = !answer.best.empty() && !ground.stopped;
   if (found) ask_further(ground, result);
+  if (ground.stopped) result.stopped_after = result.effort->looked_at;
   take_best(ground, answer, result);
-  // Of what was not listed nothing is known.
-  if (!nodes.whole) result.gap = std::numeric_limits<double>::infinity();
+  result.listed = nodes.whole;
+  // Of what was not listed nothing is known, nor of what a search without a plan did not come to.
+  if (!nodes.whole || (result.plans.empty() && (ground.stopped || ground.out_of_time)))
+    result.gap = std::numeric_limits<double>::infinity();
   for (const LeftOut& left_out : {nodes.devices, nodes.divisibility, nodes.software}) {
     if (left_out.count > 0) result.left_out.push_back(left_out);
   }

@@ -88,12 +88,13 @@ class Enumeration {
 
  private:
   // Whether no more are to be listed. Half of the budget is for looking at some of them. Processes
-  // that search together must have the same ones, so there it goes by nobody's clock.
+  // that search together must have the same ones, so there it goes by nobody's clock; one that goes
+  // on from an earlier search needs all that that one had listed.
   bool over() {
     if (over_ || request_.party) return over_;
     const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - nodes_.begin;
     if ((request_.stop && request_.stop()) ||
-        (request_.budget && gone.count() >= request_.budget->count() / 2))
+        (request_.budget && !request_.resume && gone.count() >= request_.budget->count() / 2))
       over_ = true;
     return over_;
   }

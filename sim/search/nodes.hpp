@@ -44,7 +44,8 @@ struct Nodes {
 };
 
 // Precondition: no choice but v is left open. Several processes list all of them, whatever the
-// budget. Matches the costs of every split into `known`.
+// budget, and so does a search that goes on from an earlier one. Matches the costs of every split
+// into `known`.
 [[nodiscard]] Nodes enumerate(const SweepRequest& request, const Model& model, SplitCosts& known,
                               const Cluster& cluster);
 

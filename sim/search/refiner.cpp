@@ -79,7 +79,7 @@ void Refiner::forecast_cuts(std::uint32_t node, Outcome& outcome,
 
 bool Refiner::knows(std::uint32_t node, std::optional<Bytes> memory) const {
   const auto known = outcomes_.find(node);
-  if (known == outcomes_.end()) return false;
+  if (known == outcomes_.end() || known->second.cut_short) return false;
   const auto& even = known->second.even_peak;
   // One that was left at its even partition for its memory is known only where no more is allowed
   // now.
@@ -146,6 +146,8 @@ void Refiner::refine(std::span<const std::uint32_t> nodes, std::optional<Seconds
     const std::size_t place = first + i * each;
     const auto begin = Clock::now();
     outcomes[place] = refined(fresh[place], {.step = limit, .over = over}, memory);
+    // Asked behind it: what ended just before the end counts as cut, which takes no truth from it.
+    outcomes[place].cut_short = over && over();
     outcomes[place].seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   });
   if (party) share(fresh, outcomes);

@@ -38,7 +38,8 @@ struct Outcome {
   Bytes needed{0};          // where none fits
   std::vector<Cut> cuts{};  // those that fit, or may, what a ranking takes first
   int simulated = 0;
-  double seconds = 0;  // that this process took for it
+  double seconds = 0;      // that this process took for it
+  bool cut_short = false;  // its partitions are as the end of the search left them
 };
 
 class Refiner {
@@ -58,8 +59,8 @@ class Refiner {
 
   [[nodiscard]] std::size_t examined() const { return examined_.size(); }
 
-  // Whether nothing is left to find out about a node: it was refined, or even evenly cut it is
-  // larger than `memory`.
+  // Whether nothing is left to find out about a node: it was refined and not cut short, or even
+  // evenly cut it is larger than `memory`.
   [[nodiscard]] bool knows(std::uint32_t node, std::optional<Bytes> memory = {}) const;
   [[nodiscard]] const std::map<std::uint32_t, Outcome>& outcomes() const { return outcomes_; }
   [[nodiscard]] const Outcome& of(std::uint32_t node) const { return outcomes_.at(node); }

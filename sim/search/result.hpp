@@ -32,10 +32,13 @@ struct SweepResult {
   int threads = 1;                // that the search ran on
   std::vector<LeftOut> left_out;  // what of the space is no candidate or does not fit, by reason
   std::optional<SearchEffort> effort;  // none: every candidate was forecast
+  // False: a signal or the budget ended the listing, and `candidates` are those listed until then.
+  bool listed = true;
   // Of a search that was asked to stop: candidates that it had looked at.
   std::optional<std::int64_t> stopped_after;
   // How much longer the best plan's step is than a bound on all that was not forecast, as a share:
-  // 0 where none can be better; infinity where a search was stopped that has no bounds.
+  // 0 where none can be better; infinity where nothing is known of the rest: a signal or the budget
+  // ended a search that has no bounds, or the listing, or a search that has found no plan.
   double gap = 0;
   std::vector<Ranked> plans;  // those that fit or may, best first (sim/search/space/ranking)
   // Where the best surely fits: the fastest that may fit, if that is faster.

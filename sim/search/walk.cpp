@@ -137,7 +137,7 @@ void Walk::begin_with_what_is_known() {
       batch.push_back(slow[at].second);
     }
     if (batch.empty() || spent()) return;
-    ground_.refiner.refine(batch, limit());
+    ground_.refiner.refine(batch, limit(), {}, [this] { return over(); });
     for (const std::uint32_t node : batch) enter(node);
   }
 }
@@ -247,11 +247,24 @@ void Walk::forecast_best(std::vector<Examined>& candidates, Depth depth) {
 }
 
 void Walk::refine(std::span<const std::uint32_t> batch) {
-  ground_.refiner.refine(batch, limit(), goal_.memory, [this] { return over(); });
+  // What an earlier goal was cut short in has been counted.
+  std::vector<bool> counted;
+  const auto& outcomes = ground_.refiner.outcomes();
   for (const std::uint32_t node : batch) {
-    const bool even_alone = ground_.refiner.of(node).even_peak.has_value();
-    (even_alone ? too_large_ : refined_) += 1;
-    take(node);
+    const auto its = outcomes.find(node);
+    counted.push_back(its != outcomes.end() && its->second.cut_short);
+  }
+  ground_.refiner.refine(batch, limit(), goal_.memory, [this] { return over(); });
+  // The last batch too is held to the clock and the signal that may have cut it short.
+  if (over()) static_cast<void>(spent());
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const Outcome& outcome = ground_.refiner.of(batch[i]);
+    (outcome.even_peak ? too_large_ : refined_) += 1;
+    const int feasible = feasible_;
+    take(batch[i]);
+    if (counted[i]) feasible_ = feasible;
+    // With more time it might have been as fast as its bound.
+    if (outcome.cut_short) passed_over_ns_ = std::min(passed_over_ns_, bound(batch[i]));
   }
 }
 
@@ -325,7 +338,8 @@ std::vector<FrontPoint> Walk::front() const {
 
 void Walk::checkpoint() const {
   // Cut short amid a block it could not go on to what a search without a break finds.
-  const bool whole = goal_.whole && ground_.request.checkpoint;
+  // Nor do nodes that are some of all have the numbers that they have in a whole listing.
+  const bool whole = goal_.whole && ground_.nodes.whole && ground_.request.checkpoint;
   if (!whole || ground_.stopped || ground_.out_of_time || over()) return;
   SearchState state{.candidates = ground_.nodes.all.size(),
                     .next = next_,

@@ -81,7 +81,8 @@ class Walk {
   std::vector<Examined> waiting_;  // estimated to be slower than what was found
   LeftOut schedule_{"schedule"}, memory_{"memory"};
   std::optional<std::pair<std::uint32_t, Bytes>> nearest_;  // of those that do not fit
-  // The least bound of those that were passed over because nothing so near is asked for.
+  // The least bound of those that were passed over because nothing so near is asked for, and of
+  // those that were cut short.
   double passed_over_ns_ = std::numeric_limits<double>::max();
   bool any_ = false;
   std::size_t next_ = 0;     // place in the order that was not looked at

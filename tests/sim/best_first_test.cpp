@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -209,6 +210,35 @@ TEST_F(BestFirst, AnInterruptedSearchGoesOnToTheSame) {
   }
   EXPECT_GT(states, 20);
   EXPECT_GT(with_waiting, 5);
+}
+
+// Whenever the signal comes, while nodes are listed, amid a batch or in the last one: where anybody
+// was told, the result says so, and no plan is called the best of all that was not a whole
+// search's.
+TEST_F(BestFirst, ASignalAtAnyMomentIsTold) {
+  std::mt19937 random(5);
+  Space space = timed(random);
+  SweepRequest& request = space.request;
+  request.schedules = some(random, generators().size());
+  request.recompute = {};
+  request.keep = 1;
+  const SweepResult whole = sweep(request, space.costs, space.cluster);
+  ASSERT_TRUE(whole.effort);
+  int stopped = 0, found = 0;
+  for (int questions = 0;; questions += 1 + questions / 16) {
+    std::atomic<int> asked = 0;
+    request.stop = [&] { return asked++ >= questions; };
+    const SweepResult result = sweep(request, space.costs, space.cluster);
+    EXPECT_EQ(result.stopped_after.has_value(), asked > questions) << questions;
+    if (asked <= questions) break;
+    ++stopped;
+    found += result.plans.empty() ? 0 : 1;
+    if (result.gap > 0) continue;
+    ASSERT_FALSE(result.plans.empty()) << questions;
+    EXPECT_EQ(result.plans.front().forecast.step_time, whole.plans.front().forecast.step_time);
+  }
+  EXPECT_GT(stopped, 20);
+  EXPECT_GT(found, 5);
 }
 
 // Processes that search together, here threads that exchange their texts at a barrier: each finds
