@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <utility>
 
@@ -99,9 +100,12 @@ std::string why_none(const std::vector<LeftOut>& left_out, const std::vector<std
   return refused.empty() ? "no plan of the search has it" : refused.front();
 }
 
+constexpr const char* kNotComeTo = "the search ended before it came to a plan that has it";
+
 // Of a value that no candidate has; the search that says why looks at nothing, or at little.
+// `over`: when it is to end as well.
 std::string why_no_candidate(const SweepRequest& request, const Value& value, const Costs& costs,
-                             const Cluster& cluster) {
+                             const Cluster& cluster, const std::function<bool()>& over) {
   // The user's search on a part of its space, with little effort: only what it says of left-out
   // plans is read.
   SweepRequest part = request;
@@ -111,7 +115,9 @@ std::string why_no_candidate(const SweepRequest& request, const Value& value, co
   part.party.reset();
   part.families.clear();
   part.front = false;
+  // Its effort ends it, and what is left of the time for all such rows.
   part.budget.reset();
+  part.stop = over;
   part.effort = 1;
   part.baseline.reset();
   value.narrow(part);
@@ -119,7 +125,9 @@ std::string why_no_candidate(const SweepRequest& request, const Value& value, co
     return value.family.choice == "ZeRO" ? "no plan of the search has replicas"
                                          : "no plan of the search has it";
   }
+  if (over()) return kNotComeTo;
   const SweepResult found = sweep(part, costs, cluster);
+  if (found.stopped_after || !found.listed) return kNotComeTo;
   return why_none(found.left_out, found.refused, part.memory_limit);
 }
 
@@ -136,6 +144,11 @@ std::vector<Rejected> rejected(const SweepRequest& request, const SweepResult& r
   const Ranked& winner = result.plans.front();
   const std::vector<Value> values = Values(request).all();
   std::vector<Rejected> all;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto over = [&] {
+    const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begin;
+    return (request.stop && request.stop()) || (request.budget && gone >= *request.budget);
+  };
   // A search that was stopped has answered none.
   for (std::size_t i = 0; i < std::min(values.size(), result.families.size()); ++i) {
     const Family& family = values[i].family;
@@ -146,9 +159,11 @@ std::vector<Rejected> rejected(const SweepRequest& request, const SweepResult& r
     one.gap = found.gap;
     if (one.best) {
       one.ratio = one.best->forecast.step_time / winner.forecast.step_time;
+    } else if (found.not_come_to) {
+      one.reason = kNotComeTo;
     } else {
       one.reason = found.any ? why_none(found.left_out, {}, request.memory_limit)
-                             : why_no_candidate(request, values[i], costs, cluster);
+                             : why_no_candidate(request, values[i], costs, cluster, over);
     }
   }
   return all;

@@ -28,7 +28,8 @@ struct Rejected {
 
 // Those values that the best plan has not. Precondition: `result` is of `request`, which asked for
 // families_of() it, and has a plan. Where the space has no candidate with a value, the reason is
-// found by a search of that value alone.
+// found by a search of that value alone, all of them together within the request's budget and until
+// its signal; what the search, or these, did not come to is said to be so.
 [[nodiscard]] std::vector<Rejected> rejected(const SweepRequest& request, const SweepResult& result,
                                              const Costs& costs, const Cluster& cluster);
 

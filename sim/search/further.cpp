@@ -132,7 +132,11 @@ class Further {
       if (!family.has(nodes.plan(nodes.all[node], ground_.request))) continue;
       best = Found{node, std::move(*cut)};
     }
-    if (!best) return row;
+    if (!best) {
+      const bool open = answer.open_ns < std::numeric_limits<double>::max();
+      row.not_come_to = !ground_.nodes.whole || (open && row.left_out.empty());
+      return row;
+    }
     answer.best = {*best};
     row.gap = answer.gap();
     row.best = ground_.refiner.ranked(best->node, best->cut);

@@ -161,14 +161,21 @@ std::vector<Bytes> needs(const std::vector<CandidateCost>& found) {
   return bytes;
 }
 
-// `ranked`: all that fit, best first.
+// `ranked`: all that fit, best first. `whole`: every candidate was looked at.
 FamilyBest best_of(const Family& family, const std::vector<Plan>& plans,
-                   const std::vector<Bytes>& needed, const std::vector<Ranked>& ranked) {
+                   const std::vector<Bytes>& needed, const std::vector<Ranked>& ranked,
+                   bool whole) {
   FamilyBest row{.any = false};
   for (const Ranked& one : ranked) {
     if (!family.has(one.plan)) continue;
     row.any = true;
     row.best = one;
+    return row;
+  }
+  // What was never looked at is not left out by its memory.
+  if (!whole) {
+    row.any = std::ranges::any_of(plans, family.has);
+    row.not_come_to = true;
     return row;
   }
   LeftOut memory{"memory"};
@@ -188,35 +195,44 @@ FamilyBest best_of(const Family& family, const std::vector<Plan>& plans,
 
 using Moment = std::chrono::steady_clock::time_point;
 
+// Processes that search together find the same: there it goes by nobody's clock.
 bool budget_spent(const SweepRequest& request, Moment begin) {
   const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begin;
-  return request.budget && gone.count() >= request.budget->count();
+  return request.budget && !request.party && gone.count() >= request.budget->count();
 }
 
-// All of them, forecast, as far as the budget goes.
+bool stopped(const SweepRequest& request) { return request.stop && request.stop(); }
+
+// All of them, forecast, as far as the budget goes: by then, or by a signal, their listing may have
+// ended too.
 void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
                   const CandidateSources& sources, Moment begin, SweepResult& result) {
   std::vector<CandidateCost> found(plans.size());  // each thread writes its own places
   std::atomic<std::int64_t> passed = 0;
   std::atomic<bool> by_signal = false;  // set by whichever thread hears it
-  const auto stopped = [&] { return request.stop && request.stop(); };
+  std::atomic<bool> out_of_time = false;
+  const auto over = [&] {
+    if (!by_signal && stopped(request)) by_signal = true;
+    if (!out_of_time && budget_spent(request, begin)) out_of_time = true;
+    return by_signal || out_of_time;
+  };
   in_parallel(plans.size(), [&](std::size_t i) {
-    if (stopped()) by_signal = true;
-    if (by_signal || budget_spent(request, begin)) {
+    if (over()) {
       ++passed;
       return;
     }
-    found[i] = cost_of(plans[i], sources, {request.memory_limit});
+    found[i] = cost_of(plans[i], sources, {.memory = request.memory_limit, .over = over});
   });
   result.candidates = static_cast<int>(plans.size());
   const auto fits = [](const CandidateCost& cost) {
     return cost.ranked && cost.ranked->forecast.may_fit();
   };
   result.feasible = static_cast<int>(std::ranges::count_if(found, fits));
-  // It may have been stopped while candidates were made: then there are none.
-  if (passed > 0 || (plans.empty() && stopped())) {
+  // Without a candidate nobody has asked: they may have ended while candidates were made.
+  const bool ended = plans.empty() ? over() : by_signal || out_of_time;
+  if (ended) {
     const std::int64_t looked_at = std::ssize(plans) - passed;
-    if (by_signal || plans.empty()) {
+    if (by_signal) {
       result.stopped_after = looked_at;
     } else {
       result.effort = SearchEffort{.looked_at = looked_at, .refined = looked_at};
@@ -238,7 +254,7 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
     if (sure && fastest.forecast.fits() == Fits::maybe) result.faster_if_it_fits = fastest;
   }
   for (const Family& family : request.families)
-    result.families.push_back(best_of(family, plans, needed, result.plans));
+    result.families.push_back(best_of(family, plans, needed, result.plans, !ended));
 }
 
 // So many candidates are forecast each, whether all are wanted or not.
@@ -267,7 +283,15 @@ SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& 
   if (nodes && (nodes->all.size() > kFew || !nodes->whole)) {
     result = best_first(request, *nodes, known, cluster);
   } else {
-    const std::vector<Plan> plans = candidates(request, model, known, cluster, result.refused);
+    // What ends the search ends their listing too, the budget like a signal.
+    SweepRequest listing = request;
+    bool all_listed = true;
+    listing.stop = [&] {
+      if (stopped(request) || budget_spent(request, begin)) all_listed = false;
+      return !all_listed;
+    };
+    const std::vector<Plan> plans = candidates(listing, model, known, cluster, result.refused);
+    result.listed = all_listed;
     // One candidate stands for all before the border: what they share is checked with it.
     if (!plans.empty()) static_cast<void>(resolve(plans.front(), request.folder));
     Programs programs;

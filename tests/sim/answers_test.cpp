@@ -176,6 +176,30 @@ TEST_F(Answers, TheFrontIsTheFront) {
   EXPECT_GT(compared, 150);
 }
 
+// Rows of what a search did not come to say so, and so do those whose own search may not begin.
+TEST_F(Answers, RowsThatWereNotComeToSaySo) {
+  Space space = made(1);
+  space.request.families = families_of(space.request);
+  SweepResult result = space.search();
+  ASSERT_FALSE(result.plans.empty());
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < result.families.size(); ++i) {
+    if (space.request.families[i].has(result.plans.front().plan)) continue;
+    result.families[i] = {.any = rows % 2 == 0, .not_come_to = rows % 2 == 0};
+    ++rows;
+  }
+  space.request.stop = [] { return true; };
+  const auto all = rejected(space.request, result, space.costs, space.cluster);
+  ASSERT_EQ(all.size(), rows);
+  ASSERT_GT(rows, 2U);
+  for (const Rejected& one : all) {
+    EXPECT_FALSE(one.best);
+    EXPECT_TRUE(one.reason == "the search ended before it came to a plan that has it" ||
+                one.reason.starts_with("no plan of the search has"))
+        << one.reason;
+  }
+}
+
 // What is counted as fitting is what was forecast for any question: asking more counts no less, and
 // no count is above that of all candidates.
 TEST_F(Answers, CountsAreOfAllThatWasLookedAt) {

@@ -62,28 +62,65 @@ class Sweep : public testing::Test {
   Costs costs_;
 };
 
-// Asked once for each of 16 pairs of K and M while candidates are made, then for each of 88: a
-// search that is told to stop from the 61st time on has looked at 44, and how good the rest are
-// nobody knows. Told so at once it has found nothing, and no plan is called the smallest misfit.
+// Asked once for each of 16 pairs of K and M while candidates are made, then before each of 88 and
+// within it: a search that is told to stop from the 61st time on has looked at 44 at most, and how
+// good the rest are nobody knows; they are not said to need memory. Told so at once it has found
+// nothing, and no plan is called the smallest misfit.
 TEST_F(Sweep, StoppedListsWhatItHasFound) {
   const SweepResult whole = search();
   EXPECT_FALSE(whole.stopped_after);
+  for (const int k : request_.pp) {
+    for (const int m : {1, 2, 4, 8}) {
+      for (const std::string& schedule : request_.schedules) {
+        const auto has = [=](const Plan& plan) {
+          return plan.pp == k && plan.microbatches == m && plan.schedule == schedule;
+        };
+        request_.families.push_back({"all", schedule, has});
+      }
+    }
+  }
   std::atomic<int> asked = 0;
   request_.stop = [&] { return ++asked > 60; };
   const SweepResult result = search();
-  EXPECT_EQ(asked, 16 + 88);
-  EXPECT_EQ(result.stopped_after, 44);
-  EXPECT_EQ(result.feasible, 44);
-  EXPECT_EQ(result.plans.size(), 44);
+  ASSERT_TRUE(result.stopped_after);
+  EXPECT_TRUE(result.listed);
+  EXPECT_GT(*result.stopped_after, 0);
+  EXPECT_LE(*result.stopped_after, 44);
+  EXPECT_EQ(result.feasible, *result.stopped_after);
+  EXPECT_EQ(result.plans.size(), *result.stopped_after);
   EXPECT_TRUE(std::isinf(result.gap));
   EXPECT_TRUE(std::ranges::is_sorted(
       result.plans, {}, [](const Ranked& ranked) { return ranked.forecast.step_time; }));
-  EXPECT_THAT(to_json(result), testing::HasSubstr("\"stopped_after\": 44"));
+  EXPECT_THAT(to_json(result), testing::HasSubstr("\"stopped_after\": "));
+  int open = 0;
+  for (const FamilyBest& family : result.families) {
+    EXPECT_TRUE(family.any);
+    EXPECT_EQ(family.not_come_to, !family.best);
+    EXPECT_TRUE(family.left_out.empty());
+    open += family.not_come_to ? 1 : 0;
+  }
+  EXPECT_GT(open, 0);
   request_.stop = [] { return true; };
   const SweepResult none = search();
   EXPECT_EQ(none.stopped_after, 0);
   EXPECT_EQ(none.candidates, 0);
+  EXPECT_FALSE(none.listed);
   EXPECT_TRUE(none.plans.empty());
+}
+
+// The budget ends the listing of a small search as well, which is no signal; of processes that
+// search together none goes by its clock.
+TEST_F(Sweep, ItsBudgetEndsASmallSearch) {
+  request_.budget = Seconds(1e-9);
+  const SweepResult result = search();
+  EXPECT_FALSE(result.listed);
+  EXPECT_FALSE(result.stopped_after);
+  EXPECT_TRUE(std::isinf(result.gap));
+  ASSERT_TRUE(result.effort);
+  EXPECT_EQ(result.effort->looked_at, 0);
+  EXPECT_FALSE(result.smallest_misfit);
+  request_.party = SearchParty{};
+  EXPECT_EQ(search().plans.size(), 88);
 }
 
 // 4 K's, 4 divisors of 8, 2 schedules, 3 recompute modes; except-last says nothing at M = 1: 4 * 2

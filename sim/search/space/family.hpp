@@ -25,6 +25,8 @@ struct FamilyBest {
   std::optional<Ranked> best;  // of all plans that the search has looked at, for whatever question
   double gap = 0;              // by which share another plan of the family may be faster
   bool any = true;             // whether the space has a candidate of the family
+  // No plan was found, but the search ended before it had looked at all that may have one.
+  bool not_come_to = false;
   std::vector<LeftOut> left_out{};  // where there is no best: why not
 };
 

@@ -94,7 +94,8 @@ struct SweepRequest {
   std::function<void(const SearchState&)> checkpoint = {};
   std::optional<SearchState> resume = {};
   std::optional<SearchParty> party = {};
-  // Asked between candidates, by several threads; true: the best so far is the result.
+  // Asked between candidates and within them, by several threads; true: the best so far is the
+  // result.
   std::function<bool()> stop = {};
 };
 

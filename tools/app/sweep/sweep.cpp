@@ -76,6 +76,12 @@ void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
   // The budget may have ended before all candidates were listed.
   const bool more =
       result.effort && (result.effort->looked_at < result.candidates || std::isinf(result.gap));
+  if (more && !result.listed) {
+    throw NoFeasiblePlan(fmt::format(
+        "none of {} candidates that were looked at fits {}, and not all were listed; a longer "
+        "budget looks on",
+        result.effort->looked_at, format_bytes(*search.memory_limit)));
+  }
   if (more) {
     throw NoFeasiblePlan(fmt::format(
         "none of {} candidates of {} fits {}; a longer budget looks on", result.effort->looked_at,
@@ -208,8 +214,9 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   if (reply.result.stopped_after) {
     if (r.stopping) reply.stopped_by = r.stopping();
     session.progress("sweep", 1, 1);  // wipes the bar
-    session.fault()(fmt::format("stopped: the best of {} candidates out of {}",
-                                *reply.result.stopped_after, reply.result.candidates));
+    session.fault()(fmt::format("stopped: the best of {} candidates out of {}{}",
+                                *reply.result.stopped_after, reply.result.candidates,
+                                reply.result.listed ? "" : ", and not all were listed"));
   } else if (r.explain && leads) {
     reply.reasons = reasons_for({asked, search, reply.result}, r.costs, reply.costs, reply.cluster);
   }
