@@ -101,8 +101,7 @@ void scatter(const EmbeddingShape& shape, const LayerCall& call, const Workbench
       tokens, table_rows(shape, on), dy, shape.hidden, mask, call.gradients[0].floats(),
       shape.positions > 0 ? call.gradients[at.position].floats() : nullptr, on.stream);
   if (shape.token_types == 0) return;
-  type_gradient<E>(tokens, dy, {shape.token_types, shape.hidden}, mask,
-                   call.accumulate ? Beta::one : Beta::zero, on.partials,
+  type_gradient<E>(tokens, dy, {shape.token_types, shape.hidden}, mask, beta(call), on.partials,
                    call.gradients[at.token_type].floats(), on.stream);
 }
 
@@ -171,7 +170,7 @@ void backward_weight(const EmbeddingShape& shape, const LayerCall& call, const W
   accumulate({{{gains, call.gradients[gain].floats(), h},
                {gains + h, call.gradients[gain + 1].floats(), h}},
               2},
-             call.accumulate ? Beta::one : Beta::zero, on.stream);
+             beta(call), on.stream);
 }
 
 }  // namespace weir::cuda

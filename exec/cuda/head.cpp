@@ -108,14 +108,14 @@ template <class E>
 void transform_backward_weight(const HeadCall<E>& head) {
   const auto& [shape, call, on, rows, transform, gemms, dense] = head;
   const std::int64_t h = shape.hidden;
-  const Beta beta = call.accumulate ? Beta::one : Beta::zero;
   on.multiply(dense.weight(call.accumulate, Epilogue::none),
               {head.dense_gradient(), call.input.data, head.gradient(0)});
-  column_sum<E>(head.dense_gradient(), {rows, h}, beta, on.partials, head.gradient(1), on.stream);
+  column_sum<E>(head.dense_gradient(), {rows, h}, beta(call), on.partials, head.gradient(1),
+                on.stream);
   accumulate({{{head.norm_gradients(), head.gradient(2), h},
                {head.norm_gradients() + h, head.gradient(3), h}},
               2},
-             beta, on.stream);
+             beta(call), on.stream);
 }
 
 // Of a vocabulary that devices divide: three all-reduces of a number a row.
@@ -182,8 +182,8 @@ void head_backward_weight(const HeadCall<E>& head) {
   const std::size_t at = head.projection();
   on.multiply(gemms.weight(call.accumulate), {head.logits(), head.states(), head.gradient(at)});
   if (shape.bias) {
-    column_sum<E>(head.logits(), {rows, gemms.linear.out}, call.accumulate ? Beta::one : Beta::zero,
-                  on.partials, head.gradient(at + 1), on.stream);
+    column_sum<E>(head.logits(), {rows, gemms.linear.out}, beta(call), on.partials,
+                  head.gradient(at + 1), on.stream);
   }
   if (transform) transform_backward_weight(head);
 }

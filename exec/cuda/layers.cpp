@@ -13,8 +13,6 @@
 namespace weir::cuda {
 namespace {
 
-Beta beta(const LayerCall& call) { return call.accumulate ? Beta::one : Beta::zero; }
-
 // Of a micro-batch's rows those that the device has.
 Rows norm_size(const NormShape& shape, const LayerCall& call, const Workbench& on) {
   return {on.group.own_rows(call.batch * call.seq_length).count, shape.hidden};

@@ -40,6 +40,11 @@ struct ScratchNeeds {
   return aligned_bytes(floats * 4) / 4;
 }
 
+// Whether a pass adds to gradients that earlier micro-batches left.
+[[nodiscard]] inline Beta beta(const LayerCall& call) {
+  return call.accumulate ? Beta::one : Beta::zero;
+}
+
 // A tensor's elements.
 template <class E>
 [[nodiscard]] E* elements(const Tensor& tensor) {

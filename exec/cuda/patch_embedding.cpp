@@ -49,15 +49,14 @@ std::int64_t floats_of_sums(const PatchSize& z) {
 
 template <class E>
 void sum_rows(const LayerCall& call, const PatchSize& z, const E* dy, const Workbench& on) {
-  const Beta beta = call.accumulate ? Beta::one : Beta::zero;
   float* const sums = on.partials;
   float* const partials = sums + z.numbers();
   const auto gradient = [&call](PatchWeight which) { return call.gradients[which].floats(); };
   column_sum<E>(dy, {z.images, z.numbers()}, Beta::zero, partials, sums, on.stream);
   // Every row has its position; the first is the class token's, the others have the bias.
   accumulate({{{sums, gradient(position), z.numbers()}, {sums, gradient(class_token), z.h}}, 2},
-             beta, on.stream);
-  column_sum<float>(sums + z.h, {z.patches(), z.h}, beta, partials, gradient(patch_bias),
+             beta(call), on.stream);
+  column_sum<float>(sums + z.h, {z.patches(), z.h}, beta(call), partials, gradient(patch_bias),
                     on.stream);
 }
 

@@ -267,8 +267,7 @@ void linear_gradient(const Linear& linear, const E* dy, const E* read, int weigh
   // The library may have no such epilogue for this shape: the sums are then a kernel of their own.
   if (!on.matmul->ready(fused)) {
     on.multiply(plain, {dy, read, dw});
-    column_sum<E>(dy, {linear.rows, linear.out}, call.accumulate ? Beta::one : Beta::zero,
-                  on.partials, db, on.stream);
+    column_sum<E>(dy, {linear.rows, linear.out}, beta(call), on.partials, db, on.stream);
   } else if (!call.accumulate) {
     on.multiply(fused, {dy, read, dw, db});
   } else {
@@ -323,7 +322,7 @@ void run_backward_weight(const BlockCall<E>& block) {
     add(gains + z.d, at.key_gain, z.d);
   }
   // All vectors in one launch: each is too short to fill the device.
-  accumulate(vectors.additions, call.accumulate ? Beta::one : Beta::zero, on.stream);
+  accumulate(vectors.additions, beta(call), on.stream);
 }
 
 }  // namespace

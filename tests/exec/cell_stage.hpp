@@ -1,5 +1,5 @@
 // One layer of a convolutional network as a stage of its own with random weights: its passes in
-// fp32 on a backend, and beside them the same in double precision.
+// fp32 on a backend, and beside them the same in double precision; a cell of every operation.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,6 +13,7 @@
 
 #include "exec/rank/stage.hpp"
 #include "exec/training/batches.hpp"
+#include "plan/model/cnn/cell_builder.hpp"
 #include "plan/model/sample.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "tests/exec/cpu/cell_reference.hpp"
@@ -166,5 +167,38 @@ class CellStage {
   Matrix input_, input_gradient_, weighting_;
   std::vector<Matrix> weights_;
 };
+
+// Every operation once or more, values with several readers among them.
+inline CellShape every_operation(const FeatureMap& input) {
+  cnn::CellBuilder cell(input);
+  const int a = cell.convolution("a", 0, {.count = 6, .groups = 2, .bias = true}, cnn::square(3));
+  const int b = cell.relu("r", cell.batch_norm("n", a));
+  const int c = cell.max_pool("m", b, cnn::square(3, 2));
+  const int d = cell.average_pool("v", b, cnn::square(3, 2));
+  const int e = cell.convolution("e", cell.concat("k", {c, d}), {.count = 6}, cnn::square(1));
+  const int f = cell.upsample("u", cell.add("s", {e, c}), 2);
+  const int g = cell.add("t", {f, b, f});
+  const int h = cell.convolution("h", 0, {.count = 6}, {.height = 1, .width = 7});
+  const int z = cell.batch_norm("z", cell.add("w", {g, h}));
+  const int row = cell.pack("p", {z, c});
+  const int front = cell.slice("front", row, 10, {6, 4, 4});
+  cell.add("sum", {front, cell.slice("back", row, 24, {6, 4, 4})});
+  return cell.take();
+}
+
+// How L changes along a direction of signs is the sum of the gradient's numbers by these signs,
+// which is of the size of the gradient's norm.
+inline double slope_along(const CellStage& stage, reference::Matrix& at,
+                          const reference::Matrix& direction) {
+  constexpr double kStep = 1e-6;
+  const reference::Matrix before = at;
+  const auto objective_at = [&](double step) {
+    for (std::size_t i = 0; i < at.size(); ++i) at[i] = before[i] + step * direction[i];
+    return stage.objective();
+  };
+  const double up = objective_at(kStep), down = objective_at(-kStep);
+  at = before;
+  return (up - down) / (2 * kStep);
+}
 
 }  // namespace weir

@@ -172,6 +172,31 @@ TEST(Shards, ConvolutionalNetworksTrainToo) {
             result(2, 2, {1, 3}, "zb-h1").parameters_sha256);
 }
 
+// Of two replicas with three micro-batches each, through a pipeline: weights that do not move give
+// every stage of ZeRO the same values, and the means of six numbers of order 1 differ in their
+// sums' order alone.
+TEST(Shards, RunningStatisticsAreThoseOfWholeGradients) {
+  const TinyModel model(tiny_resnet());
+  const auto statistics = [&](int zero) {
+    RunOptions options = steps(2);
+    options.save = own_folder() / "saved";
+    static_cast<void>(trained(model, unmoved(sharded(model, zero, 2, {2})), options));
+    return running_statistics(*options.save);
+  };
+  const auto whole = statistics(1);
+  ASSERT_GT(whole.size(), 2U);
+  for (const int zero : {2, 3}) {
+    const auto found = statistics(zero);
+    ASSERT_EQ(found.size(), whole.size());
+    for (const auto& [name, values] : whole) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        EXPECT_NEAR(found.at(name)[i], values[i], 1e-6) << zero << " " << name << " " << i;
+        EXPECT_NE(values[i], name.ends_with("mean") ? 0.0F : 1.0F) << name;  // it has moved
+      }
+    }
+  }
+}
+
 // docs/theory.md 6.3, each way over D replicas and of n bytes (D - 1) n in all: ZeRO-0 sums a
 // step's gradients (two ways); ZeRO-2 a micro-batch's (one each) and gathers weights once; ZeRO-3
 // gathers them in each F and B instead. What else a step sends is the same.

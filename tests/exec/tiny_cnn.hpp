@@ -3,8 +3,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
+#include <map>
 #include <string>
+#include <vector>
 
+#include "exec/weights/safetensors.hpp"
 #include "tests/exec/tiny.hpp"
 
 namespace weir {
@@ -40,6 +44,24 @@ inline std::string hash_of(const TinyModel& model, const Plan& plan, int steps =
   options.steps = steps;
   options.warmup_steps = 0;
   return run(model.load(plan), options, cpu_only()).parameters_sha256;
+}
+
+// Weights that do not move: all that changes is the running statistics, of the same values at every
+// step.
+inline Plan unmoved(Plan plan) {
+  plan.optimizer = {.kind = OptimizerKind::sgd, .learning_rate = 1e-30, .momentum = 0};
+  return plan;
+}
+
+// Running means and variances of saved weights.
+inline std::map<std::string, std::vector<float>> running_statistics(
+    const std::filesystem::path& file) {
+  const SafetensorsFile saved(file);
+  std::map<std::string, std::vector<float>> found;
+  for (const auto& [name, tensor] : saved.tensors()) {
+    if (name.find("running_") != std::string::npos) found[name] = to_floats(tensor, name);
+  }
+  return found;
 }
 
 inline Recompute mode(const std::string& words) {

@@ -53,6 +53,8 @@ std::vector<Case> cases() {
           {"a group a channel", {8, 5, 5}, operation({8, 5, 5}, 3, 1, 1, 8)},
           {"a line for a window", {8, 5, 6}, wide},
           {"a stem", {3, 11, 11}, operation({8, 6, 6}, 7, 2, 3)},
+          {"one channel to several", {1, 5, 4}, operation({6, 5, 4}, 1, 1, 0)},
+          {"several to one", {6, 5, 4}, operation({1, 5, 4}, 3, 1, 1, 1, true)},
           {"all of the map", {8, 3, 3}, operation({5, 1, 1}, 3, 1, 0)}};
 }
 
@@ -89,7 +91,7 @@ Dtype dtype() {
 template <class E>
 class Bench {
  public:
-  Bench(const Convolution& convolution) : matmul_(dtype<E>(), 0) {
+  Bench(const Convolution& convolution, Dtype dtype) : matmul_(dtype, 0) {
     on_.matmul = &matmul_;
     const ScratchNeeds needs = convolution.prepare(matmul_);
     unfolded_ = needs.unfolded_bytes;
@@ -109,16 +111,20 @@ class Bench {
 // Sums of at most 147 products, and in dw of 108: kSum. What is unfolded at a time changes where
 // sums are cut, and no more.
 template <class E>
-void expect_convolution(const Case& of, const UnfoldingLimits& limits) {
+void expect_convolution(const Case& of, const UnfoldingLimits& limits,
+                        Dtype computes = dtype<E>()) {
   const CellOperation& o = of.operation;
   const std::int64_t weights =
       o.output.channels * (of.input.channels / o.groups) * o.kernel_y * o.kernel_x;
-  const auto x = random_held<E>(kImages * of.input.numbers(), 31), w = random_held<E>(weights, 32),
-             bias = random_held<E>(o.output.channels, 33),
-             dy = random_held<E>(kImages * o.output.numbers(), 34);
+  const auto drawn = [&](std::int64_t count, unsigned seed) {
+    // tf32 keeps what bf16 holds: what it multiplies is not rounded.
+    return computes == Dtype::tf32 ? random_held<Bf16>(count, seed) : random_held<E>(count, seed);
+  };
+  const auto x = drawn(kImages * of.input.numbers(), 31), w = drawn(weights, 32),
+             bias = drawn(o.output.channels, 33), dy = drawn(kImages * o.output.numbers(), 34);
   const std::vector<float> before = random_floats(size(weights), 35);
   const Convolution convolution(of.input, o, kImages, limits);
-  const Bench<E> bench(convolution);
+  const Bench<E> bench(convolution, computes);
   // At least sixteen rows, or those of the lines that see a line of the input.
   const std::int64_t row = (of.input.channels / o.groups * o.kernel_y * o.kernel_x + 7) / 8 * 8;
   const std::int64_t lines = (o.kernel_y + o.stride_y - 1) / o.stride_y;
@@ -155,6 +161,14 @@ TYPED_TEST(CudaConvolution, IsThatOfDoublePrecision) {
   }
 }
 
+TEST(CudaConvolution, MayBeInTf32) {
+  WEIR_NEEDS_DEVICE();
+  for (const Case& of : cases()) {
+    SCOPED_TRACE(of.what);
+    expect_convolution<float>(of, {}, Dtype::tf32);
+  }
+}
+
 // 4 KiB hold a few lines, or an image or two.
 TYPED_TEST(CudaConvolution, MayBeUnfoldedPieceByPiece) {
   WEIR_NEEDS_BF16();
@@ -177,24 +191,6 @@ TYPED_TEST(CudaConvolution, WeightsGradientsMayBeSummedInParts) {
   }
 }
 
-// Every operation once or more, values with several readers among them.
-CellShape every_operation(const FeatureMap& input) {
-  cnn::CellBuilder cell(input);
-  const int a = cell.convolution("a", 0, {.count = 6, .groups = 2, .bias = true}, cnn::square(3));
-  const int b = cell.relu("r", cell.batch_norm("n", a));
-  const int c = cell.max_pool("m", b, cnn::square(3, 2));
-  const int d = cell.average_pool("v", b, cnn::square(3, 2));
-  const int e = cell.convolution("e", cell.concat("k", {c, d}), {.count = 6}, cnn::square(1));
-  const int f = cell.upsample("u", cell.add("s", {e, c}), 2);
-  const int g = cell.add("t", {f, b, f});
-  const int h = cell.convolution("h", 0, {.count = 6}, {.height = 1, .width = 7});
-  const int z = cell.batch_norm("z", cell.add("w", {g, h}));
-  const int row = cell.pack("p", {z, c});
-  const int front = cell.slice("front", row, 10, {6, 4, 4});
-  cell.add("sum", {front, cell.slice("back", row, 24, {6, 4, 4})});
-  return cell.take();
-}
-
 std::unique_ptr<Backend> one_device() { return cuda_backends()({}); }
 
 // Output and gradients of one layer's passes, each of these along random signs: how L = sum(output
@@ -208,24 +204,17 @@ void expect_passes(CellStage& stage, std::mt19937& random, double tolerance) {
   const reference::Matrix expected = stage.expected_output();
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], tolerance) << i;
   std::bernoulli_distribution heads;
-  constexpr double kStep = 1e-6;
   for (auto& [name, at, gradient] : stage.operands()) {
     double norm = 0;
     for (const double value : gradient) norm += value * value;
     for (int trial = 0; trial < 3; ++trial) {
-      const reference::Matrix before = *at;
-      double sum = 0, slope = 0;
-      std::vector<double> direction;
-      for (const double value : gradient) {
-        direction.push_back(heads(random) ? 1.0 : -1.0);
-        sum += value * direction.back();
-      }
-      for (const double step : {kStep, -kStep}) {
-        for (std::size_t i = 0; i < before.size(); ++i) (*at)[i] = before[i] + step * direction[i];
-        slope += stage.objective() / (2 * step);
-      }
-      *at = before;
-      EXPECT_NEAR(slope, sum, tolerance * std::max(std::sqrt(norm), 0.1)) << name;
+      reference::Matrix direction(gradient.size());
+      std::ranges::generate(direction, [&] { return heads(random) ? 1.0 : -1.0; });
+      double sum = 0;
+      for (std::size_t i = 0; i < gradient.size(); ++i) sum += gradient[i] * direction[i];
+      EXPECT_NEAR(slope_along(stage, *at, direction), sum,
+                  tolerance * std::max(std::sqrt(norm), 0.1))
+          << name;
     }
   }
 }

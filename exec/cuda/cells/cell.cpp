@@ -18,8 +18,6 @@ namespace {
 
 using Kind = CellOperationKind;
 
-Beta beta(const LayerCall& call) { return call.accumulate ? Beta::one : Beta::zero; }
-
 template <class E>
 struct CellPass {
   const CellShape& cell;

@@ -13,9 +13,10 @@ namespace weir::cuda {
 
 Convolution::Convolution(const FeatureMap& input, const CellOperation& operation,
                          std::int64_t batch, const UnfoldingLimits& limits)
-    : filter_{windows_of(input, operation, batch), static_cast<std::int32_t>(operation.groups),
-              static_cast<std::int32_t>(operation.output.channels)},
-      rows_(unfolding(input, operation, batch, limits)),
+    : rows_(unfolding(input, operation, batch, limits)),
+      filter_{windows_of(input, operation, batch), static_cast<std::int32_t>(operation.groups),
+              static_cast<std::int32_t>(operation.output.channels),
+              static_cast<std::int32_t>(rows_.group_row)},
       bias_(operation.bias) {}
 
 Gemm Convolution::forward_product(std::int64_t rows) const {
@@ -33,8 +34,6 @@ Gemm Convolution::input_product(std::int64_t rows) const {
   // Terms of the sums that folding makes are not rounded to 16 bits.
   gemm.fp32_result = rows_.unfolds;
   gemm.begins = begins();
-  // A band's outputs begin with a line.
-  if (rows_.bands.size() > 1) gemm.begins = std::gcd(gemm.begins, rows_.width * gemm.a_row);
   return gemm;
 }
 
@@ -71,7 +70,8 @@ ScratchNeeds Convolution::prepare(Matmul& matmul) const {
       if (parts.rest > 0) matmul.prepare(weight_product(parts.rest, false));
       needs.partials = std::max(needs.partials, parts.sums() * numbers());
     } else {
-      matmul.prepare(weight_product(run.count, true));
+      // The first run of ordered weights overwrites scratch memory.
+      if (run.first > 0 || !rows_.orders) matmul.prepare(weight_product(run.count, true));
       if (run.first == 0) matmul.prepare(weight_product(run.count, false));
     }
     if (rows_.unfolds)

@@ -47,8 +47,8 @@ class Convolution {
   template <class E>
   [[nodiscard]] const E* unfolded(const Workbench& on, const E* x, const PlaceRun& run) const;
 
-  Filter filter_;
   Unfolding rows_;
+  Filter filter_;
   bool bias_;
 };
 

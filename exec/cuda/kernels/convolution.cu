@@ -12,7 +12,7 @@ template <class E, int L>
 __global__ void unfold_windows_kernel(const E* x, Filter f, int first_image, unsigned place,
                                       unsigned count, E* rows) {
   const Windows& w = f.windows;
-  const auto padded = static_cast<unsigned>(f.padded()), seen = static_cast<unsigned>(f.seen());
+  const auto padded = static_cast<unsigned>(f.padded), seen = static_cast<unsigned>(f.seen());
   const unsigned vectors = static_cast<unsigned>(f.groups) * (padded / L);
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x, row = i / vectors;
   if (row >= count) return;
@@ -39,8 +39,8 @@ __global__ void fold_windows_kernel(const float* rows, Filter f, LineBand band, 
   const Spot at = spot_of<L>(band.count, w.in_width, w.channels);
   if (!at.there) return;
   const int y = band.first + at.y, group = at.c / f.seen();
-  const std::int64_t row_numbers = std::int64_t{f.groups} * f.padded();
-  const std::int64_t in_row = std::int64_t{group} * f.padded() + at.c % f.seen();
+  const std::int64_t row_numbers = std::int64_t{f.groups} * f.padded;
+  const std::int64_t in_row = std::int64_t{group} * f.padded + at.c % f.seen();
   const Reach lines = windows_of(y, w.out_height, w.kernel_y, w.stride_y, w.pad_y);
   const Reach columns = windows_of(at.x, w.out_width, w.kernel_x, w.stride_x, w.pad_x);
   for (int image = static_cast<int>(blockIdx.y); image < band.images;
@@ -62,7 +62,7 @@ __global__ void fold_windows_kernel(const float* rows, Filter f, LineBand band, 
 
 template <class E>
 __global__ void order_weights_kernel(const E* weights, Filter f, E* ordered) {
-  const std::int64_t i = thread_index(), padded = f.padded(), output = i / padded;
+  const std::int64_t i = thread_index(), padded = f.padded, output = i / padded;
   if (output >= f.outputs) return;
   const int in_row = static_cast<int>(i % padded), tap = in_row / f.seen();
   const std::int64_t channel = in_row % f.seen();
@@ -77,7 +77,7 @@ __global__ void add_ordered_kernel(const float* ordered, Filter f, Beta beta, fl
   if (output >= f.outputs) return;
   const int in_row = static_cast<int>(i % each), tap = in_row % f.taps();
   const std::int64_t channel = in_row / f.taps();
-  const float made = ordered[output * f.padded() + tap * f.seen() + channel];
+  const float made = ordered[output * f.padded + tap * f.seen() + channel];
   dw[i] = beta == Beta::one ? dw[i] + made : made;
 }
 
@@ -115,7 +115,7 @@ template void fold_windows(const float*, const Filter&, const LineBand&, Bf16*, 
 
 template <class E>
 void order_weights(const E* weights, const Filter& f, E* ordered, cudaStream_t stream) {
-  const unsigned blocks = blocks_for(std::int64_t{f.outputs} * f.padded());
+  const unsigned blocks = blocks_for(std::int64_t{f.outputs} * f.padded);
   order_weights_kernel<E><<<blocks, kThreads, 0, stream>>>(weights, f, ordered);
   check_launch("order_weights");
 }

@@ -11,20 +11,17 @@ struct Filter {
   Windows windows;
   std::int32_t groups = 1;
   std::int32_t outputs = 1;  // channels
+  std::int32_t padded = 1;   // numbers of a group in a row, with the zeros at its end
 
   [[nodiscard]] WEIR_HOST_DEVICE std::int32_t taps() const {
     return windows.kernel_y * windows.kernel_x;
   }
   // Channels of the input that an output sees.
   [[nodiscard]] WEIR_HOST_DEVICE std::int32_t seen() const { return windows.channels / groups; }
-  // Numbers of a group in a row, with the zeros at its end.
-  [[nodiscard]] WEIR_HOST_DEVICE std::int32_t padded() const {
-    return (taps() * seen() + 7) / 8 * 8;
-  }
   [[nodiscard]] std::int64_t places() const {
     return std::int64_t{windows.out_height} * windows.out_width;
   }
-  [[nodiscard]] std::int64_t row() const { return std::int64_t{groups} * padded(); }
+  [[nodiscard]] std::int64_t row() const { return std::int64_t{groups} * padded; }
 };
 
 // rows[i] = the window of output run.first + i. At most 2^32 numbers.

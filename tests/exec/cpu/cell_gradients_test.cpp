@@ -16,24 +16,6 @@
 namespace weir::cell_gradients_test {
 namespace {
 
-// Every operation once or more, values with several readers among them.
-CellShape every_operation(const FeatureMap& input) {
-  cnn::CellBuilder cell(input);
-  const int a = cell.convolution("a", 0, {.count = 6, .groups = 2, .bias = true}, cnn::square(3));
-  const int b = cell.relu("r", cell.batch_norm("n", a));
-  const int c = cell.max_pool("m", b, cnn::square(3, 2));
-  const int d = cell.average_pool("v", b, cnn::square(3, 2));
-  const int e = cell.convolution("e", cell.concat("k", {c, d}), {.count = 6}, cnn::square(1));
-  const int f = cell.upsample("u", cell.add("s", {e, c}), 2);
-  const int g = cell.add("t", {f, b});
-  const int h = cell.convolution("h", 0, {.count = 6}, {.height = 1, .width = 7});
-  const int z = cell.batch_norm("z", cell.add("w", {g, h}));
-  const int row = cell.pack("p", {z, c});
-  const int front = cell.slice("front", row, 10, {6, 4, 4});
-  cell.add("sum", {front, cell.slice("back", row, 24, {6, 4, 4})});
-  return cell.take();
-}
-
 // A device pins the thread that prepares it; here that is the test's own.
 class KeepOwnCores {
  public:
@@ -93,21 +75,6 @@ TEST(CellGradients, OfCellsInputsAndWeights) {
         ASSERT_NEAR(slopes[i], gradient[i], kTolerance * std::max(largest, 0.1)) << name << i;
     }
   }
-}
-
-// How L changes along a direction of signs is the sum of the gradient's numbers by these signs,
-// which is of the size of the gradient's norm.
-double slope_along(const CellStage& stage, reference::Matrix& at,
-                   const reference::Matrix& direction) {
-  constexpr double kStep = 1e-6;
-  const reference::Matrix before = at;
-  const auto objective_at = [&](double step) {
-    for (std::size_t i = 0; i < at.size(); ++i) at[i] = before[i] + step * direction[i];
-    return stage.objective();
-  };
-  const double up = objective_at(kStep), down = objective_at(-kStep);
-  at = before;
-  return (up - down) / (2 * kStep);
 }
 
 // AmoebaNet-D(3, 8) on 32 x 32 images, its stem, both kinds of cell, and one behind a reduction,
