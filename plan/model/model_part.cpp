@@ -93,6 +93,7 @@ void tie_weights(ModelPart& part) {
       layer.weights.push_back(id);
       layer.parameters += parameter.elements();
       if (parameter.expert) layer.expert_parameters += parameter.elements();
+      if (multiplies(layer, parameter)) layer.products += parameter.elements();
       if (parameter.frozen) continue;
       layer.trained_parameters += parameter.elements();
       if (parameter.expert) layer.trained_expert_parameters += parameter.elements();
