@@ -50,8 +50,12 @@ double cast_bytes(const Fp8Casts& casts, CastOf from, int copies) {
   return kRead + copies * copy_bytes(casts.recipe);
 }
 
+bool columns_of_gathered_rows(const Fp8Casts& casts) {
+  return one_scale(casts.recipe) && casts.copies > 1;
+}
+
 double turn_bytes(const Fp8Casts& casts) {
-  return one_scale(casts.recipe) && casts.copies > 1 ? 2 : 0;
+  return columns_of_gathered_rows(casts) || casts.recipe == Fp8Recipe::blockwise ? 2 : 0;
 }
 
 double weight_cast_bytes(const Fp8Casts& casts, bool kept_in_8_bits) {

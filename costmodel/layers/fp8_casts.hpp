@@ -35,9 +35,13 @@ enum class CastOf : std::uint8_t { norm, other };
 // of what it wrote are turned by a pass that reads and writes 1.
 [[nodiscard]] double cast_bytes(const Fp8Casts& casts, CastOf from, int copies);
 
-// Bytes moved for a number of a gathered factor to have its columns. One scale for all: 8 bits are
-// gathered by rows and turned on each device, 1 + 1 (pytorch/distributed.py, _all_gather_fp8). Else
-// what each device has cast by columns is gathered.
+// Whether a gathered factor has its columns of its rows, so that each device casts but those: one
+// scale for all, and units that need columns (pytorch/distributed.py, _all_gather_fp8). Else what
+// each device has cast by columns is gathered.
+[[nodiscard]] bool columns_of_gathered_rows(const Fp8Casts& casts);
+// Bytes moved for a number of a gathered factor to have its columns: of rows they are turned on
+// each device, 1 + 1; gathered columns of blocks of 128, which lie one device's behind another's,
+// are put in order (pytorch/distributed.py:1248-1253), as much; MXFP8's are used as they come.
 [[nodiscard]] double turn_bytes(const Fp8Casts& casts);
 
 // Bytes moved for a weight in each step's first micro-batch: cast from 16 bits once for all of them

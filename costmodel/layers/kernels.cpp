@@ -54,8 +54,10 @@ struct Passes {
   }
   // Of `numbers` that a product reads the device casts those it holds; W alone reads columns.
   void cast(KernelSum& pass, double numbers, double held, CastOf from) {
-    const double turned = held < 1 && trained ? turn_bytes(casts) : 0;
-    const int copies = trained && turned == 0 ? casts.copies : 1;
+    const bool gathered = held < 1;
+    const double turned = gathered && trained ? turn_bytes(casts) : 0;
+    const bool rows_alone = !trained || (gathered && columns_of_gathered_rows(casts));
+    const int copies = rows_alone ? 1 : casts.copies;
     const double bytes = cast_bytes(casts, from, copies) * numbers * held;
     if (bytes > 0) pass.move(bytes);
     if (turned > 0) w.move(turned * numbers);

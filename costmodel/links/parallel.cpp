@@ -40,7 +40,8 @@ struct GatheredShare {
 // rows, 1 of 2 bytes, where one scale is the whole tensor's (_all_gather_fp8); else with 1/32 of a
 // byte of scales, and in the backward, which needs gradients by columns too, twice
 // (_all_gather_mxfp8; module/linear.py:905 asks for both).
-GatheredShare gathered_share(Fp8Recipe recipe) {
+// Frozen weights have no W to need columns.
+GatheredShare gathered_share(Fp8Recipe recipe, bool frozen) {
   switch (recipe) {
     case Fp8Recipe::none:
       break;
@@ -49,7 +50,7 @@ GatheredShare gathered_share(Fp8Recipe recipe) {
       return {0.5, 0.5};
     case Fp8Recipe::blockwise:
     case Fp8Recipe::mxfp8:
-      return {33.0 / 64, 33.0 / 32};
+      return {33.0 / 64, frozen ? 33.0 / 64 : 33.0 / 32};
   }
   return {};
 }
@@ -265,7 +266,8 @@ PerKind<Seconds> tensor_traffic(const Layer& layer, const Plan& plan, const Link
                                 const StackTime& stack, WeightGathers gathers, Fp8Recipe recipe) {
   if (plan.tp == 1) return {};
   const bool counted = gathers == WeightGathers::counted;
-  const TensorTraffic kinds{plan, link, stack.regathers, counted, gathered_share(recipe)};
+  const TensorTraffic kinds{plan, link, stack.regathers, counted,
+                            gathered_share(recipe, layer.treated.frozen)};
   PerKind<Seconds> traffic = std::visit(kinds, layer.shape);
   if (stack.rebuild_stops_early) traffic.r -= last_sum(layer, plan, link);
   // What hides behind products is not waited for.

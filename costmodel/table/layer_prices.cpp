@@ -178,15 +178,20 @@ Seconds shared_update(Seconds update, const LayerPart& part, const Plan& plan) {
   return update * (share / static_cast<double>(part.trained_parameters));
 }
 
-// Of products in 8 bits: weights are cast once a step, whole on each device.
+// Of products in 8 bits: weights are cast once a step, whole on each device, trained or not (a
+// step's first micro-batch is told to all modules: NVIDIA/Megatron-LM@d98e8a64ddf3:megatron/core/
+// transformer/module.py:129-132).
 Seconds weights_cast(const Layer& layer, const LayerPart& part, const Plan& plan,
                      const Cluster& cluster) {
   const Device& device = cluster.kind(0).device;
   const Fp8Recipe recipe = products_recipe(layer, cluster.stack, device);
-  const std::int64_t weights = part.trained_products + part.trained_expert_parameters;
-  if (recipe == Fp8Recipe::none || !device.kernels || weights == 0) return Seconds(0);
-  const double each = weight_cast_bytes(fp8_casts(recipe, device), plan.fp8_parameters);
-  return stream_time(Bytes(static_cast<std::int64_t>(each * static_cast<double>(weights))), device);
+  if (recipe == Fp8Recipe::none || !device.kernels || part.products == 0) return Seconds(0);
+  Fp8Casts casts = fp8_casts(recipe, device);
+  // Columns are for the gradient of what the product reads.
+  if (!layer.treated.backward) casts.copies = 1;
+  const double bytes =
+      weight_cast_bytes(casts, plan.fp8_parameters) * static_cast<double>(part.products);
+  return stream_time(Bytes(static_cast<std::int64_t>(bytes)), device);
 }
 
 PerKind<Seconds> sent_by_replicas(const LayerPart& part, const Plan& plan,

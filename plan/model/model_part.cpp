@@ -88,6 +88,7 @@ void count_parameters(LayerPart& layer) {
   for (const ParameterTensor& parameter : layer.tensors.parameters) {
     layer.parameters += parameter.elements();
     if (parameter.expert) layer.expert_parameters += parameter.elements();
+    if (multiplies(layer, parameter)) layer.products += parameter.elements();
     if (parameter.frozen) continue;
     layer.trained_parameters += parameter.elements();
     if (parameter.expert) layer.trained_expert_parameters += parameter.elements();

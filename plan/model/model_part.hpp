@@ -31,6 +31,7 @@ struct LayerPart {
   std::int64_t trained_parameters = 0;
   std::int64_t trained_expert_parameters = 0;
   std::int64_t trained_products = 0;  // and those of a block's matrices that experts do not share
+  std::int64_t products = 0;          // of a block's matrices, trained or not, and experts' too
   // What full re-materialisation rebuilds: every layer but embeddings, norms between stacks and
   // heads, which keep next to nothing beside their input or are done with at once.
   bool block = false;

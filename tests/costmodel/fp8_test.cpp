@@ -10,6 +10,7 @@
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/memory/stage_memory.hpp"
 #include "costmodel/table/builtin.hpp"
+#include "costmodel/table/layer_prices.hpp"
 #include "plan/job/stack_part.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
@@ -161,20 +162,25 @@ TEST(Fp8, WhatProductsReadIsCastFirst) {
 // Two devices with sequence parallelism: each casts its half of what is gathered, by rows, and
 // turns all of it for W, 2 bytes of 4 x 8192 numbers (inputs of queries and of the MLP, gradients
 // of what both give). Scales of rows and columns are cast for both at once: of F's 8192 numbers
-// behind norms that it holds 4 1/16 bytes for none, of its 4096 + 16,384 others 1/16 more.
+// behind norms that it holds 4 1/16 bytes for none, of its 4096 + 16,384 others 1/16 more. Columns
+// of blocks of 128 are put in order where they were gathered, 2 bytes of as many numbers.
 TEST(Fp8, GatheredFactorsAreTurnedOnEachDevice) {
   const Device device = slow_memory();
   const Split split{.tp = 2, .sequence_parallel = true};
   const LayerTime turned = block_time(Fp8Recipe::delayed, device, split),
-                  both = block_time(Fp8Recipe::mxfp8, device, split);
+                  both = block_time(Fp8Recipe::mxfp8, device, split),
+                  blocks = block_time(Fp8Recipe::blockwise, device, split);
   EXPECT_NEAR((turned.w - both.w).count() * 1e9, 2 * 2 * 4 * 8192, 1e-3);
   EXPECT_NEAR((both.f - turned.f).count() * 1e9, 2 * (8192 * 4.0625 + 20'480 * 0.0625), 1e-3);
+  EXPECT_EQ(blocks.f, both.f);
+  EXPECT_EQ(blocks.i, both.i);
+  EXPECT_NEAR((blocks.w - both.w).count() * 1e9, 2 * 2 * 4 * 8192, 1e-3);
 }
 
 // Of 512 bytes among 4 at 1 byte a ns an all-gather is 384 ns, of 256 192, of 264 198, of 528 396;
-// sums stay 384. A block gathers twice in F and twice in I.
+// sums stay 384. A block gathers twice in F and twice in I; frozen, gradients by rows alone.
 TEST(Fp8, WhatProductsReadIsGatheredInEightBits) {
-  const Layer layer{
+  Layer layer{
       "b", TransformerShape{.hidden = 16, .heads = 4, .kv_heads = 4, .head_dim = 4, .ffn = 64}, ""};
   Plan plan;
   plan.seq_length = 16;
@@ -189,6 +195,8 @@ TEST(Fp8, WhatProductsReadIsGatheredInEightBits) {
   EXPECT_EQ(ns(Fp8Recipe::none), std::pair(2 * 768., 2 * 768.));
   EXPECT_EQ(ns(Fp8Recipe::delayed), std::pair(2 * (192. + 384), 2 * (192. + 384)));
   EXPECT_EQ(ns(Fp8Recipe::mxfp8), std::pair(2 * (198. + 384), 2 * (396. + 384)));
+  layer.treated.frozen = true;
+  EXPECT_EQ(ns(Fp8Recipe::mxfp8), std::pair(2 * (198. + 384), 2 * (198. + 384)));
 }
 
 // 32 tokens of 8 numbers of 16 bits are 512 bytes, of which two devices gather or scatter 256 ns;
@@ -267,6 +275,38 @@ TEST(Fp8, StepsMayBeOfProductsIn16BitsAlone) {
     return kernel_times(layer, 64, Dtype::bf16, {}, 1, slow_memory(), stack).f.count() * 1e9;
   };
   EXPECT_NEAR(forward(true) - forward(false), 2 * (2 * 8192 * 32 + 8192 * 3), 1e-3);
+}
+
+// Weights are cast once a step and not once a micro-batch, trained or frozen: a block's 196,608
+// numbers, 4 bytes each with scales from before and 2 more with those of the tensor itself, each 2
+// ns. Where nothing before them is trained there is one copy, 1 less. Passes have none of it.
+TEST(Fp8, WeightsAreCastOnceAStep) {
+  Cluster cluster;
+  cluster.device = slow_memory();
+  Plan plan;
+  plan.seq_length = 64;
+  plan.dtype = Dtype::bf16;
+  const auto priced = [&](Fp8Recipe recipe, int microbatches, bool frozen, bool backward = true) {
+    plan.microbatches = microbatches;
+    Model model;
+    model.layers = {block()};
+    model.layers[0].treated = {.frozen = frozen, .backward = backward, .fp8 = recipe};
+    const Costs costs = builtin_costs(model, 64, Dtype::bf16, cluster);
+    const LayerCosts known(plan, model, costs);
+    return LayerPrices(plan, known, cluster).of(0);
+  };
+  using enum Fp8Recipe;
+  const auto update_ns = [&](auto... of) {
+    return std::round(priced(of...).time.optimizer.count() * 1e9);
+  };
+  for (const int microbatches : {1, 8}) {
+    const double none_cast = update_ns(none, microbatches, false);
+    EXPECT_EQ(update_ns(delayed, microbatches, false) - none_cast, 196'608 * 4 * 2);
+    EXPECT_EQ(update_ns(tensorwise, microbatches, false) - none_cast, 196'608 * 6 * 2);
+    EXPECT_EQ(update_ns(delayed, microbatches, true), 196'608 * 4 * 2);
+    EXPECT_EQ(update_ns(delayed, microbatches, true, false), 196'608 * 3 * 2);
+  }
+  EXPECT_EQ(priced(delayed, 8, false).time.f, block_time(delayed, slow_memory()).f);
 }
 
 // A stack that multiplies in 8 bits does so in 16 on a device without such units: nothing is cast,

@@ -105,7 +105,9 @@ std::vector<MeasuredRun> read_torchtitan(const Publications& published) {
     run.model = shelf.get(*sizes, plan.seq_length, AttentionKind::fused);
     const bool h200 = c.text("hardware").starts_with("H200");
     set_machine(run, h200 ? "dgx-h200" : "h100-96gb", torchtitan_stack(c, h200));
-    // torchao's scales are of each tensor itself (torchtitan/components/quantization/float8.py).
+    // torchao's scales are of each tensor itself (torchtitan/components/quantization/float8.py);
+    // two rows have them of each row, for which there is no word: priced the same, though those are
+    // gathered in 16 bits.
     const bool float8 = c.text("precision").starts_with("float8");
     set_products(run, float8 ? Fp8Recipe::tensorwise : Fp8Recipe::none);
     place_stages(run);
