@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/explain/explain_json.hpp"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -75,7 +76,7 @@ Json rejected_json(const std::vector<Rejected>& rows) {
     row["reason"] = one.reason.empty() ? Json() : Json(one.reason);
     if (one.best) {
       row["ratio_to_best"] = one.ratio;
-      row["gap"] = one.gap;
+      row["gap"] = std::isinf(one.gap) ? Json() : Json(one.gap);
       row.update(plan_and_cost(*one.best));
     }
     all.push_back(std::move(row));

@@ -101,6 +101,7 @@ std::string why_none(const std::vector<LeftOut>& left_out, const std::vector<std
 }
 
 constexpr const char* kNotComeTo = "the search ended before it came to a plan that has it";
+constexpr const char* kNotLookedFor = "there was no time to look for why no plan has it";
 
 // Of a value that no candidate has; the search that says why looks at nothing, or at little.
 // `over`: when it is to end as well.
@@ -115,7 +116,7 @@ std::string why_no_candidate(const SweepRequest& request, const Value& value, co
   part.party.reset();
   part.families.clear();
   part.front = false;
-  // Its effort ends it, and what is left of the time for all such rows.
+  // Its effort ends it, and the time for all such rows, which is the search's own once more.
   part.budget.reset();
   part.stop = over;
   part.effort = 1;
@@ -125,9 +126,9 @@ std::string why_no_candidate(const SweepRequest& request, const Value& value, co
     return value.family.choice == "ZeRO" ? "no plan of the search has replicas"
                                          : "no plan of the search has it";
   }
-  if (over()) return kNotComeTo;
+  if (over()) return kNotLookedFor;
   const SweepResult found = sweep(part, costs, cluster);
-  if (found.stopped_after || !found.listed) return kNotComeTo;
+  if (found.stopped_after || !found.listed) return kNotLookedFor;
   return why_none(found.left_out, found.refused, part.memory_limit);
 }
 

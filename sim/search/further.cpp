@@ -3,6 +3,7 @@
 #include "sim/search/further.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "sim/parallel.hpp"
@@ -138,7 +139,8 @@ class Further {
       return row;
     }
     answer.best = {*best};
-    row.gap = answer.gap();
+    // Of candidates that were not listed nothing is known.
+    row.gap = ground_.nodes.whole ? answer.gap() : std::numeric_limits<double>::infinity();
     row.best = ground_.refiner.ranked(best->node, best->cut);
     return row;
   }

@@ -79,7 +79,10 @@ void Refiner::forecast_cuts(std::uint32_t node, Outcome& outcome,
 
 bool Refiner::knows(std::uint32_t node, std::optional<Bytes> memory) const {
   const auto known = outcomes_.find(node);
-  if (known == outcomes_.end() || known->second.cut_short) return false;
+  if (known == outcomes_.end()) return false;
+  // What the end of a question's time left without a partition is tried again; one that has a
+  // partition keeps it, where a shorter try might leave none.
+  if (known->second.cut_short && known->second.cuts.empty()) return false;
   const auto& even = known->second.even_peak;
   // One that was left at its even partition for its memory is known only where no more is allowed
   // now.

@@ -59,7 +59,7 @@ class Refiner {
 
   [[nodiscard]] std::size_t examined() const { return examined_.size(); }
 
-  // Whether nothing is left to find out about a node: it was refined and not cut short, or even
+  // Whether a node is not refined again: it has partitions, or was refined to the end, or even
   // evenly cut it is larger than `memory`.
   [[nodiscard]] bool knows(std::uint32_t node, std::optional<Bytes> memory = {}) const;
   [[nodiscard]] const std::map<std::uint32_t, Outcome>& outcomes() const { return outcomes_; }

@@ -161,11 +161,12 @@ std::vector<Bytes> needs(const std::vector<CandidateCost>& found) {
   return bytes;
 }
 
-// `ranked`: all that fit, best first. `whole`: every candidate was looked at.
+// `ranked`: all that fit, best first. `whole`: every candidate was looked at; `listed`: all of them
+// are in `plans`.
 FamilyBest best_of(const Family& family, const std::vector<Plan>& plans,
-                   const std::vector<Bytes>& needed, const std::vector<Ranked>& ranked,
-                   bool whole) {
-  FamilyBest row{.any = false};
+                   const std::vector<Bytes>& needed, const std::vector<Ranked>& ranked, bool whole,
+                   bool listed) {
+  FamilyBest row{.gap = whole ? 0 : std::numeric_limits<double>::infinity(), .any = false};
   for (const Ranked& one : ranked) {
     if (!family.has(one.plan)) continue;
     row.any = true;
@@ -175,7 +176,7 @@ FamilyBest best_of(const Family& family, const std::vector<Plan>& plans,
   // What was never looked at is not left out by its memory.
   if (!whole) {
     row.any = std::ranges::any_of(plans, family.has);
-    row.not_come_to = true;
+    row.not_come_to = row.any || !listed;
     return row;
   }
   LeftOut memory{"memory"};
@@ -254,7 +255,7 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
     if (sure && fastest.forecast.fits() == Fits::maybe) result.faster_if_it_fits = fastest;
   }
   for (const Family& family : request.families)
-    result.families.push_back(best_of(family, plans, needed, result.plans, !ended));
+    result.families.push_back(best_of(family, plans, needed, result.plans, !ended, result.listed));
 }
 
 // So many candidates are forecast each, whether all are wanted or not.

@@ -127,6 +127,8 @@ void Walk::begin_with_what_is_known() {
   for (const auto& [node, outcome] : ground_.refiner.outcomes()) {
     if (!wanted(node)) continue;
     if (outcome.too_slow) slow.emplace_back(*outcome.too_slow, node);
+    // With more time it might have been as fast as its bound.
+    if (outcome.cut_short) passed_over_ns_ = std::min(passed_over_ns_, bound(node));
     enter(node);
   }
   std::ranges::sort(slow);
@@ -138,6 +140,7 @@ void Walk::begin_with_what_is_known() {
     }
     if (batch.empty() || spent()) return;
     ground_.refiner.refine(batch, limit(), {}, [this] { return over(); });
+    if (over()) static_cast<void>(spent());
     for (const std::uint32_t node : batch) enter(node);
   }
 }
@@ -247,22 +250,20 @@ void Walk::forecast_best(std::vector<Examined>& candidates, Depth depth) {
 }
 
 void Walk::refine(std::span<const std::uint32_t> batch) {
-  // What an earlier goal was cut short in has been counted.
+  // What an earlier goal's end cut short has been counted as refined.
   std::vector<bool> counted;
   const auto& outcomes = ground_.refiner.outcomes();
   for (const std::uint32_t node : batch) {
     const auto its = outcomes.find(node);
-    counted.push_back(its != outcomes.end() && its->second.cut_short);
+    counted.push_back(its != outcomes.end() && its->second.cut_short && !its->second.even_peak);
   }
   ground_.refiner.refine(batch, limit(), goal_.memory, [this] { return over(); });
   // The last batch too is held to the clock and the signal that may have cut it short.
   if (over()) static_cast<void>(spent());
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const Outcome& outcome = ground_.refiner.of(batch[i]);
-    (outcome.even_peak ? too_large_ : refined_) += 1;
-    const int feasible = feasible_;
+    if (!counted[i]) (outcome.even_peak ? too_large_ : refined_) += 1;
     take(batch[i]);
-    if (counted[i]) feasible_ = feasible;
     // With more time it might have been as fast as its bound.
     if (outcome.cut_short) passed_over_ns_ = std::min(passed_over_ns_, bound(batch[i]));
   }

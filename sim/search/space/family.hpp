@@ -23,7 +23,8 @@ struct Family {
 
 struct FamilyBest {
   std::optional<Ranked> best;  // of all plans that the search has looked at, for whatever question
-  double gap = 0;              // by which share another plan of the family may be faster
+  double gap = 0;              // by which share another plan of the family may be faster; infinity:
+                               // not all were come to
   bool any = true;             // whether the space has a candidate of the family
   // No plan was found, but the search ended before it had looked at all that may have one.
   bool not_come_to = false;

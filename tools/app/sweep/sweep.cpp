@@ -219,6 +219,8 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
                                 reply.result.listed ? "" : ", and not all were listed"));
   } else if (r.explain && leads) {
     reply.reasons = reasons_for({asked, search, reply.result}, r.costs, reply.costs, reply.cluster);
+    if (r.stopping) reply.stopped_by = r.stopping();
+    if (reply.stopped_by != 0) session.fault()("stopped: not every reason was looked for");
   }
   if (leads) widen_listed(reply, r, search);
   // Without a front of the search's own, that of the listed plans.

@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
+
 #include "plan/job/summary.hpp"
 #include "tools/weir/print/fit_text.hpp"
 #include "tools/weir/print/printout.hpp"
@@ -60,8 +62,10 @@ void print_choices(Printout& out, const std::string& title, const std::vector<Re
       continue;
     }
     const Forecast& f = one.best->forecast;
-    const std::string faster =
-        one.gap > 0 ? fmt::format(" (another may be {:.1f}% faster)", 100 * one.gap) : "";
+    const std::string faster = std::isinf(one.gap) ? std::string(" (others were not come to)")
+                               : one.gap > 0
+                                   ? fmt::format(" (another may be {:.1f}% faster)", 100 * one.gap)
+                                   : "";
     table.rows.push_back({name, fmt::format("{:.3f}", one.ratio), format_duration(f.step_time),
                           format_bytes(f.peak_memory()), summary(one.best->plan) + faster});
   }
