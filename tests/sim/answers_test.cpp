@@ -192,11 +192,17 @@ TEST_F(Answers, RowsThatWereNotComeToSaySo) {
   const auto all = rejected(space.request, result, space.costs, space.cluster);
   ASSERT_EQ(all.size(), rows);
   ASSERT_GT(rows, 2U);
-  for (const Rejected& one : all) {
-    EXPECT_FALSE(one.best);
-    EXPECT_TRUE(one.reason == "the search ended before it came to a plan that has it" ||
-                one.reason.starts_with("no plan of the search has"))
-        << one.reason;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_FALSE(all[i].best);
+    // Every second has plans that were not come to; of the others there are none, for which the
+    // reason is not looked for any more, or is plain.
+    if (i % 2 == 0) {
+      EXPECT_EQ(all[i].reason, "the search ended before it came to a plan that has it");
+    } else {
+      EXPECT_TRUE(all[i].reason == "there was no time to look for why no plan has it" ||
+                  all[i].reason.starts_with("no plan of the search has"))
+          << all[i].reason;
+    }
   }
 }
 
