@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/memory/memory_rules.hpp"
@@ -21,75 +20,6 @@ StateBytes software_state(const StackMemory& memory, Dtype dtype) {
 }
 
 }  // namespace
-
-std::int64_t total_bytes(const BytesByKind& kinds) {
-  return std::accumulate(kinds.values.begin(), kinds.values.end(), std::int64_t{0});
-}
-
-std::int64_t allocated_bytes(std::int64_t bytes, Allocator allocator) {
-  if (allocator == Allocator::arena) return aligned_bytes(bytes);
-  const std::int64_t step = bytes < std::int64_t{10} << 20 ? 512 : 2 << 20;
-  return ceil_div(bytes, step) * step;
-}
-
-// Follows allocations and remembers the worst moment.
-class StageMemory::Meter {
- public:
-  explicit Meter(Allocator allocator) : allocator_(allocator) {}
-  void allocate(MemoryKind kind, std::int64_t bytes) {
-    const std::int64_t taken = allocated_bytes(bytes, allocator_);
-    footprint_.net[kind] += taken;
-    now_ += taken;
-    if (now_ <= most_) return;
-    most_ = now_;
-    footprint_.worst = footprint_.net;
-  }
-  void release(MemoryKind kind, std::int64_t bytes) {
-    const std::int64_t given_back = allocated_bytes(bytes, allocator_);
-    footprint_.net[kind] -= given_back;
-    now_ -= given_back;
-  }
-  // Taken and given back at once: only the worst moment can tell.
-  void touch(MemoryKind kind, std::int64_t bytes) {
-    allocate(kind, bytes);
-    release(kind, bytes);
-  }
-  // In the place of what was held so before.
-  void hold_instead(std::int64_t bytes) {
-    release(MemoryKind::workspace, held_);
-    allocate(MemoryKind::workspace, held_ = bytes);
-  }
-  // What `once` did, so many times.
-  void repeat(const Meter& once, std::int64_t times) {
-    // Where each repetition adds memory, the last has the highest peak; else the first has.
-    const std::int64_t before = once.now_ > 0 ? times - 1 : 0;
-    const std::int64_t most = now_ + before * once.now_ + once.most_;
-    if (most > most_) {
-      most_ = most;
-      footprint_.worst = footprint_.net;
-      add(footprint_.worst, once.footprint_.net, before);
-      footprint_.worst += once.footprint_.worst;
-    }
-    add(footprint_.net, once.footprint_.net, times);
-    now_ += times * once.now_;
-  }
-  // One that holds what this one does, and has met nothing yet.
-  [[nodiscard]] Meter anew() const {
-    Meter meter(allocator_);
-    meter.held_ = held_;
-    return meter;
-  }
-  [[nodiscard]] const Footprint& footprint() const { return footprint_; }
-
- private:
-  static void add(BytesByKind& to, const BytesByKind& bytes, std::int64_t times) {
-    for (const MemoryKind kind : kMemoryKinds) to[kind] += times * bytes[kind];
-  }
-  Allocator allocator_;
-  Footprint footprint_;
-  std::int64_t now_ = 0, most_ = 0;  // of all kinds
-  std::int64_t held_ = 0;            // by hold_instead
-};
 
 StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePart& stage,
                          Allocator allocator, const Stack& stack)
@@ -133,30 +63,30 @@ std::vector<LayerRange> StageMemory::walks() const {
 }
 
 template <class Walk>
-void StageMemory::walk_alike(Meter& meter, int layer, int count, const Walk& walk) const {
+void StageMemory::walk_alike(FootprintMeter& meter, int layer, int count, const Walk& walk) const {
   const auto l = static_cast<std::size_t>(layer);
   walk(meter, l);
   if (count == 1) return;
   // The first of them may have met what another kind of layer left; from then on each does the
   // same.
-  Meter once = meter.anew();
+  FootprintMeter once = meter.anew();
   walk(once, l);
   meter.repeat(once, count - 1);
 }
 
 template <class Walk>
-void StageMemory::upwards(Meter& meter, const Walk& walk) const {
+void StageMemory::upwards(FootprintMeter& meter, const Walk& walk) const {
   for (const LayerRange& range : alike_) walk_alike(meter, range.first, range.size(), walk);
 }
 
 template <class Walk>
-void StageMemory::downwards(Meter& meter, const Walk& walk) const {
+void StageMemory::downwards(FootprintMeter& meter, const Walk& walk) const {
   for (std::size_t i = alike_.size(); i-- > 0;)
     walk_alike(meter, alike_[i].first, alike_[i].size(), walk);
 }
 
 Footprint StageMemory::of(ActionKind kind, bool remat) const {
-  Meter meter(allocator_);
+  FootprintMeter meter(allocator_);
   // A micro-batch's gradients in the number format, where they are added to the sums at its end.
   const bool backward = is_backward(kind) || kind == ActionKind::W;
   const std::int64_t beside =
@@ -165,25 +95,25 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
   switch (kind) {
     case ActionKind::F:
       join_row(meter, {{}, ActionKind::RECV_F});
-      upwards(meter, [&](Meter& of, std::size_t l) { forward(of, l, remat); });
+      upwards(meter, [&](FootprintMeter& of, std::size_t l) { forward(of, l, remat); });
       part_row(meter, {{}, ActionKind::SEND_F});
       break;
     case ActionKind::R:
-      upwards(meter, [&](Meter& of, std::size_t l) { rematerialise(of, l); });
+      upwards(meter, [&](FootprintMeter& of, std::size_t l) { rematerialise(of, l); });
       break;
     case ActionKind::I:
       join_row(meter, {{}, ActionKind::RECV_B});
-      downwards(meter, [&](Meter& of, std::size_t l) { input_pass(of, l, remat); });
+      downwards(meter, [&](FootprintMeter& of, std::size_t l) { input_pass(of, l, remat); });
       part_row(meter, {{}, ActionKind::SEND_B});
       break;
     case ActionKind::W:
       // W's layers go downwards, as I's do: what a layer kept is free before the next one's.
-      downwards(meter, [&](Meter& of, std::size_t l) { weight_pass(of, l, remat); });
+      downwards(meter, [&](FootprintMeter& of, std::size_t l) { weight_pass(of, l, remat); });
       meter.hold_instead(0);
       break;
     case ActionKind::B:
       join_row(meter, {{}, ActionKind::RECV_B});
-      downwards(meter, [&](Meter& of, std::size_t l) {
+      downwards(meter, [&](FootprintMeter& of, std::size_t l) {
         input_pass(of, l, remat);
         weight_pass(of, l, remat);
       });
@@ -399,7 +329,7 @@ std::int64_t StageMemory::gathered_weights(ActionKind kind) const {
 
 // The row of a stage that takes skips directly is put together from messages, the neighbour's
 // first.
-void StageMemory::join_row(Meter& meter, const Action& neighbour) const {
+void StageMemory::join_row(FootprintMeter& meter, const Action& neighbour) const {
   const bool forward = neighbour.kind == ActionKind::RECV_F;
   const std::vector<StageSkip>& skips = forward ? stage_.skips_in : stage_.skips_out;
   if (skips.empty()) return;
@@ -408,7 +338,7 @@ void StageMemory::join_row(Meter& meter, const Action& neighbour) const {
   for (const StageSkip& skip : skips) meter.release(MemoryKind::activations, skip.bytes * batch_);
 }
 
-void StageMemory::part_row(Meter& meter, const Action& neighbour) const {
+void StageMemory::part_row(FootprintMeter& meter, const Action& neighbour) const {
   const bool forward = neighbour.kind == ActionKind::SEND_F;
   const std::vector<StageSkip>& skips = forward ? stage_.skips_out : stage_.skips_in;
   if (skips.empty()) return;
@@ -417,7 +347,7 @@ void StageMemory::part_row(Meter& meter, const Action& neighbour) const {
   meter.release(MemoryKind::activations, forward ? stage_output_ : stage_input_);
 }
 
-void StageMemory::forward(Meter& meter, std::size_t l, bool remat) const {
+void StageMemory::forward(FootprintMeter& meter, std::size_t l, bool remat) const {
   const LayerTensors& t = layer(l).tensors;
   // What of a module is to be dropped is re-materialised memory from the start.
   const auto kind = [&](const KeptTensor& tensor) {
@@ -443,7 +373,7 @@ bool StageMemory::keeps_input(std::size_t l, bool remat) const {
   return layer(l).tensors.saves_input;
 }
 
-void StageMemory::rematerialise(Meter& meter, std::size_t l) const {
+void StageMemory::rematerialise(FootprintMeter& meter, std::size_t l) const {
   const LayerTensors& t = layer(l).tensors;
   const bool last = l + 1 == layers_;
   const MemoryKind kind = last ? MemoryKind::activations : MemoryKind::rematerialised;
@@ -456,7 +386,7 @@ void StageMemory::rematerialise(Meter& meter, std::size_t l) const {
 }
 
 // All of a chunk, whose last layer's output nobody reads, before that layer's backward.
-void StageMemory::rebuild_chunk(Meter& meter, std::size_t last) const {
+void StageMemory::rebuild_chunk(FootprintMeter& meter, std::size_t last) const {
   for (std::size_t l = chunk_starts_[last]; l <= last; ++l) {
     const LayerTensors& t = layer(l).tensors;
     meter.allocate(MemoryKind::rematerialised, output_of(l));
@@ -468,7 +398,7 @@ void StageMemory::rebuild_chunk(Meter& meter, std::size_t last) const {
   }
 }
 
-void StageMemory::input_pass(Meter& meter, std::size_t l, bool remat) const {
+void StageMemory::input_pass(FootprintMeter& meter, std::size_t l, bool remat) const {
   const LayerTensors& t = layer(l).tensors;
   const bool chunk_ends = l + 1 == layers_ || !inside_chunk(l + 1, remat);
   // A chunk of layers is rebuilt as a whole, before its last layer's backward.
@@ -492,7 +422,7 @@ void StageMemory::input_pass(Meter& meter, std::size_t l, bool remat) const {
 
 // From ZeRO-2 on, a layer's gradient is whole only until it is reduced to the replicas that own its
 // parts: by our executor beside what comes next, until the next layer's gradient.
-void StageMemory::weight_pass(Meter& meter, std::size_t l, bool remat) const {
+void StageMemory::weight_pass(FootprintMeter& meter, std::size_t l, bool remat) const {
   const LayerTensors& t = layer(l).tensors;
   const bool reduced = plan_.zero >= 2 && plan_.replicas() > 1 && !stays_gathered_;
   if (reduced && own_tensors_) meter.hold_instead(whole_bytes(t, 4));

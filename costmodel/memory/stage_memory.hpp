@@ -7,6 +7,7 @@
 #include <functional>
 #include <vector>
 
+#include "costmodel/memory/footprint.hpp"
 #include "costmodel/memory/memory_kind.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
@@ -15,21 +16,6 @@
 #include "plan/program/program.hpp"
 
 namespace weir {
-
-using BytesByKind = PerMemoryKind<std::int64_t>;
-[[nodiscard]] std::int64_t total_bytes(const BytesByKind& kinds);
-
-// What an allocator takes for a tensor: 64-byte steps in our own arena; PyTorch's caching allocator
-// takes 512-byte steps, and from 10 MiB, where a tensor gets a segment of its own, 2 MiB steps
-// (c10/cuda/CUDACachingAllocator: kMinBlockSize, kMinLargeAlloc, kRoundLarge). What it keeps for
-// later is not counted.
-[[nodiscard]] std::int64_t allocated_bytes(std::int64_t bytes, Allocator allocator);
-
-// What one action does to the live bytes, from its start.
-struct Footprint {
-  BytesByKind worst;  // at the moment of most live bytes
-  BytesByKind net;    // when it has ended
-};
 
 class StageMemory {
  public:
@@ -54,7 +40,6 @@ class StageMemory {
   }
 
  private:
-  class Meter;
   // Of the stage's.
   [[nodiscard]] const LayerPart& layer(std::size_t index) const {
     return part_.layer(first_ + static_cast<int>(index));
@@ -79,19 +64,19 @@ class StageMemory {
   [[nodiscard]] std::vector<LayerRange> walks() const;
   // Each layer of the stage by `walk(meter, layer)`, upwards or downwards; those alike once.
   template <class Walk>
-  void upwards(Meter& meter, const Walk& walk) const;
+  void upwards(FootprintMeter& meter, const Walk& walk) const;
   template <class Walk>
-  void downwards(Meter& meter, const Walk& walk) const;
+  void downwards(FootprintMeter& meter, const Walk& walk) const;
   template <class Walk>
-  void walk_alike(Meter& meter, int layer, int count, const Walk& walk) const;
-  void join_row(Meter& meter, const Action& neighbour) const;
-  void part_row(Meter& meter, const Action& neighbour) const;
-  void forward(Meter& meter, std::size_t l, bool remat) const;
-  void rematerialise(Meter& meter, std::size_t l) const;
+  void walk_alike(FootprintMeter& meter, int layer, int count, const Walk& walk) const;
+  void join_row(FootprintMeter& meter, const Action& neighbour) const;
+  void part_row(FootprintMeter& meter, const Action& neighbour) const;
+  void forward(FootprintMeter& meter, std::size_t l, bool remat) const;
+  void rematerialise(FootprintMeter& meter, std::size_t l) const;
   [[nodiscard]] bool inside_chunk(std::size_t layer, bool remat) const;
-  void rebuild_chunk(Meter& meter, std::size_t last) const;
-  void input_pass(Meter& meter, std::size_t l, bool remat) const;
-  void weight_pass(Meter& meter, std::size_t l, bool remat) const;
+  void rebuild_chunk(FootprintMeter& meter, std::size_t last) const;
+  void input_pass(FootprintMeter& meter, std::size_t l, bool remat) const;
+  void weight_pass(FootprintMeter& meter, std::size_t l, bool remat) const;
   [[nodiscard]] std::int64_t of_parameters(double bytes) const;  // so many for each
   [[nodiscard]] std::int64_t of_trained(double bytes) const;     // ... that is trained
   [[nodiscard]] std::int64_t of_products(double bytes) const;    // ... that products may have in 8
