@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/job/plan.hpp"
 #include "plan/words/units.hpp"
 #include "traces/memory_count.hpp"
 
@@ -82,7 +83,7 @@ struct JobLogSummary {
   std::optional<std::int64_t> batch, sequence;
   std::optional<LoggedMemory> memory;  // what was reserved, where lines say that
   std::map<std::string, std::int64_t> arguments;
-  std::string model_sha256;  // of a Weir trace's model; logs do not say it
+  std::optional<Plan> plan;  // of a trace of Weir's; logs do not say it
 };
 [[nodiscard]] JobLogSummary summary(const JobLog& log);
 

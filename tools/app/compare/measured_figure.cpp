@@ -11,11 +11,13 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "costmodel/layers/layer_math.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/figures.hpp"
+#include "sim/explain/plan_changes.hpp"
 #include "tools/app/compare/measured_trace.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
@@ -142,7 +144,7 @@ MeasuredFigure with_figure(MeasuredFigure figure, const std::string& whole,
 
 JobLogSummary summary_of_file(const std::string& file) {
   const std::string text = read_text_file(file);
-  return is_trace(text) ? summary_of_trace(file) : summary(read_job_log(text, file));
+  return is_trace(text) ? summary_of_trace(text, file) : summary(read_job_log(text, file));
 }
 
 MeasuredFigure parse_plain_figure(const std::string& text, const std::string& option) {
@@ -179,9 +181,29 @@ MeasuredFigure figure_of(const JobLogSummary& log, const std::string& file) {
   return figure;
 }
 
+namespace {
+
+// A trace says all of its plan: what of it changes a step must be the plan's.
+void require_same_plan(Plan traced, const Plan& plan, const std::string& plan_file) {
+  if (traced.model_sha256 != plan.model_sha256)
+    throw InputError(plan_file, "model_sha256", "is another model's than the trace's");
+  // A schedule's file may lie elsewhere from where the trace was written.
+  if (traced.schedule.ends_with(".csv") && plan.schedule.ends_with(".csv"))
+    traced.schedule = plan.schedule;
+  const std::vector<PlanChange> changes = step_changes(traced, plan);
+  if (changes.empty()) return;
+  const PlanChange& first = changes.front();
+  throw InputError(
+      plan_file, first.key,
+      fmt::format("is {}, of the trace's plan {}", first.after.dump(), first.before.dump()));
+}
+
+}  // namespace
+
 void require_same_job(const JobLogSummary& log, const ResolvedPlan& loaded,
                       const std::string& plan_file) {
   const Plan& plan = loaded.plan;
+  if (log.plan) return require_same_plan(*log.plan, plan, plan_file);
   const auto refuse = [&](std::int64_t planned, std::string_view of, std::int64_t logged) {
     throw InputError(plan_file, "",
                      fmt::format("has {} {}, the log's steps have {}", planned, of, logged));
@@ -190,17 +212,24 @@ void require_same_job(const JobLogSummary& log, const ResolvedPlan& loaded,
     refuse(plan.global_batch_size(), "samples a step", *log.batch);
   if (log.sequence && *log.sequence != plan.seq_length)
     refuse(plan.seq_length, "tokens a sample", *log.sequence);
-  if (!log.model_sha256.empty() && log.model_sha256 != plan.model_sha256)
-    throw InputError(plan_file, "model_sha256", "is another model's than the trace's");
-  auto planned = logged_arguments(plan);
-  planned["num_layers"] = blocks_of(loaded.model);
-  planned["hidden_size"] = width_of(loaded.model);
+  // By the names that logs have for them.
+  const auto planned = [&](std::string_view name) -> std::int64_t {
+    if (name == "world_size") return plan.devices();
+    if (name == "tensor_model_parallel_size") return plan.tp;
+    if (name == "pipeline_model_parallel_size") return plan.pp;
+    if (name == "context_parallel_size") return plan.cp;
+    if (name == "micro_batch_size") return plan.micro_batch_size;
+    if (name == "global_batch_size") return plan.global_batch_size();
+    if (name == "num_layers") return blocks_of(loaded.model);
+    if (name == "hidden_size") return width_of(loaded.model);
+    return plan.seq_length;
+  };
   for (const auto& [name, value] : log.arguments) {
     // What each step says, which may grow, was compared above; 0 stages are GPT-NeoX's one.
     if (name == "global_batch_size" && log.batch) continue;
     if (name == "seq_length" && log.sequence) continue;
     const std::int64_t logged = std::max<std::int64_t>(value, 1);
-    const std::int64_t ours = planned.at(name);
+    const std::int64_t ours = planned(name);
     // 0: the plan does not have this, so the log cannot contradict it.
     if (logged == ours || ours == 0) continue;
     throw InputError(plan_file, "",

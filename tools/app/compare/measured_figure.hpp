@@ -42,8 +42,9 @@ struct MeasuredFigure {
 // Of a job's log, or of a trace that Weir measured.
 [[nodiscard]] JobLogSummary summary_of_file(const std::string& file);
 
-// Throws InputError where the log is another job's than the plan's: another model, other samples a
-// step, other tokens a sample, other layers, or other arguments in its list.
+// Throws InputError where the log is another job's than the plan's: other samples a step, other
+// tokens a sample, other layers, or other arguments in its list; or a trace another plan's, of what
+// changes a step.
 void require_same_job(const JobLogSummary& log, const ResolvedPlan& plan,
                       const std::string& plan_file);
 
