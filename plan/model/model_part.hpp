@@ -44,7 +44,8 @@ struct LayerPart {
 };
 
 struct ModelPart {
-  // Layers that are alike in all of this are one: a model of thousands has a handful.
+  // Layers that are alike in all of this are one, but for some that lie far apart
+  // (plan/model/alike_layers): a model of thousands has a handful.
   std::vector<LayerPart> kinds;
   std::vector<int> kind;   // by layer
   std::vector<int> first;  // by kind, its first layer

@@ -19,7 +19,7 @@ constexpr std::int64_t kTile = 128, kTiles = 128;
 std::int32_t narrow(std::int64_t n) { return static_cast<std::int32_t>(n); }
 
 // The first and the last line of outputs whose windows have line y of the input; of none the last
-// is before the first.
+// is before the first: as kernels find them (exec/cuda/kernels/maps.hpp, outputs_that_see).
 std::int64_t first_output(const CellOperation& o, std::int64_t y) {
   const std::int64_t begin = std::max<std::int64_t>(y + o.pad_y - o.kernel_y + 1, 0);
   return (begin + o.stride_y - 1) / o.stride_y;

@@ -36,6 +36,7 @@ struct RowParts {
   [[nodiscard]] std::int64_t sums() const { return count + (rest > 0 ? 1 : 0); }
 };
 
+// Chosen, not measured: no device has run them.
 struct UnfoldingLimits {
   // Bytes at a time, but for windows that have more: about as much as a large device's second-level
   // cache, and rows enough for a product.

@@ -16,7 +16,7 @@
 #include "plan/model/cnn/cell_builder.hpp"
 #include "plan/model/sample.hpp"
 #include "plan/schedule/generators/generators.hpp"
-#include "tests/exec/cpu/cell_reference.hpp"
+#include "tests/exec/cell_reference.hpp"
 
 namespace weir {
 

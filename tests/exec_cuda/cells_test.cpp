@@ -12,8 +12,8 @@
 #include "exec/cuda/cuda_backend.hpp"
 #include "plan/model/cnn/cell_builder.hpp"
 #include "plan/model/cnn/network.hpp"
+#include "tests/exec/cell_reference.hpp"
 #include "tests/exec/cell_stage.hpp"
-#include "tests/exec/cpu/cell_reference.hpp"
 #include "tests/exec_cuda/device.hpp"
 
 namespace weir::cuda {

@@ -146,7 +146,8 @@ TYPED_TEST(CudaKernelMapNorms, RunningStatisticsMoveTowardsTheMiniBatchs) {
   const std::vector<float> master = random_floats(2 * kChannels, 26);
   const DeviceFloats running(master);
   const DeviceArray<E> working(to_elements<E>(master));
-  const DeviceFloats sums(2 * kChannels);
+  // Two replicas' sums: the first's of two micro-batches.
+  const DeviceFloats sums(2 * kChannels), other_sums(2 * kChannels);
   std::vector<double> mean(kChannels), square(kChannels);
   for (int part = 0; part < 3; ++part) {
     std::vector<float> moments = random_floats(2 * kChannels, 27 + static_cast<unsigned>(part));
@@ -159,7 +160,8 @@ TYPED_TEST(CudaKernelMapNorms, RunningStatisticsMoveTowardsTheMiniBatchs) {
     }
     const DeviceFloats moments_in(moments);
     add_moments<E>(moments_in.get(), working.get(), kChannels, shares[part],
-                   part == 0 ? Beta::zero : Beta::one, sums.get(), nullptr);
+                   part == 1 ? Beta::one : Beta::zero, (part == 2 ? other_sums : sums).get(),
+                   nullptr);
   }
   const double unbiased = kPlaces / (kPlaces - 1.0);
   std::vector<double> expected;
@@ -171,8 +173,9 @@ TYPED_TEST(CudaKernelMapNorms, RunningStatisticsMoveTowardsTheMiniBatchs) {
   }
   Bf16* copy = nullptr;
   if constexpr (sizeof(E) == 2) copy = working.get();
-  move_statistics({{{sums.get()}, 1}, kChannels, {running.get(), copy}, kMomentum, unbiased},
-                  nullptr);
+  move_statistics(
+      {{{sums.get(), other_sums.get()}, 2}, kChannels, {running.get(), copy}, kMomentum, unbiased},
+      nullptr);
   expect_close(running.host(), expected, 1e-5);
   if (copy != nullptr) {
     EXPECT_EQ(host_floats(working), held<E>(running.host()));

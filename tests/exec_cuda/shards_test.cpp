@@ -5,6 +5,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "costmodel/memory/memory.hpp"
 #include "exec/cuda/cuda_backend.hpp"
@@ -235,6 +238,32 @@ TEST(CudaShards, AVitTrainsInThem) {
 TEST(CudaShards, AResNetTrainsInThem) {
   WEIR_NEEDS_BF16();
   expect_to_train_in_shards(TinyModel(tiny_resnet()));
+}
+
+// As the CPU's test of that name: weights that do not move give every stage of ZeRO the same
+// values, whose sums alone have another order; two micro-batches a replica are added up.
+TEST(CudaShards, RunningStatisticsAreThoseOfWholeGradients) {
+  WEIR_NEEDS_DEVICE();
+  const TinyModel model(tiny_resnet());
+  const auto statistics = [&](int zero) {
+    RunOptions options = shard_steps(2);
+    options.save = std::filesystem::temp_directory_path() /
+                   fmt::format("weir-shard-statistics-{}-{}", ::getpid(), zero);
+    static_cast<void>(trained_shards(model, unmoved(sharded(model, zero, 2, {2})), options));
+    auto found = running_statistics(*options.save);
+    std::filesystem::remove(*options.save);
+    return found;
+  };
+  const auto whole = statistics(1);
+  ASSERT_GT(whole.size(), 2U);
+  for (const int zero : {2, 3}) {
+    const auto found = statistics(zero);
+    ASSERT_EQ(found.size(), whole.size());
+    for (const auto& [name, values] : whole) {
+      for (std::size_t i = 0; i < values.size(); ++i)
+        EXPECT_NEAR(found.at(name)[i], values[i], 1e-5) << zero << " " << name << " " << i;
+    }
+  }
 }
 
 void expect_the_bits_of_what_is_kept(const TinyModel& model, Dtype dtype, AttentionKind attention) {

@@ -350,8 +350,8 @@ TEST(CudaTraining, LossesOfAUNetAreTheCpus) {
 }
 
 // Its last maps are one place, so norms there are of a micro-batch's few samples, and rounding
-// grows: over 4, at a rate of 1e-3, the CPU's own losses move by 8 % in three steps where oneDNN
-// adds in another order (ONEDNN_MAX_CPU_ISA=SSE41); over 8 at 1e-4 by 2e-5 at most in twenty.
+// grows: over 4, at a rate of 1e-3, the CPU's own losses move by percents in a few steps where
+// oneDNN adds in another order (ONEDNN_MAX_CPU_ISA=SSE41); over 8 at 1e-4 they stay.
 TEST(CudaTraining, LossesOfAnAmoebaNetAreTheCpus) {
   WEIR_NEEDS_DEVICE();
   const TinyModel model(tiny_amoebanet());

@@ -46,13 +46,12 @@ struct CellPass {
   // numbers.
   [[nodiscard]] Columns part(const CellOperation& o, std::size_t k) const {
     const FeatureMap& map = cell.map(o.inputs[k]);
-    Columns columns{operands.places(map),        map.channels,     0, map.channels,
-                    channels_before(cell, o, k), o.output.channels};
     if (o.kind == Kind::pack) {
-      columns = {call.batch,        map.numbers(), 0, map.numbers(), numbers_before(cell, o, k),
-                 o.output.numbers()};
+      return {call.batch,        map.numbers(), 0, map.numbers(), numbers_before(cell, o, k),
+              o.output.numbers()};
     }
-    return columns;
+    return {operands.places(map),        map.channels,     0, map.channels,
+            channels_before(cell, o, k), o.output.channels};
   }
   [[nodiscard]] Columns sliced(const CellOperation& o) const {
     return {call.batch, o.output.numbers(), o.offset, input_map(o).numbers(),

@@ -41,8 +41,8 @@ __global__ void fold_windows_kernel(const float* rows, Filter f, LineBand band, 
   const int y = band.first + at.y, group = at.c / f.seen();
   const std::int64_t row_numbers = std::int64_t{f.groups} * f.padded;
   const std::int64_t in_row = std::int64_t{group} * f.padded + at.c % f.seen();
-  const Reach lines = windows_of(y, w.out_height, w.kernel_y, w.stride_y, w.pad_y);
-  const Reach columns = windows_of(at.x, w.out_width, w.kernel_x, w.stride_x, w.pad_x);
+  const Reach lines = outputs_that_see(y, w.out_height, w.kernel_y, w.stride_y, w.pad_y);
+  const Reach columns = outputs_that_see(at.x, w.out_width, w.kernel_x, w.stride_x, w.pad_x);
   for (int image = static_cast<int>(blockIdx.y); image < band.images;
        image += static_cast<int>(gridDim.y)) {
     float sum[L] = {};

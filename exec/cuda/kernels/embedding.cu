@@ -47,7 +47,7 @@ __global__ void add_positions_kernel(const E* position, std::int64_t first, std:
   if (i >= size.rows * size.width) return;
   float value[L], factor[L];
   load<L>(y + i, value);
-  // Added here and not by add_row, which takes four registers more of each thread.
+  // Added here and not by add_row, with which each thread takes more registers.
   if (position != nullptr) {
     float place[L];
     const std::int64_t row = first + i / size.width;

@@ -14,6 +14,7 @@ namespace weir::cuda {
 
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
+constexpr unsigned kMostInY = 65535;  // blocks of a grid in y: they take what is beyond in turn
 constexpr unsigned kWholeWarp = 0xFFFFFFFFU;
 
 template <class E>

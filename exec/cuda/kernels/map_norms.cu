@@ -137,7 +137,8 @@ __global__ void channel_partials_kernel(Term term, Rows size, std::int64_t each,
   }
 }
 
-// Block: kWarp columns x kSlices. to[j] = scale * the sum over rows of partials[row, j].
+// As sums.cu's sum_partials_kernel, in double. Block: kWarp columns x kSlices. to[j] = scale * the
+// sum over rows of partials[row, j].
 __global__ void sum_parts_kernel(const float* partials, Rows size, double scale, float* to) {
   __shared__ double slices[kSlices][kWarp];
   const std::int64_t j = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;

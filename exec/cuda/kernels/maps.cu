@@ -88,8 +88,8 @@ __global__ void max_pool_gradient_kernel(Windows w, const std::uint8_t* places, 
                                          E* dx) {
   const Spot at = spot_of<L>(w.in_height, w.in_width, w.channels);
   if (!at.there) return;
-  const Reach rows = windows_of(at.y, w.out_height, w.kernel_y, w.stride_y, w.pad_y);
-  const Reach columns = windows_of(at.x, w.out_width, w.kernel_x, w.stride_x, w.pad_x);
+  const Reach rows = outputs_that_see(at.y, w.out_height, w.kernel_y, w.stride_y, w.pad_y);
+  const Reach columns = outputs_that_see(at.x, w.out_width, w.kernel_x, w.stride_x, w.pad_x);
   for (int image = static_cast<int>(blockIdx.y); image < w.images;
        image += static_cast<int>(gridDim.y)) {
     float sum[L] = {};
@@ -135,8 +135,8 @@ template <class E, int L>
 __global__ void average_pool_gradient_kernel(Windows w, const E* dy, E* dx) {
   const Spot at = spot_of<L>(w.in_height, w.in_width, w.channels);
   if (!at.there) return;
-  const Reach rows = windows_of(at.y, w.out_height, w.kernel_y, w.stride_y, w.pad_y);
-  const Reach columns = windows_of(at.x, w.out_width, w.kernel_x, w.stride_x, w.pad_x);
+  const Reach rows = outputs_that_see(at.y, w.out_height, w.kernel_y, w.stride_y, w.pad_y);
+  const Reach columns = outputs_that_see(at.x, w.out_width, w.kernel_x, w.stride_x, w.pad_x);
   for (int image = static_cast<int>(blockIdx.y); image < w.images;
        image += static_cast<int>(gridDim.y)) {
     float sum[L] = {};

@@ -7,7 +7,6 @@
 
 namespace weir::cuda {
 
-constexpr unsigned kMostImages = 65535;  // of a grid, in y: its blocks take the others in turn
 constexpr std::int64_t kMostItems = 0xFFFFFFFF - kThreads;  // counted by threads of whole blocks
 
 // L channels from c on, of a place of every image.
@@ -40,7 +39,7 @@ inline dim3 grid_of_maps(std::int64_t places, int channels, int lanes, int image
   const std::int64_t items = places * (channels / lanes);
   if (items > kMostItems) throw RunFailed("a map of one image has too many numbers");
   const auto in_y = static_cast<unsigned>(images);
-  return {blocks_for(items), in_y < kMostImages ? in_y : kMostImages};
+  return {blocks_for(items), in_y < kMostInY ? in_y : kMostInY};
 }
 
 }  // namespace weir::cuda

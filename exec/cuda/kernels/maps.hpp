@@ -19,10 +19,12 @@ struct Windows {
 };
 
 // Outputs from `first` to `last` have place y of the input in their window; none: last < first.
+// What is unfolded in pieces counts on the same lines (plan/model/unfolding.cpp).
 struct Reach {
   int first, last;
 };
-WEIR_HOST_DEVICE inline Reach windows_of(int y, int outputs, int kernel, int stride, int pad) {
+WEIR_HOST_DEVICE inline Reach outputs_that_see(int y, int outputs, int kernel, int stride,
+                                               int pad) {
   // The window of output o begins at o * stride - pad.
   const int low = y + pad - kernel + 1, high = y + pad;
   const int last = high < 0 ? -1 : high / stride;

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int kColumnThreads = 64;
 constexpr int kSlices = 8;
-constexpr std::int64_t kMostParts = 65535;  // of a grid, in y
 
 template <class E, int L>
 __global__ void column_partials_kernel(const E* x, Rows size, float* partials) {
@@ -69,7 +68,7 @@ void column_sum(const E* x, Rows size, Beta beta, float* partials, float* y, cud
   with_lanes<E>(takes_vectors<E>(size.width, x, partials), [&](auto lanes) {
     constexpr int L = lanes;
     const dim3 grid(blocks_for(size.width, kColumnThreads * L),
-                    static_cast<unsigned>(parts < kMostParts ? parts : kMostParts));
+                    static_cast<unsigned>(parts < kMostInY ? parts : kMostInY));
     column_partials_kernel<E, L><<<grid, kColumnThreads, 0, stream>>>(x, size, partials);
   });
   check_launch("column_sum");
