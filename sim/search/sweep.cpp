@@ -236,7 +236,10 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
     if (by_signal) {
       result.stopped_after = looked_at;
     } else {
-      result.effort = SearchEffort{.looked_at = looked_at, .refined = looked_at};
+      int simulated = 0;
+      for (const CandidateCost& cost : found) simulated += cost.simulated;
+      result.effort =
+          SearchEffort{.looked_at = looked_at, .refined = looked_at, .simulated = simulated};
     }
     result.gap = std::numeric_limits<double>::infinity();
   } else if (result.feasible == 0 && !plans.empty()) {

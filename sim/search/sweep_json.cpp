@@ -38,6 +38,7 @@ Json sweep_json(const SweepResult& result) {
     json["baseline"]["device_ratio_to_best"] = ratio(result.baseline->device_ratio);
   }
   if (result.faster_if_it_fits) json["faster_if_it_fits"] = ranked_json(*result.faster_if_it_fits);
+  if (!result.listed) json["listed"] = false;
   if (result.stopped_after) json["stopped_after"] = *result.stopped_after;
   json["gap"] = result.gap;  // infinity is written as null
   if (result.effort) {

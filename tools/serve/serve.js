@@ -352,7 +352,8 @@ function showPlans(told) {
   found = {plans: its.plans, folder: told.plans};
   $('far').value = 1;
   $('how-far').textContent = `${its.candidates} candidates, ${its.seconds.toFixed(2)} s; ` +
-    (its.gap === 0 ? 'no other can be faster' : `another may be ${percent(its.gap)} faster`);
+    (its.gap === null ? 'others were not come to' : its.gap === 0 ? 'no other can be faster' :
+      `another may be ${percent(its.gap)} faster`);
   const points = its.plans.map(row => ({x: row.forecast.step_time_s, y: peakOf(row.forecast), kind: row.pareto ? 'front' : '',
     title: `${inShort(row.plan)}: ${seconds(row.forecast.step_time_s)}, ${gib(peakOf(row.forecast))}`}));
   const today = its.baseline?.forecast;

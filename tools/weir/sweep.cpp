@@ -22,6 +22,10 @@ void print_effort(Printout& out, const SweepResult& result) {
   const auto rate = [](std::int64_t count, double core_seconds) {
     return static_cast<double>(count) / std::max(core_seconds, 1e-9);
   };
+  // A small search has bounds of none, and times none.
+  if (effort.timed == 0 && effort.looked_at == effort.refined)
+    return out.say("{} forecast in {} simulated steps; others were not come to\n", effort.refined,
+                   effort.simulated);
   out.say(
       "{} refined in {} simulated steps, {} with bounds only, {} of them looked at; "
       "{:.0f} candidates a second and core, {:.0f} steps a second and core that simulates, {}\n",
@@ -77,8 +81,8 @@ Table table_of(const app::SweepReply& reply) {
 void print_rows(Printout& out, const app::SweepReply& reply) {
   const SweepResult& result = reply.result;
   const std::int64_t forecast = result.effort ? result.effort->refined : result.candidates;
-  out.say("{} candidates, {} of {} forecast fit, {:.2f} s\n", result.candidates, result.feasible,
-          forecast, result.seconds);
+  out.say("{} candidates{}, {} of {} forecast fit, {:.2f} s\n", result.candidates,
+          result.listed ? "" : " (not all were listed)", result.feasible, forecast, result.seconds);
   if (result.effort) print_effort(out, result);
   for (const std::string& reason : result.refused) note("left out: " + reason);
   for (const LeftOut& left_out : result.left_out) note("left out: " + app::to_text(left_out));
