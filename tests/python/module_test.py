@@ -398,6 +398,22 @@ class Engines(Case):
             seal = pathlib.Path(f"{kept}.sha256").read_text().strip()
             self.assertEqual(hashlib.sha256(kept.read_bytes()).hexdigest(), seal)
 
+    def test_ctrl_c_ends_what_forecasts_much_between_two_forecasts(self):
+        code = ("import weir\nprint('begins', flush=True)\ntry:\n"
+                "    weir.reproduce(cross_validate=True)\n"
+                "except KeyboardInterrupt:\n    print('interrupted')\n")
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                              text=True) as forecasts:
+            self.assertEqual(forecasts.stdout.readline(), "begins\n")
+            time.sleep(1)
+            asked = time.monotonic()
+            forecasts.send_signal(signal.SIGINT)
+            out, _ = forecasts.communicate(timeout=120)
+            took = time.monotonic() - asked
+        self.assertEqual((forecasts.returncode, out), (0, "interrupted\n"))
+        # All of it takes half a minute of two cores.
+        self.assertLess(took, 8)
+
     def test_the_interpreters_end_stops_a_run_of_another_thread(self):
         weir.plan("tiny.json", pp=2, microbatches=2).save("thread.json")
         code = ("import threading, time, weir\n"

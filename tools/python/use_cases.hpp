@@ -86,30 +86,24 @@ void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case,
             const pybind11::gil_scoped_release others_may_run;
             result = use_case.run(request, session);
           };
-          constexpr bool stops = requires { request.stopping; };
-          constexpr bool measures = requires { request.quiet; };
-          if constexpr (stops || measures) {
-            const Stoppable here;
-            const Interruptible asked;
-            int (*const hears)() = asked.listens() ? &Interruptible::heard : &Interruptible::ended;
-            if constexpr (stops) {
-              request.stopping = hears;
-            } else {
-              // Between two measurements, of which those that are made are kept.
-              session.progress = [hears](const std::string&, int, int) {
-                if (hears() != 0) throw RunFailed("interrupted");
-              };
-            }
-            try {
-              work();
-            } catch (const RunFailed&) {  // stopped before there was a result, it may be
-              asked.rethrow();
-              throw;
-            }
-            asked.rethrow();
+          const Stoppable here;
+          const Interruptible asked;
+          int (*const hears)() = asked.listens() ? &Interruptible::heard : &Interruptible::ended;
+          if constexpr (requires { request.stopping; }) {
+            request.stopping = hears;
           } else {
-            work();
+            // Between two parts of the work: of measurements, those that are made are kept.
+            session.progress = [hears](const std::string&, int, int) {
+              if (hears() != 0) throw RunFailed("interrupted");
+            };
           }
+          try {
+            work();
+          } catch (const RunFailed&) {  // stopped before there was a result, it may be
+            asked.rethrow();
+            throw;
+          }
+          asked.rethrow();
           if constexpr (requires { require_success(*result); }) require_success(*result);
           listener.warn();
           return pybind11::object(make(request, std::move(*result)));

@@ -50,6 +50,18 @@ TEST(Launchers, ProgramsThatStartProcesses) {
   for (const std::string& line : launched.lines) EXPECT_EQ(line.find("mpi"), std::string::npos);
 }
 
+// What stands before the program is the launcher's, were it named as a word of the training: that
+// never sees it.
+TEST(Launchers, WordsOfTheTrainingBeforeItsProgramAreNotRead) {
+  std::string sizes = kSizes + "--micro-batch-size 1 --global-batch-size 16";
+  sizes.erase(sizes.find("--bf16"), 6);
+  const auto dtype = [&](const std::string& command) {
+    return read_megatron_job(command, "job.sh", {}).plan.dtype;
+  };
+  EXPECT_EQ(dtype("torchrun --nproc_per_node --bf16 pretrain_gpt.py " + sizes), Dtype::fp32);
+  EXPECT_EQ(dtype("torchrun --nproc_per_node 8 pretrain_gpt.py --bf16 " + sizes), Dtype::bf16);
+}
+
 // Slurm sets its job's number, whatever it is: 2 nodes of 8.
 TEST(Launchers, SlurmSetsItsJob) {
   EXPECT_EQ(started("#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n"

@@ -81,7 +81,7 @@ ReproduceResult reproduce(const ReproduceRequest& r, const Session& session) {
   if (r.cross_validate) {
     // Every row is judged by all others: a selection would change the others.
     if (!r.cases.empty()) throw UsageError("reproduce: --cross-validate takes all cases");
-    result.cross_validation = cross_validate({r.published});
+    result.cross_validation = cross_validate({r.published}, session.part("forecasts"));
     const CrossValidation& whole = *result.cross_validation;
     if (r.csv) write_file_atomically(session.output(*r.csv), to_csv(whole));
     if (r.errors) write_file_atomically(session.output(*r.errors), to_csv(whole.errors));

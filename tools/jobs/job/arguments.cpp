@@ -196,6 +196,9 @@ void Arguments::read(const std::vector<std::string>& command) {
       if (launcher && is_program(command[i])) break;
       given.values.push_back(command[i]);
     }
+    // The launcher's own, of which only what says devices and places is asked for: a word of the
+    // training's that strayed there does not reach it.
+    if (launcher && !is_launchers(name)) continue;
     // The last of several counts, as for Python's argparse; that they differed is remembered.
     auto [place, fresh] = given_.try_emplace(name);
     given.differed = !fresh && (place->second.differed || place->second.values != given.values);

@@ -30,9 +30,9 @@ Picks from(std::string_view source) {
   return [source](const MeasuredRun& run) { return run.source == source; };
 }
 
-Bench bench_of(const std::vector<MeasuredRun>& runs) {
+Bench bench_of(const std::vector<MeasuredRun>& runs, const ForecastProgress& progress) {
   // Forecast once, by what is shipped; everything below reads it.
-  Bench bench{runs, forecast_runs(runs), {}, {}};
+  Bench bench{runs, forecast_runs(runs, progress), {}, {}};
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunForecast& shipped = bench.forecasts[i];
     const MeasuredRun& run = runs[i];

@@ -21,7 +21,8 @@ struct Bench {
   [[nodiscard]] const Plan& plan(const Judged& one) const { return run(one).plan; }
 };
 // Forecasts all of `runs`, which the bench refers to.
-[[nodiscard]] Bench bench_of(const std::vector<MeasuredRun>& runs);
+[[nodiscard]] Bench bench_of(const std::vector<MeasuredRun>& runs,
+                             const ForecastProgress& progress = {});
 
 using Picks = std::function<bool(const MeasuredRun&)>;
 [[nodiscard]] std::vector<Judged> picked(const Bench& bench, const std::vector<Judged>& all,

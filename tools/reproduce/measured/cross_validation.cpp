@@ -84,11 +84,11 @@ std::string JudgedLine::quantity() const {
   return is_memory ? fmt::format("memory, {}", to_string(run->reading)) : run->step->quantity;
 }
 
-CrossValidation cross_validate(const Publications& published) {
+CrossValidation cross_validate(const Publications& published, const ForecastProgress& progress) {
   CrossValidation whole;
   // Every published row, those that cannot be forecast among them.
   whole.runs = all_runs(published, whole);
-  const Bench bench = bench_of(whole.runs);
+  const Bench bench = bench_of(whole.runs, progress);
   for (const MeasuredSource& source : measured_sources())
     whole.sources.push_back(source_line(source, bench));
   // A source that is not here has no line.
@@ -96,7 +96,7 @@ CrossValidation cross_validate(const Publications& published) {
   // Mixtures of experts are of no group; of them only what the default call makes is told.
   std::vector<MeasuredRun> all = whole.runs;
   add_experts(published, all);
-  const std::vector<RunForecast> by_default = forecast_runs(by_default_call(all));
+  const std::vector<RunForecast> by_default = forecast_runs(by_default_call(all), progress);
   DefaultTable table = default_table(all, by_default);
   whole.defaults = std::move(table.lines);
   whole.effects = factor_effects(factor_pairs(all, by_default), all);

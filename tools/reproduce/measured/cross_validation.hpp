@@ -63,7 +63,8 @@ struct CrossValidation {
 };
 
 // Of all sources; a folder of tables may lack some of them. Throws InputError.
-[[nodiscard]] CrossValidation cross_validate(const Publications& published);
+[[nodiscard]] CrossValidation cross_validate(const Publications& published,
+                                             const ForecastProgress& progress = {});
 
 // Every judged quantity with its plan, for whoever looks for what the errors follow.
 [[nodiscard]] std::string to_csv(const CrossValidation& whole);

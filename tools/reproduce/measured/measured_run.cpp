@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <variant>
 
 #include "costmodel/table/builtin.hpp"
@@ -125,9 +126,16 @@ RunForecast forecast_run(const MeasuredRun& run) {
   return result;
 }
 
-std::vector<RunForecast> forecast_runs(std::span<const MeasuredRun> runs) {
+std::vector<RunForecast> forecast_runs(std::span<const MeasuredRun> runs,
+                                       const ForecastProgress& progress) {
   std::vector<RunForecast> forecasts(runs.size());
-  in_parallel(runs.size(), [&](std::size_t i) { forecasts[i] = forecast_run(runs[i]); });
+  std::mutex mutex;  // over `done`: counts are told in their order
+  int done = 0;
+  in_parallel(runs.size(), [&](std::size_t i) {
+    forecasts[i] = forecast_run(runs[i]);
+    const std::scoped_lock lock(mutex);
+    if (progress) progress(++done, static_cast<int>(runs.size()));
+  });
   return forecasts;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -75,8 +76,11 @@ struct RunForecast {
   std::optional<StepRange> range;  // by the software that may have run it
 };
 [[nodiscard]] RunForecast forecast_run(const MeasuredRun& run);
+// Told of `done` of `of` forecasts, from any thread; what it throws ends them.
+using ForecastProgress = std::function<void(int done, int of)>;
 // The same for all, on the cores there are.
-[[nodiscard]] std::vector<RunForecast> forecast_runs(std::span<const MeasuredRun> runs);
+[[nodiscard]] std::vector<RunForecast> forecast_runs(std::span<const MeasuredRun> runs,
+                                                     const ForecastProgress& progress = {});
 
 // Gives the run the machine of tools/examples/clusters and the stack of tools/examples/stacks with
 // as many nodes as the plan's devices fill.
