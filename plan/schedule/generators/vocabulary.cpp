@@ -12,6 +12,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "plan/schedule/generators/orders.hpp"
 
 namespace weir {
@@ -100,7 +106,7 @@ std::optional<std::string> refused(const char* name, const ScheduleRequest& requ
 
 ScheduleOrReason overlapped(const char* name, const ScheduleRequest& request, Vocabulary barriers) {
   if (auto reason = refused(name, request)) return *std::move(reason);
-  const auto [ranks, chunks, m, slices] = request;
+  const std::int32_t ranks = request.ranks, m = request.microbatches;
   Schedule schedule = empty_schedule(name, sharded_shape(ranks, m, barriers));
   const bool two = barriers == Vocabulary::two_barriers;
   const ShardPlaces at = places(ranks);
@@ -143,7 +149,7 @@ ScheduleOrReason make_vocab_2(const ScheduleRequest& request) {
 
 ScheduleOrReason make_interlaced(const ScheduleRequest& request) {
   if (auto reason = refused("interlaced", request)) return *std::move(reason);
-  const auto [ranks, chunks, m, slices] = request;
+  const std::int32_t ranks = request.ranks, m = request.microbatches;
   Schedule schedule =
       empty_schedule("interlaced", sharded_shape(ranks, m, Vocabulary::synchronous));
   for (const Rank rank : schedule.order.ids()) {
