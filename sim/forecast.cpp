@@ -20,6 +20,7 @@
 #include "plan/job/placement.hpp"
 #include "plan/program/deadlock.hpp"
 #include "plan/program/repeat.hpp"
+#include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "sim/bounds.hpp"
 #include "sim/engine/event_engine.hpp"
@@ -52,7 +53,14 @@ double mean_peak_rate(const Plan& plan, const Cluster& cluster) {
 
 // Of a row, that of its sequences: linear in tokens but for attention, whose part is known from a
 // row twice as long: f(S) = a S + c S^2, c S^2 = (f(2 S) - 2 f(S)) / 2.
-double useful_flops(const Model& model, const Plan& plan, const RowWork& row) {
+double useful_flops(const Model& as_divided, const Plan& plan, const RowWork& row) {
+  // Of the shards of a vocabulary the model has one.
+  Model undivided;
+  if (divides_vocabulary(plan.schedule)) {
+    undivided = as_divided;
+    set_vocabulary(undivided, 1);
+  }
+  const Model& model = undivided.layers.empty() ? as_divided : undivided;
   const double whole = training_flops(model, plan.seq_length).count();
   if (!plan.lengths.known()) return whole;
   const double twice = training_flops(model, 2 * plan.seq_length).count();

@@ -12,8 +12,12 @@ std::vector<Counter> in_flight_counters(const Trace& trace) {
   // since a rank's own actions follow each other.
   std::vector<std::vector<std::pair<Nanoseconds, int>>> changes(
       static_cast<std::size_t>(trace.ranks));
+  // Where the vocabulary is divided, stages from K on are its shards.
+  const bool divided = std::ranges::any_of(
+      trace.spans, [](const Span& span) { return span.action.kind == ActionKind::BROADCAST; });
   for (const Span& span : trace.spans) {
     if (span.lane != LaneKind::compute) continue;
+    if (divided && span.action.stage.value >= trace.ranks) continue;
     auto& its = changes[static_cast<std::size_t>(span.rank.value)];
     if (span.action.kind == ActionKind::F) its.emplace_back(span.start, 1);
     if (span.action.kind == ActionKind::B || span.action.kind == ActionKind::W)

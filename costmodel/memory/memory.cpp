@@ -140,7 +140,8 @@ class Timeline {
   void begin(std::size_t rank, OperationId id, const Action& action) {
     if (action.kind == ActionKind::F) {
       take_from_slots(rank, id);
-      ++in_flight_[rank];
+      // What a shard has between its passes is none of a stage's micro-batches.
+      if (!program_.shape().is_shard(action.stage)) ++in_flight_[rank];
       most_in_flight_[rank] = std::max(most_in_flight_[rank], in_flight_[rank]);
     }
     if (is_backward(action.kind)) take_from_slots(rank, id);
@@ -155,7 +156,8 @@ class Timeline {
     // the most is held before or behind it.
     if (is_backward(action.kind) || action.kind == ActionKind::W)
       add(rank, MemoryKind::gradients, std::exchange(to_come_[at(action.stage.value)], 0));
-    if (action.kind == ActionKind::B || action.kind == ActionKind::W) --in_flight_[rank];
+    const bool over = action.kind == ActionKind::B || action.kind == ActionKind::W;
+    if (over && !program_.shape().is_shard(action.stage)) --in_flight_[rank];
     note(rank);
   }
   // Of all micro-batches alike: asked once for each stage and way, but for those that go past

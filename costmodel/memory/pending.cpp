@@ -21,7 +21,7 @@ double blocks_of_stage(const ResolvedPlan& loaded, Rank rank) {
   const ScheduleShape& shape = loaded.schedule.shape;
   int blocks = 0, stages = 0;
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
-    if (shape.rank_of(Stage{s}) != rank) continue;
+    if (shape.rank_of(Stage{s}) != rank || shape.is_shard(Stage{s})) continue;
     ++stages;
     const LayerRange range = loaded.stage(Stage{s}).layers;
     for (int l = range.first; l < range.last; ++l) {

@@ -29,6 +29,11 @@ std::int64_t duration_of(const Action& action, const CostTable& costs) {
   const auto stage = static_cast<std::size_t>(action.stage.value);
   const StageCost& cost = costs.stages[stage];
   switch (action.kind) {
+    case ActionKind::BROADCAST:
+    case ActionKind::ALL_REDUCE_F:
+      return costs.forward_messages[stage].occupancy.count();
+    case ActionKind::ALL_REDUCE_B:
+      return costs.backward_messages[stage].occupancy.count();
     case ActionKind::SEND_F:
       // A message is two operations: its send takes the link, its receive lasts the latency.
       return costs.forward_messages[stage].occupancy.count();

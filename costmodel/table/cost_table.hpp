@@ -46,7 +46,9 @@ struct SkipCost {
 
 struct CostTable {
   Basis basis = Basis::builtin;
-  std::vector<StageCost> stages;              // per global stage (replicas included)
+  std::vector<StageCost> stages;  // per global stage (replicas included)
+  // Where the vocabulary is divided, the occupancies of the last stage's BROADCAST and of the last
+  // shard's ALL_REDUCE_F and ALL_REDUCE_B, which go to no one stage, stand here too.
   std::vector<MessageCost> forward_messages;  // per global stage: its output to the next stage
   std::vector<MessageCost>
       backward_messages;         // per global stage: its input gradient to the stage before

@@ -42,6 +42,12 @@ CostTable uniform_table(const ScheduleShape& shape, const UniformTimes& times) {
   cost.b = cost.i + cost.w;
   const auto stages = static_cast<std::size_t>(shape.total_stages());
   table.stages.assign(stages, cost);
+  for (std::int32_t rank = 0; rank < shape.shards(); ++rank) {
+    StageCost& shard = table.stages[shape.shard(Rank{rank}).position()];
+    shard = {};
+    shard.f = to_nanoseconds(times.s.value_or(times.f / 2));
+    shard.b = to_nanoseconds(times.t.value_or(times.f / 2));
+  }
   table.forward_messages.assign(stages, {Nanoseconds(0), to_nanoseconds(times.latency)});
   table.backward_messages = table.forward_messages;
   return table;

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "costmodel/table/cost_table.hpp"
@@ -11,9 +12,12 @@
 
 namespace weir {
 
-// Durations of a rank's F, I and W for one micro-batch, and of a crossing, which occupies nothing.
+// Durations of a rank's F, I and W for one micro-batch, and of a crossing, which occupies nothing;
+// and of the passes S and T of a shard of the vocabulary, where there are some: half of F each
+// where nothing is said. Their collectives take no time.
 struct UniformTimes {
   Seconds f{1e-3}, i{1e-3}, w{1e-3}, latency{0};
+  std::optional<Seconds> s{}, t{};
 };
 
 // docs/design.md 7: each of a rank's v chunks takes 1/v, rounded to ns; B = I + W; the latency is

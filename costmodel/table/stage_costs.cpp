@@ -8,9 +8,12 @@
 #include <cmath>
 #include <utility>
 
+#include "costmodel/links/collectives.hpp"
 #include "costmodel/links/offload.hpp"
+#include "costmodel/links/parallel.hpp"
 #include "costmodel/table/backward_halves.hpp"
 #include "costmodel/table/neighbours.hpp"
+#include "plan/schedule/shard_passes.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -287,13 +290,17 @@ CostTable StageCosts::alone(const ScheduleShape& shape, std::span<const StagePar
   return table;
 }
 
+Link StageCosts::stage_link_between(Rank from, Rank to) const {
+  return placement_ ? placement_->link(from, to)
+                    : stage_link(known_.costs(), plan_, cluster_, from, to);
+}
+
 MessageCost StageCosts::message(const ScheduleShape& shape, Stage from, Stage to,
                                 std::int64_t sample_bytes) const {
   const auto full = static_cast<double>(sample_bytes * plan_.micro_batch_size);
   const Bytes bytes(static_cast<std::int64_t>(full * prices_.row().tokens));
   const Rank rank = shape.rank_of(from), other = shape.rank_of(to);
-  const Link link = placement_ ? placement_->link(rank, other)
-                               : stage_link(known_.costs(), plan_, cluster_, rank, other);
+  const Link link = stage_link_between(rank, other);
   const Cluster& nodes = cluster_.kind(placement_ ? placement_->kinds(rank).front() : 0);
   return scaled(stage_message(bytes, plan_, link, nodes), anchor_.messages);
 }
@@ -304,7 +311,13 @@ void StageCosts::price(CostTable& alone, const ScheduleShape& shape,
   const StagePart& its = stages[index];
   const Rank rank = shape.rank_of(stage);
   const auto straggler = cluster_.stragglers.find(rank.value);
-  const StageCost cost = of(its, rank);
+  StageCost cost = of(its, rank);
+  // With one barrier S makes the input's gradient too, and T is left the shard's rows
+  // (algorithm 2 of plan/schedule/shard_passes' source).
+  if (shape.is_shard(stage) && waits_for_forwards(shape.vocabulary)) {
+    cost.f += cost.i;
+    cost.b = cost.w;
+  }
   alone.stages[index] =
       straggler == cluster_.stragglers.end() ? cost : slowed(cost, straggler->second);
   const auto to_neighbour = [&](ActionKind send, Stage to) {
@@ -314,6 +327,50 @@ void StageCosts::price(CostTable& alone, const ScheduleShape& shape,
       shape.is_last(stage) ? MessageCost{} : to_neighbour(ActionKind::SEND_F, stage + 1);
   alone.backward_messages[index] =
       shape.is_first(stage) ? MessageCost{} : to_neighbour(ActionKind::SEND_B, stage - 1);
+  if (shape.shards() == 0 || !shape.is_last(stage)) return;
+  const ShardCollectives shared =
+      shard_collectives(shape, stages[static_cast<std::size_t>(shape.stages) - 1]);
+  const bool shard = shape.is_shard(stage);
+  alone.forward_messages[index].occupancy = shard ? shared.all_reduce_f : shared.broadcast;
+  if (shard) alone.backward_messages[index].occupancy = shared.all_reduce_b;
+}
+
+// docs/theory.md 2.7, with the dtypes of the authors' fork: what is broadcast travels in fp32
+// beside the compute, in the number format within it; maxima and sums in fp32, gradients in the
+// number format.
+StageCosts::ShardCollectives StageCosts::shard_collectives(const ScheduleShape& shape,
+                                                           const StagePart& last) const {
+  const Split split = plan_.split();
+  const std::int64_t element = bytes_per_element(plan_.dtype);
+  const auto of_row = [&](std::int64_t whole_row) {
+    const auto all = static_cast<double>(whole_row * plan_.micro_batch_size);
+    return Bytes(static_cast<std::int64_t>(all * prices_.row().tokens));
+  };
+  const std::int64_t held = split.sequence_parallel ? split.tp : 1;
+  const Bytes numbers = of_row(split.tokens(plan_.seq_length) / held * 4);
+  const Bytes hidden = of_row(last.output_bytes), wide = of_row(last.output_bytes / element * 4);
+  const Link link = pipeline_group(shape);
+  const auto summed = [&](Bytes n) { return all_reduce(n, shape.ranks, link); };
+  const auto spread = [&](Bytes n) {
+    // Down a ring, piece by piece: the last member has the first piece behind all others.
+    return point_to_point(n, link) + link.latency * (shape.ranks - 2.0);
+  };
+  const bool synchronous = shape.vocabulary == Vocabulary::synchronous;
+  const bool one = waits_for_forwards(shape.vocabulary);
+  // The embedding's: a sum of what was looked up, and its gradient to all.
+  const Seconds looked_up = summed(hidden) + spread(hidden);
+  const Seconds statistics = 3.0 * summed(numbers);
+  const auto time = [&](Seconds seconds) { return to_nanoseconds(seconds * anchor_.messages); };
+  return {time(spread(synchronous ? hidden : wide)),
+          time(statistics + looked_up + (one ? summed(hidden) : Seconds(0))), time(summed(hidden))};
+}
+
+Link StageCosts::pipeline_group(const ScheduleShape& shape) const {
+  // The link that was measured, or the slowest on the way around.
+  if (placement_ || !stands_on_builtin(known_.costs().basis))
+    return stage_link_between(Rank{0}, Rank{shape.ranks - 1});
+  const int apart = plan_.rank_order == RankOrder::tp_cp_pp_dp ? 1 : plan_.dp;
+  return group_link(cluster_, shape.ranks, plan_.tp * plan_.cp * apart);
 }
 
 CostTable StageCosts::together(CostTable alone, const ScheduleShape& shape,
@@ -325,7 +382,7 @@ CostTable StageCosts::together(CostTable alone, const ScheduleShape& shape,
   for (const Tie& tie : ties) {
     const Nanoseconds reduction = tie_reduction(tie, shape);
     for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
-      if (std::ranges::binary_search(tie.holders, Stage{s % shape.stages}))
+      if (std::ranges::binary_search(tie.holders, shape.original(Stage{s})))
         alone.stages[static_cast<std::size_t>(s)].reduce += reduction;
     }
   }
@@ -389,7 +446,9 @@ Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster, Ra
 CostTableResult cost_table(const ResolvedPlan& resolved, const LayerCosts& known,
                            const Cluster& cluster) {
   require_stages(resolved, cluster.stack);
-  if (divides_backward(resolved.schedule)) {
+  // With one barrier a shard's S has the I of its layers.
+  const bool apart = waits_for_forwards(resolved.schedule.shape.vocabulary);
+  if (apart || divides_backward(resolved.schedule)) {
     if (const auto reason = unknown_halves(known))
       throw InputError(known.costs().file, "layers", *reason + ", which the plan's schedule needs");
   }

@@ -80,6 +80,15 @@ class StageCosts {
   [[nodiscard]] bool keeps_backward_whole(const StagePart& stage) const;
   [[nodiscard]] MessageCost message(const ScheduleShape& shape, Stage from, Stage to,
                                     std::int64_t sample_bytes) const;
+  [[nodiscard]] Link stage_link_between(Rank from, Rank to) const;
+  // What the shards of a divided vocabulary exchange for one micro-batch, each among all ranks.
+  struct ShardCollectives {
+    Nanoseconds broadcast, all_reduce_f, all_reduce_b;
+  };
+  [[nodiscard]] ShardCollectives shard_collectives(const ScheduleShape& shape,
+                                                   const StagePart& last) const;
+  // Between all ranks of a pipeline.
+  [[nodiscard]] Link pipeline_group(const ScheduleShape& shape) const;
   void block_messages(CostTable& table, const ScheduleShape& shape) const;
   [[nodiscard]] Nanoseconds tie_reduction(const Tie& tie, const ScheduleShape& shape) const;
 

@@ -81,6 +81,7 @@ class ThreadRun {
     spin_ = !result_.oversubscribed && options.backend != BackendKind::synthetic;
     clock_.resize(program_.size());
     if (options.backend == BackendKind::synthetic) {
+      require_whole_vocabulary(loaded_);
       result_.oversubscribed = false;  // waits need no core
       require_durations(program_, options);
     } else {

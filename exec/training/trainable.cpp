@@ -267,7 +267,16 @@ void require_whole_images(const ResolvedPlan& loaded) {
 
 }  // namespace
 
+void require_whole_vocabulary(const ResolvedPlan& loaded) {
+  if (loaded.schedule.shape.shards() == 0) return;
+  throw MissingComponent(
+      fmt::format("schedule: {} divides the vocabulary over the ranks, which is forecast only: no "
+                  "backend runs its passes",
+                  loaded.schedule.name));
+}
+
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend) {
+  require_whole_vocabulary(loaded);
   Reasons why;
   list_what_runs(loaded, replicas, backend, why);
   // Whether stages may be empty is asked only of plans that could be run otherwise.

@@ -17,6 +17,9 @@ namespace weir {
 // says so.
 void require_kernels(const Model& model, BackendKind backend);
 
+// Throws MissingComponent where the plan's schedule divides the vocabulary, which no backend runs.
+void require_whole_vocabulary(const ResolvedPlan& loaded);
+
 // How many copies of the pipeline, or devices that divide its layers, the run can keep in step.
 enum class Replicas : std::uint8_t { one, many };
 

@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "plan/schedule/generators/generators.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/names.hpp"
 
@@ -70,7 +71,24 @@ std::optional<Misfit> cannot_share_experts(const Plan& plan) {
                                   plan.etp > 0 ? "tp x cp x dp / etp" : "dp x cp")};
 }
 
+namespace {
+
+// Precondition: set_treatment() saw the model, or the command that makes the plan did so for it.
+std::optional<Misfit> cannot_have_shards(const Model& model, const Plan& plan) {
+  if (!divides_vocabulary(plan.schedule)) return std::nullopt;
+  if (const auto reason = cannot_divide_vocabulary(model))
+    return Misfit{"schedule", fmt::format("{}: {}", plan.schedule, *reason)};
+  if (plan.recompute.mode == RecomputeMode::stage)
+    return Misfit{"recompute", fmt::format("stage: expected layers, or none, with {}, whose shards "
+                                           "are stages that are not rebuilt",
+                                           plan.schedule)};
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<Misfit> cannot_divide(const Model& model, const Plan& plan) {
+  if (auto misfit = cannot_have_shards(model, plan)) return misfit;
   if (auto misfit = cannot_split(model, plan.seq_length, plan.split())) return misfit;
   if (auto misfit = cannot_adapt(model, plan)) return misfit;
   if (plan.prediction_layers > 0) {
@@ -130,10 +148,12 @@ std::optional<Misfit> cannot_lie_in_rows(const Plan& plan) {
 }
 
 void set_treatment(Model& model, const Plan& plan) {
+  set_vocabulary(model, 1);  // what comes next counts layers as the model's file has them
   set_prediction(model, plan.prediction_layers);
   set_attention(model, plan.attention);
   set_trained(model, plan.lora, plan.frozen);
   set_fp8(model, plan.fp8);
+  if (divides_vocabulary(plan.schedule)) set_vocabulary(model, plan.pp);
 }
 
 Plan rebased(Plan plan, const std::filesystem::path& from, const std::filesystem::path& to) {

@@ -334,7 +334,9 @@ constexpr Key<Plan> kPlan[] = {
         "them on")
         .expect("expected direct (left out where they are relayed)"),
     key<&Plan::schedule>("schedule",
-                         "a name, or the path of a CSV file relative to the plan's folder"),
+                         "a name, or the path of a CSV file relative to the plan's folder; "
+                         "`vocab-1`, `vocab-2` and `interlaced` also divide the vocabulary over "
+                         "the ranks ([theory.md](theory.md) 2.7): boundaries are as without"),
     maybe<&Plan::slices>(
         "slices",
         "| where above 1 | of each sequence, one after the other: as many as the schedule "

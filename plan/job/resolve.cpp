@@ -51,7 +51,11 @@ Schedule schedule_of(const Plan& plan, const std::filesystem::path& base, const 
 }
 
 void check_model(const Plan& plan, const Model& model, const std::string& file) {
-  const auto layers = static_cast<int>(model.layers.size());
+  // Before layers are counted: a vocabulary that is divided is two layers behind the stages'.
+  if (const auto misfit = cannot_divide(model, plan))
+    throw InputError(file, misfit->key, misfit->reason);
+  const auto layers =
+      static_cast<int>(model.layers.size()) - (divides_vocabulary(plan.schedule) ? 2 : 0);
   if (static_cast<int>(plan.boundaries.size()) != plan.stages() - 1) {
     throw InputError(file, "boundaries",
                      fmt::format("expected K*v-1 = {} layer indices, found {}", plan.stages() - 1,
@@ -88,9 +92,6 @@ void check_model(const Plan& plan, const Model& model, const std::string& file) 
   if (plan.seq_length == 0 && model.family != "timed" &&
       model.seq_length + model.max_positions > 0) {
     throw InputError(file, "seq_length", "expected at least 1 for a model of sequences");
-  }
-  if (const auto misfit = cannot_divide(model, plan)) {
-    throw InputError(file, misfit->key, misfit->reason);
   }
 }
 
@@ -200,10 +201,17 @@ std::vector<StagePart> stage_parts(const ModelPart& part, const std::vector<int>
                                    const ScheduleShape& shape) {
   std::vector<StagePart> stages;
   for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+    // Two layers behind the others, of which every rank has one more stage.
+    if (shape.is_shard(Stage{s})) {
+      stages.push_back(stage_part(part, {part.size() - 2, part.size()}));
+      stages.back().input_bytes = 0;  // no message brings it: its copy is the tokens' output
+      continue;
+    }
     // Copies of stages are numbered on and hold the same layers.
     const auto index = static_cast<std::size_t>(s % shape.stages);
     const int first = index == 0 ? 0 : boundaries[index - 1];
-    const int last = index < boundaries.size() ? boundaries[index] : part.size();
+    const int end = part.size() - (shape.shards() > 0 ? 2 : 0);
+    const int last = index < boundaries.size() ? boundaries[index] : end;
     stages.push_back(stage_part(part, {first, last}));
   }
   return stages;

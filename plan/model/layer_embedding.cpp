@@ -32,7 +32,7 @@ LayerTensors tensors(const EmbeddingShape& e, const DeviceTokens& z) {
                             ""});
     t.parameters.push_back({"patch.bias", {e.hidden}, ParameterTensor::Init::zeros, false, ""});
     t.saved.push_back({"patches", (z.s - 1) * e.patch * z.element, KeptUntil::W});
-  } else {
+  } else if (e.vocabulary > 0) {
     t.parameters.push_back({"token",
                             {e.vocabulary, e.hidden},
                             ParameterTensor::Init::normal,

@@ -77,6 +77,7 @@ struct EmbeddingShape {
   FeatureMap image = {};         // with patches
   double scale = 1;              // that tokens are multiplied by (Gemma)
   bool looked_up_again = false;  // the token table, by blocks that predict further tokens
+  std::int64_t divided = 0;      // rows of the whole table, where every rank has a shard of it
   bool operator==(const EmbeddingShape&) const = default;
 };
 
@@ -200,6 +201,7 @@ struct HeadShape {
   std::int64_t predictions = 0;  // further tokens, each with logits and a loss at every position
   Activation activation = Activation::gelu;  // of a transform
   double norm_epsilon = 1e-12;               // of a transform
+  std::int64_t divided = 0;  // rows of the whole matrix, where every rank has a shard of it
 
   // Of a sample, that are projected and have a loss.
   [[nodiscard]] std::int64_t positions(std::int64_t seq_length) const {

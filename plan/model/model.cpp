@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "plan/model/layer_kinds.hpp"
 
@@ -67,6 +68,43 @@ void set_prediction(Model& model, int layers) {
     ++block.prediction.ahead;
     model.layers.insert(model.layers.end() - 1, {fmt::format("prediction.{}", l), block, ""});
   }
+}
+
+std::optional<std::string> cannot_divide_vocabulary(const Model& model) {
+  const auto* embedding =
+      model.layers.empty() ? nullptr : std::get_if<EmbeddingShape>(&model.layers.front().shape);
+  if (embedding == nullptr || embedding->patch > 0 || embedding->shared)
+    return "the model has no table of tokens in front";
+  const auto* head = std::get_if<HeadShape>(&model.layers.back().shape);
+  if (head == nullptr || head->vocabulary == 0 || head->pooled || head->dense != HeadDense::none)
+    return "the model has no head of tokens behind";
+  if (head->predictions > 0) return "the model predicts further tokens";
+  if (!model.skips.empty() || !model.stashes.empty()) return "the model has skips";
+  return std::nullopt;
+}
+
+void set_vocabulary(Model& model, int ranks) {
+  if (cannot_divide_vocabulary(model)) return;
+  std::vector<Layer>& layers = model.layers;
+  if (auto& head = std::get<HeadShape>(layers.back().shape); head.divided > 0) {
+    const auto shard = std::get<EmbeddingShape>(layers[layers.size() - 2].shape);
+    auto& embedding = std::get<EmbeddingShape>(layers.front().shape);
+    embedding.vocabulary = shard.divided;
+    embedding.tied = shard.tied;
+    head.vocabulary = std::exchange(head.divided, 0);
+    layers.erase(layers.end() - 2);
+  }
+  if (ranks == 1) return;
+  auto& head = std::get<HeadShape>(layers.back().shape);
+  head.divided = std::exchange(head.vocabulary, ceil_div(head.vocabulary, ranks));
+  auto& embedding = std::get<EmbeddingShape>(layers.front().shape);
+  Layer tokens{layers.front().name + ".tokens",
+               EmbeddingShape{.vocabulary = ceil_div(embedding.vocabulary, ranks),
+                              .hidden = embedding.hidden,
+                              .tied = std::exchange(embedding.tied, false),
+                              .divided = std::exchange(embedding.vocabulary, 0)},
+               "", layers.front().treated};
+  layers.insert(layers.end() - 1, std::move(tokens));
 }
 
 void set_attention(Model& model, AttentionKind kind) {

@@ -70,6 +70,13 @@ struct Model {
 // So many such blocks, like the model's last one, in front of the head, which has a loss for each;
 // those that stand there go. Does nothing else where cannot_predict.
 void set_prediction(Model& model, int layers);
+// Why a vocabulary cannot be divided over the ranks of a pipeline; nullopt: it can.
+[[nodiscard]] std::optional<std::string> cannot_divide_vocabulary(const Model& model);
+// What each of so many ranks has of the vocabulary, as two layers behind all others: of the token
+// table and of the head's matrix a shard of equally many rows, filled up. What the embedding does
+// beside looking up stays its first layer. 1: as it was. Does nothing else where
+// cannot_divide_vocabulary.
+void set_vocabulary(Model& model, int ranks);
 // All blocks compute their attention like this.
 void set_attention(Model& model, AttentionKind kind);
 // Which weights are trained: with adapters those alone, else all but these layers'.

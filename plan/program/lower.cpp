@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "plan/program/slot_walk.hpp"
+#include "plan/schedule/shard_passes.hpp"
 
 namespace weir {
 namespace {
@@ -28,6 +29,10 @@ Indexed<Stage, std::vector<Stage>> copies_of_stages(const ScheduleShape& shape,
   Indexed<Stage, std::vector<Stage>> copies(shape.total_stages());
   for (const Stage stage : copies.ids()) {
     std::vector<Stage>& group = copies[stage];
+    if (shape.is_shard(stage)) {  // whatever the plan's replicas are, it is there once
+      group.push_back(stage);
+      continue;
+    }
     const auto join = [&](Stage other) {
       for (std::int32_t replica = 0; replica < shape.replicas; ++replica) {
         const Stage copy{replica * shape.stages + other.value % shape.stages};
@@ -37,7 +42,7 @@ Indexed<Stage, std::vector<Stage>> copies_of_stages(const ScheduleShape& shape,
     join(stage);
     for (const auto& tie : options.tied) {
       // Ties name stages of the first replica; they hold for every copy.
-      if (std::ranges::count(tie, Stage{stage.value % shape.stages}) == 0) continue;
+      if (std::ranges::count(tie, shape.original(stage)) == 0) continue;
       for (const Stage other : tie) join(other);
     }
     std::ranges::sort(group);
@@ -161,6 +166,39 @@ class Lowering {
     }
   }
 
+  // The collectives of a divided vocabulary, all on the last rank's lane of reductions: a group's
+  // go one after the other, in the order in which the source calls them.
+  [[nodiscard]] std::vector<Action> collectives() const {
+    std::vector<Action> all;
+    if (shape().shards() == 0) return all;
+    const Stage last{shape().stages - 1}, shard = shape().shard(Rank{shape().ranks - 1});
+    const bool two = shape().vocabulary == Vocabulary::two_barriers;
+    for (std::int32_t m = 0; m < shape().units(); ++m) {
+      all.push_back({last, ActionKind::BROADCAST, Microbatch{m}});
+      all.push_back({shard, ActionKind::ALL_REDUCE_F, Microbatch{m}});
+      // T comes with the S of the micro-batch behind it, whose maxima and sums go first.
+      if (two && m > 0) all.push_back({shard, ActionKind::ALL_REDUCE_B, Microbatch{m - 1}});
+      if (shape().vocabulary == Vocabulary::synchronous)
+        all.push_back({shard, ActionKind::ALL_REDUCE_B, Microbatch{m}});
+    }
+    if (two) all.push_back({shard, ActionKind::ALL_REDUCE_B, Microbatch{shape().units() - 1}});
+    return all;
+  }
+
+  void lay_out_reductions(Rank rank, const std::vector<Stage>& stages) {
+    const auto shared = rank.value == shape().ranks - 1 ? collectives() : std::vector<Action>();
+    const bool any = options_.optimizer &&
+                     std::ranges::any_of(stages, [&](Stage stage) { return reduces(stage); });
+    if (!any && shared.empty()) return;
+    // A lane of their own: reductions run beside the backwards that follow.
+    open_lane(rank, LaneKind::reduce, kNoEdge);
+    for (const Action& action : shared) collective_[action] = add(action);
+    for (const Stage stage : stages) {
+      if (any && reduces(stage))
+        reduce_[stage] = add({stage, ActionKind::REDUCE_GRAD, Microbatch{-1}});
+    }
+  }
+
   void lay_out_compute(Rank rank, const std::vector<Stage>& stages) {
     open_lane(rank, LaneKind::compute, kNoEdge);
     for (const Action& action : compute_[rank]) {
@@ -170,14 +208,10 @@ class Lowering {
       if (action.kind == ActionKind::B || action.kind == ActionKind::W)
         last_gradient_[action.stage] = id;
     }
-    if (!options_.optimizer) return;
-    for (const Stage stage : stages) add({stage, ActionKind::OPTIMIZER, Microbatch{-1}});
-    if (std::ranges::none_of(stages, [&](Stage stage) { return reduces(stage); })) return;
-    // A lane of their own: reductions run beside the backwards that follow.
-    open_lane(rank, LaneKind::reduce, kNoEdge);
-    for (const Stage stage : stages) {
-      if (reduces(stage)) reduce_[stage] = add({stage, ActionKind::REDUCE_GRAD, Microbatch{-1}});
+    if (options_.optimizer) {
+      for (const Stage stage : stages) add({stage, ActionKind::OPTIMIZER, Microbatch{-1}});
     }
+    lay_out_reductions(rank, stages);
   }
 
   void lay_out_send(EdgeId id) {
@@ -211,9 +245,15 @@ class Lowering {
         switch (lane.kind) {
           case LaneKind::compute:
             compute_waits_for(action);
+            wait_for_shards(action);
+            if (id != lane.first) wait_for_the_sum_before(program_.operations[id - 1].action);
             break;
           case LaneKind::reduce:
-            reduce_waits_for(action.stage);
+            if (has_microbatch(action.kind)) {
+              collective_waits_for(action);
+            } else {
+              reduce_waits_for(action.stage);
+            }
             break;
           case LaneKind::send:
             send_waits_for(action, messages_[lane.edge], id - lane.first);
@@ -247,6 +287,53 @@ class Lowering {
       if (options_.clips) return optimizer_waits_for_all();
       for (const Stage copy : copies_[action.stage])
         depend(reduce_[copy], DependencyKind::gradient);
+    }
+  }
+
+  // What a shard takes of others, and the last stage of shards (plan/schedule/shard_passes).
+  void wait_for_shards(const Action& action) {
+    if (shape().shards() == 0 || !has_microbatch(action.kind)) return;
+    const Microbatch m = action.microbatch;
+    const Stage last{shape().stages - 1}, sums = shape().shard(Rank{shape().ranks - 1});
+    if (shape().is_shard(action.stage)) {
+      const bool synchronous = shape().vocabulary == Vocabulary::synchronous;
+      if (action.kind == ActionKind::F && action.stage == sums && !synchronous) {
+        depend(forward_(last, m), DependencyKind::data);  // who sends has it already
+      } else if (action.kind == ActionKind::F) {
+        depend(collective_.at({last, ActionKind::BROADCAST, m}), DependencyKind::data);
+      } else if (is_backward(action.kind)) {
+        depend(collective_.at({sums, ActionKind::ALL_REDUCE_F, m}), DependencyKind::data);
+      }
+    } else if (is_backward(action.kind) && action.stage == last) {
+      const bool forwards = waits_for_forwards(shape().vocabulary);
+      const ActionKind kind = forwards ? ActionKind::ALL_REDUCE_F : ActionKind::ALL_REDUCE_B;
+      depend(collective_.at({sums, kind, m}), DependencyKind::data);
+    }
+  }
+
+  // Where shards are synchronous their last sum ends before a rank goes on.
+  void wait_for_the_sum_before(const Action& before) {
+    if (shape().vocabulary != Vocabulary::synchronous || !shape().is_shard(before.stage)) return;
+    if (!is_backward(before.kind)) return;
+    const Stage sums = shape().shard(Rank{shape().ranks - 1});
+    depend(collective_.at({sums, ActionKind::ALL_REDUCE_B, before.microbatch}),
+           DependencyKind::data);
+  }
+
+  void collective_waits_for(const Action& action) {
+    if (action.kind == ActionKind::BROADCAST) {
+      depend(forward_[action], DependencyKind::data);
+      // A synchronous one begins when all ranks have come to it; before its S a rank has an F.
+      for (std::int32_t rank = 0; rank < shape().ranks; ++rank) {
+        const OperationId s = forward_(shape().shard(Rank{rank}), action.microbatch);
+        if (shape().vocabulary == Vocabulary::synchronous) depend(s - 1, DependencyKind::data);
+      }
+      return;
+    }
+    const bool forwards = action.kind == ActionKind::ALL_REDUCE_F;
+    for (std::int32_t rank = 0; rank < shape().ranks; ++rank) {
+      const Stage shard = shape().shard(Rank{rank});
+      depend((forwards ? forward_ : backward_)(shard, action.microbatch), DependencyKind::data);
     }
   }
 
@@ -289,7 +376,7 @@ class Lowering {
   Program::Parts program_;
   // The F, the B or I, and the receives of input and output gradient.
   Cells<OperationId> forward_, backward_, receive_f_, receive_b_;
-  std::map<Action, OperationId> receive_skip_;
+  std::map<Action, OperationId> receive_skip_, collective_;
   Indexed<Stage, OperationId> last_gradient_, reduce_;  // the last B or W; the REDUCE_GRAD
 };
 

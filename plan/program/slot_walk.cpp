@@ -41,6 +41,7 @@ bool SlotWalk::ends(std::int32_t slots) {
   message_f_ = message_b_ = Cells<std::int32_t>(schedule_.shape, kNotMade);
   for (Edge& edge : edges_) edge = {edge.to, edge.local};
   for (Hop& hop : hops_) hop.message.assign(at(schedule_.shape.units()), kNotMade);
+  shards_.emplace(schedule_.shape);
   next_.assign(schedule_.shape.ranks, 0);
   listed_.assign(schedule_.shape.ranks, 1);
   for (const Rank rank : next_.ids()) to_visit_.push_back(rank);
@@ -61,6 +62,7 @@ void SlotWalk::advance(Rank rank, std::int32_t slots) {
     const Action& action = order[next];
     // W takes no message, so it frees no slot.
     if (action.kind == ActionKind::W) continue;
+    if (!shards_->ready(action)) return;
     const bool forward = action.kind == ActionKind::F;
     if (const std::int32_t in = (forward ? into_f_ : into_b_)[action.stage]; in != kNone) {
       Edge& edge = edges_[at(in)];
@@ -71,11 +73,20 @@ void SlotWalk::advance(Rank rank, std::int32_t slots) {
       send(edge, slots);
       take_skips(action, slots);
     }
+    if (shards_->note(action)) visit_all_but(rank);
     if (forward ? shape.is_last(action.stage) : shape.is_first(action.stage)) continue;
     const Stage user = forward ? action.stage + 1 : action.stage - 1;
     Edge& edge = edges_[at((forward ? into_f_ : into_b_)[user])];
     (forward ? message_f_ : message_b_)(user, action.microbatch) = make(edge, slots);
     make_skips(action, slots);
+  }
+}
+
+void SlotWalk::visit_all_but(Rank rank) {
+  for (const Rank other : next_.ids()) {
+    if (other == rank || listed_[other] != 0) continue;
+    listed_[other] = 1;
+    to_visit_.push_back(other);
   }
 }
 

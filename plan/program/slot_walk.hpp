@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "plan/program/program.hpp"
 #include "plan/schedule/schedule.hpp"
+#include "plan/schedule/shard_passes.hpp"
 
 namespace weir {
 
@@ -38,6 +40,7 @@ class SlotWalk {
   };
 
   void advance(Rank rank, std::int32_t slots);
+  void visit_all_but(Rank rank);
   [[nodiscard]] bool skips_have_come(const Action& action) const;
   void take_skips(const Action& action, std::int32_t slots);
   void make_skips(const Action& action, std::int32_t slots);
@@ -51,6 +54,7 @@ class SlotWalk {
   Indexed<Stage, std::int32_t> into_f_, into_b_;  // the edge that brings a stage's input, gradient
   Cells<std::int32_t> message_f_, message_b_;     // its number on that edge, once it is made
   std::vector<Hop> hops_;                         // of skips, each there and back
+  std::optional<ShardPasses> shards_;
   Indexed<Rank, std::size_t> next_;
   std::vector<Rank> to_visit_;
   Indexed<Rank, std::uint8_t> listed_;  // in to_visit_

@@ -35,11 +35,20 @@ ScheduleShape bidirectional_shape(std::int32_t ranks, std::int32_t microbatches)
   return shape;
 }
 
+ScheduleShape sharded_shape(std::int32_t ranks, std::int32_t microbatches, Vocabulary vocabulary) {
+  ScheduleShape shape = looped_shape(ranks, 1, microbatches);
+  shape.vocabulary = vocabulary;
+  for (std::int32_t rank = 0; rank < shape.shards(); ++rank)
+    shape.rank_of_stage.push_back(Rank{rank});
+  return shape;
+}
+
 std::vector<std::int32_t> peak_in_flight(const Schedule& schedule) {
   std::vector<std::int32_t> peaks;
   for (const auto& order : schedule.order) {
     std::int32_t now = 0, most = 0;
     for (const Action& action : order) {
+      if (schedule.shape.is_shard(action.stage)) continue;
       if (action.kind == ActionKind::F) most = std::max(most, ++now);
       if (action.kind == ActionKind::B || action.kind == ActionKind::W) --now;
     }

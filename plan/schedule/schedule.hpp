@@ -8,6 +8,8 @@
 //   v chunks, V-shaped   0..K-1 down, then K-1..0 up    (ZB-V, DualPipeV, Hanayo)
 //   two replicas         replica 1's stage s' = S + s is a copy of stage s, and sits on
 //                        rank K-1-s                     (Chimera, DualPipe)
+//   a divided vocabulary stages K..2K-1 are its shards, stage K + k on rank k: their F and B are
+//                        the passes S and T             (plan/schedule/shard_passes)
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,6 +27,11 @@ namespace weir {
 inline constexpr std::int32_t kMostStages = 1 << 16;
 inline constexpr std::int32_t kMostMicrobatches = 1 << 20;
 
+// Where the products of the vocabulary are made: by the first and the last stage, or by a shard on
+// every rank, whose two passes wait for each other at one or two all-reduces beside the compute, or
+// at all of them within it.
+enum class Vocabulary : std::uint8_t { whole, one_barrier, two_barriers, synchronous };
+
 struct ScheduleShape {
   std::int32_t ranks = 1;         // K
   std::int32_t stages = 1;        // S = K*v, of one replica
@@ -33,16 +40,31 @@ struct ScheduleShape {
       1;  // copies of the stages with micro-batches of their own (bidirectional: 2)
   std::int32_t segments =
       1;  // sequence slices a micro-batch; microbatch index = m * segments + slice
-  Indexed<Stage, Rank> rank_of_stage;  // size stages * replicas
+  Indexed<Stage, Rank> rank_of_stage;         // size total_stages()
+  Vocabulary vocabulary = Vocabulary::whole;  // else of one stage a rank and one replica
 
-  [[nodiscard]] std::int32_t total_stages() const { return stages * replicas; }
+  [[nodiscard]] std::int32_t shards() const { return vocabulary == Vocabulary::whole ? 0 : ranks; }
+  [[nodiscard]] std::int32_t total_stages() const { return stages * replicas + shards(); }
   [[nodiscard]] std::int32_t units() const { return microbatches * segments; }
   [[nodiscard]] Ids<Stage> all_stages() const { return Ids<Stage>(total_stages()); }
   [[nodiscard]] Rank rank_of(Stage stage) const { return rank_of_stage[stage]; }
-  [[nodiscard]] std::int32_t replica_of(Stage stage) const { return stage.value / stages; }
-  // First and last stage of the replica that `stage` belongs to.
-  [[nodiscard]] bool is_first(Stage stage) const { return stage.value % stages == 0; }
-  [[nodiscard]] bool is_last(Stage stage) const { return stage.value % stages == stages - 1; }
+  // Of a divided vocabulary: it stands beside the last stage, and has no neighbour.
+  [[nodiscard]] bool is_shard(Stage stage) const { return stage.value >= stages * replicas; }
+  [[nodiscard]] Stage shard(Rank rank) const { return Stage{stages * replicas + rank.value}; }
+  [[nodiscard]] std::int32_t replica_of(Stage stage) const {
+    return is_shard(stage) ? 0 : stage.value / stages;
+  }
+  // The stage of the first replica that it is a copy of.
+  [[nodiscard]] Stage original(Stage stage) const {
+    return is_shard(stage) ? stage : Stage{stage.value % stages};
+  }
+  // First and last stage of the replica that `stage` belongs to; a shard is both.
+  [[nodiscard]] bool is_first(Stage stage) const {
+    return is_shard(stage) || stage.value % stages == 0;
+  }
+  [[nodiscard]] bool is_last(Stage stage) const {
+    return is_shard(stage) || stage.value % stages == stages - 1;
+  }
   // M - 1, or a slice of it.
   [[nodiscard]] bool is_last_microbatch(Microbatch unit) const {
     return unit.value / segments == microbatches - 1;
@@ -79,6 +101,8 @@ class Cells {
                                          std::int32_t microbatches);
 [[nodiscard]] ScheduleShape v_shape(std::int32_t ranks, std::int32_t microbatches);
 [[nodiscard]] ScheduleShape bidirectional_shape(std::int32_t ranks, std::int32_t microbatches);
+[[nodiscard]] ScheduleShape sharded_shape(std::int32_t ranks, std::int32_t microbatches,
+                                          Vocabulary vocabulary);
 
 struct Schedule {
   std::string name;
@@ -93,7 +117,7 @@ struct Schedule {
 };
 
 // Per rank, the most stage-micro-batches (stage-slices) held at once, from the start of F to the
-// end of W or B. The order alone decides it.
+// end of W or B; shards' are not counted. The order alone decides it.
 [[nodiscard]] std::vector<std::int32_t> peak_in_flight(const Schedule& schedule);
 
 }  // namespace weir

@@ -204,6 +204,12 @@ void place_stages(Schedule& schedule, const std::string& file) {
 }  // namespace
 
 std::string to_csv(const Schedule& schedule) {
+  if (schedule.shape.shards() > 0) {
+    throw UsageError(
+        fmt::format("CSV: {} divides the vocabulary, for whose passes PyTorch's "
+                    "dialect has no word",
+                    schedule.name));
+  }
   std::string text;
   if (schedule.shape.segments > 1) text = fmt::format("{}{}\n", kSegments, schedule.shape.segments);
   for (const Rank rank : schedule.order.ids()) {

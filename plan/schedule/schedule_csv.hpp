@@ -10,7 +10,8 @@
 namespace weir {
 
 // Compute actions only, PyTorch's "compute_only"; a schedule that slices sequences gets a first
-// line of its own, "# segments=2", which PyTorch has not.
+// line of its own, "# segments=2", which PyTorch has not. Throws UsageError where it divides the
+// vocabulary.
 [[nodiscard]] std::string to_csv(const Schedule& schedule);
 
 // Reads compute_only or compute_comms files; messages and the waits for them are dropped, lowering

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "plan/schedule/shard_passes.hpp"
+
 namespace weir {
 namespace {
 
@@ -187,8 +189,10 @@ class Judge {
     }
   }
 
-  // The action of a neighbouring stage that `action` must wait for; nullopt when there is none.
+  // The action of another stage that `action` must wait for, of several shards' the first that is
+  // not done; nullopt when there is none.
   [[nodiscard]] std::optional<Action> awaited(const Action& action) const {
+    if (!shards_->ready(action)) return awaited_of_shards(action);
     if (action.kind == ActionKind::F && !shape_.is_first(action.stage)) {
       return Action{action.stage - 1, ActionKind::F, action.microbatch};
     }
@@ -199,7 +203,18 @@ class Judge {
     return std::nullopt;
   }
 
+  [[nodiscard]] Action awaited_of_shards(const Action& action) const {
+    if (shape_.is_shard(action.stage) && action.kind == ActionKind::F)
+      return {Stage{shape_.stages - 1}, ActionKind::F, action.microbatch};
+    const bool forwards = shape_.is_shard(action.stage) || waits_for_forwards(shape_.vocabulary);
+    Action other{shape_.shard(Rank{0}), forwards ? ActionKind::F : ActionKind::B,
+                 action.microbatch};
+    while ((seen_[other] & (forwards ? done_f : done_i)) != 0) ++other.stage;
+    return other;
+  }
+
   void dry_run() {
+    shards_.emplace(shape_);
     Indexed<Rank, std::size_t> next(shape_.ranks);
     std::vector<Rank> awake;
     for (const Rank rank : next.ids()) awake.push_back(rank);
@@ -218,6 +233,9 @@ class Judge {
         const bool forward = action.kind == ActionKind::F;
         std::uint8_t& flags = seen_[action];
         flags = static_cast<std::uint8_t>(flags | (forward ? done_f : done_i));
+        if (shards_->note(action)) {
+          for (const Rank waiting : next.ids()) awake.push_back(waiting);
+        }
         const bool ends = forward ? shape_.is_last(action.stage) : shape_.is_first(action.stage);
         if (!ends) awake.push_back(shape_.rank_of(action.stage + (forward ? 1 : -1)));
       }
@@ -241,6 +259,7 @@ class Judge {
   Cells<std::uint8_t> seen_;                           // flags of Seen
   Indexed<Microbatch, std::int32_t> replica_of_unit_;  // which replica a micro-batch goes through
   Indexed<Stage, std::int64_t> last_gradient_;         // the latest turn so far
+  std::optional<ShardPasses> shards_;                  // of the dry run
   std::optional<ScheduleFault> fault_;
 };
 

@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-constexpr Names<ActionKind, 13> kWords{{
+constexpr Names<ActionKind, 16> kWords{{
     {ActionKind::F, "F"},
     {ActionKind::B, "B"},
     {ActionKind::I, "I"},
@@ -23,6 +23,9 @@ constexpr Names<ActionKind, 13> kWords{{
     {ActionKind::RESHARD, "RESHARD"},
     {ActionKind::REDUCE_GRAD, "REDUCE_GRAD"},
     {ActionKind::OPTIMIZER, "OPTIMIZER"},
+    {ActionKind::BROADCAST, "BROADCAST"},
+    {ActionKind::ALL_REDUCE_F, "ALL_REDUCE_F"},
+    {ActionKind::ALL_REDUCE_B, "ALL_REDUCE_B"},
 }};
 
 // A decimal number at the front of `text`, taken off it.

@@ -32,6 +32,10 @@ enum class ActionKind : std::uint8_t {
   RESHARD,      //
   REDUCE_GRAD,  // sum a stage's gradients over its copies (replicas, tied weights)
   OPTIMIZER,    // update a stage's parameters
+  // Of a vocabulary divided over the ranks (ours; plan/schedule/shard_passes):
+  BROADCAST,     // the last stage's output, to all shards
+  ALL_REDUCE_F,  // what the shards' F made of a micro-batch
+  ALL_REDUCE_B,  // what their backwards made
 };
 
 struct Action {

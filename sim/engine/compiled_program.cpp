@@ -53,8 +53,11 @@ std::uint16_t cost_index(const Program& program, const Action& action) {
     case ActionKind::REDUCE_GRAD:
       return slot(stage, cost_reduce);
     case ActionKind::SEND_F:
+    case ActionKind::BROADCAST:
+    case ActionKind::ALL_REDUCE_F:
       return slot(stage, send_f);
     case ActionKind::SEND_B:
+    case ActionKind::ALL_REDUCE_B:
       return slot(stage, send_b);
     case ActionKind::RECV_F:  // the message is the neighbour's
       return slot(stage - 1, late_f);

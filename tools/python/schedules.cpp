@@ -72,9 +72,12 @@ Seconds duration(double seconds, const char* key) {
   return Seconds(seconds);
 }
 
-py::tuple time(const Schedule& schedule, double f_s, double i_s, double w_s, double latency_s) {
-  const UniformTimes times{duration(f_s, "f_s"), duration(i_s, "i_s"), duration(w_s, "w_s"),
-                           duration(latency_s, "latency_s")};
+py::tuple time(const Schedule& schedule, double f_s, double i_s, double w_s, double latency_s,
+               std::optional<double> s_s, std::optional<double> t_s) {
+  UniformTimes times{duration(f_s, "f_s"), duration(i_s, "i_s"), duration(w_s, "w_s"),
+                     duration(latency_s, "latency_s")};
+  if (s_s) times.s = duration(*s_s, "s_s");
+  if (t_s) times.t = duration(*t_s, "t_s");
   TimedSchedule timed =
       time_schedule(schedule, uniform_table(schedule.shape, times), TransferMode::buffered);
   return py::make_tuple(from_json(weir::to_json(timed.forecast)),
@@ -118,10 +121,9 @@ void bind_schedules(py::module_& m) {
           },
           py::arg("file"), "Writes it as CSV.")
       .def("time", &time, py::arg("f_s") = 1e-3, py::arg("i_s") = 1e-3, py::arg("w_s") = 1e-3,
-           py::arg("latency_s") = 0.0,
-           "(forecast, trace) by given durations of a rank's F, I and W for one micro-batch, as "
-           "weir schedule "
-           "--uniform.")
+           py::arg("latency_s") = 0.0, py::arg("s_s") = py::none(), py::arg("t_s") = py::none(),
+           "(forecast, trace) by given durations of a rank's F, I and W for one micro-batch, and "
+           "of S and T where the vocabulary is divided, as weir schedule --uniform.")
       .def(
           "__eq__", [](const Schedule& a, const Schedule& b) { return a == b; }, py::is_operator())
       .def("__repr__", [](const Schedule& s) {

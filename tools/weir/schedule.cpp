@@ -19,9 +19,11 @@ namespace weir {
 namespace {
 
 void print_generators(Printout& out) {
-  for (const Generator& g : generators()) {
-    out.say("{}\n  bubble {}; in flight {}; {} cop{} of the weights\n  {}\n", g.name, g.bubble,
-            g.in_flight, g.weight_copies, g.weight_copies == 1 ? "y" : "ies", g.source);
+  for (const auto all : {generators(), vocabulary_generators()}) {
+    for (const Generator& g : all) {
+      out.say("{}\n  bubble {}; in flight {}; {} cop{} of the weights\n  {}\n", g.name, g.bubble,
+              g.in_flight, g.weight_copies, g.weight_copies == 1 ? "y" : "ies", g.source);
+    }
   }
 }
 

@@ -58,13 +58,36 @@ constexpr std::array kGenerators{
               false, 1, make_hanayo},
 };
 
+constexpr std::array kVocabularyGenerators{
+    Generator{"vocab-1", "Yeung et al., Vocabulary Parallelism, arXiv 2411.05288, algorithm 1",
+              "(K-1)(F+B)", "min(M, K-k+2)", 1, 1, true, 1, make_vocab_1},
+    Generator{"vocab-2", "Yeung et al., Vocabulary Parallelism, arXiv 2411.05288, algorithm 2",
+              "(K-1)(F+B)", "min(M, K-k+1)", 1, 1, true, 1, make_vocab_2},
+    Generator{"interlaced", "Lin et al., nnScaler, OSDI 2024; as in sail-sg/VocabularyParallelism",
+              "(K-1)(F+B), and all-reduces", "min(M, floor(3K/2)-k)", 1, 1, true, 1,
+              make_interlaced},
+};
+
 }  // namespace
 
 std::span<const Generator> generators() { return kGenerators; }
+std::span<const Generator> vocabulary_generators() { return kVocabularyGenerators; }
 
 const Generator* find_generator(std::string_view name) {
-  const auto found = std::ranges::find(kGenerators, name, &Generator::name);
-  return found == kGenerators.end() ? nullptr : &*found;
+  // The words of sail-sg/VocabularyParallelism's artifact/full_exp.sh.
+  if (name == "synctwice") name = "vocab-1";
+  if (name == "vocab") name = "vocab-2";
+  for (const auto all : {generators(), vocabulary_generators()}) {
+    const auto found = std::ranges::find(all, name, &Generator::name);
+    if (found != all.end()) return &*found;
+  }
+  return nullptr;
+}
+
+bool divides_vocabulary(std::string_view schedule) {
+  const Generator* generator = find_generator(schedule);
+  return std::ranges::any_of(vocabulary_generators(),
+                             [&](const Generator& one) { return &one == generator; });
 }
 
 ScheduleOrReason make_schedule(std::string_view name, const ScheduleRequest& request) {
@@ -85,7 +108,9 @@ ScheduleOrReason make_schedule(std::string_view name, const ScheduleRequest& req
     return generator->make(request);
   }
   std::vector<std::string> known;
-  for (const Generator& generator : kGenerators) known.emplace_back(generator.name);
+  for (const auto all : {generators(), vocabulary_generators()}) {
+    for (const Generator& generator : all) known.emplace_back(generator.name);
+  }
   name = name.substr(0, 40);
   return fmt::format("unknown schedule \"{}\"; known: {}{}", name, fmt::join(known, ", "),
                      did_you_mean(name, known));

@@ -37,8 +37,12 @@ struct Generator {
 };
 
 [[nodiscard]] std::span<const Generator> generators();
-// Null where there is none of the name.
+// Those that divide the vocabulary over the ranks, which are forecast but not run: no part of the
+// others.
+[[nodiscard]] std::span<const Generator> vocabulary_generators();
+// Of both; `name` may also be what their source's scripts call it. Null where there is none.
 [[nodiscard]] const Generator* find_generator(std::string_view name);
+[[nodiscard]] bool divides_vocabulary(std::string_view schedule);
 
 // The named generator's schedule. An unknown name is a reason too, and lists the known ones.
 [[nodiscard]] ScheduleOrReason make_schedule(std::string_view name, const ScheduleRequest& request);
@@ -60,5 +64,8 @@ struct Generator {
 [[nodiscard]] ScheduleOrReason make_seq_1f1b(const ScheduleRequest& request);
 [[nodiscard]] ScheduleOrReason make_chimera(const ScheduleRequest& request);
 [[nodiscard]] ScheduleOrReason make_hanayo(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_vocab_1(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_vocab_2(const ScheduleRequest& request);
+[[nodiscard]] ScheduleOrReason make_interlaced(const ScheduleRequest& request);
 
 }  // namespace weir

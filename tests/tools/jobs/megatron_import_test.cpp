@@ -128,6 +128,20 @@ TEST(MegatronJob, MayBeARecipeInYaml) {
               HasSubstr("job.args: --hidden-size: expected an integer"));
 }
 
+// Flags of sail-sg/VocabularyParallelism (megatron/training/arguments.py): the others mean nothing
+// without the first.
+TEST(MegatronJob, DividesTheVocabulary) {
+  const auto schedule = [](const std::string& arguments) {
+    return megatron(kSmall + "--pipeline-model-parallel-size 4 " + arguments + "\n").plan.schedule;
+  };
+  EXPECT_EQ(schedule("--enable-vocab-parallel"), "vocab-2");
+  EXPECT_EQ(schedule("--enable-vocab-parallel --disable-backward-fusion"), "vocab-1");
+  EXPECT_EQ(schedule("--enable-vocab-parallel --use-interlaced-schedule"), "interlaced");
+  EXPECT_EQ(schedule("--use-interlaced-schedule --disable-backward-fusion"), "1f1b");
+  EXPECT_THAT(complaint([] { static_cast<void>(megatron(kSmall + "--enable-vocab-parallel\n")); }),
+              HasSubstr("enable-vocab-parallel: needs a pipeline of at least two ranks"));
+}
+
 // 8 blocks on 2 ranks with 2 chunks: 2 blocks a stage; the embedding is layer 0, so stages begin at
 // 3, 5, 7.
 TEST(MegatronJob, StagesOfChunks) {

@@ -98,7 +98,14 @@ Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
     its.expert_load = loaded.plan.expert_load;
     add(its);
   }
-  return load(source, loaded.model, loaded.plan, cluster, std::move(splits));
+  Model layers = loaded.model;
+  if (loaded.schedule.shape.shards() > 0) {
+    // Of the shards' schedules and of the others, which have the tables whole.
+    set_vocabulary(layers, 1);
+    layers.layers.insert(layers.layers.end(), loaded.model.layers.begin(),
+                         loaded.model.layers.end());
+  }
+  return load(source, layers, loaded.plan, cluster, std::move(splits));
 }
 
 namespace {

@@ -96,6 +96,13 @@ Fields fields(ExportRequest& r) {
 ExportResult export_plan(const ExportRequest& r, const Session& session) {
   if (r.to.empty() && !r.patch) throw UsageError("expected --to TOOL or --patch SCRIPT");
   const PlacedPlan plan = load(r.plan, session);
+  if (plan.loaded.schedule.shape.shards() > 0) {
+    throw InputError("plan", "schedule",
+                     fmt::format("{} divides the vocabulary over the ranks: no job that is written "
+                                 "here does (sail-sg/VocabularyParallelism, a fork of Megatron-LM, "
+                                 "has --enable-vocab-parallel)",
+                                 plan.loaded.schedule.name));
+  }
   const Allowed allowed{.other_schedule = r.allow_other_schedule, .fork = r.fork};
   if (r.fork && !r.to.empty() && r.to != "megatron")
     throw UsageError("--fork is of Megatron-LM: with --to megatron or --patch alone");

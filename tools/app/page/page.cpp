@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plan/schedule/generators/generators.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/page/page_parts.hpp"
@@ -59,8 +60,12 @@ PageResult page(const PageRequest& r, const Session& session) {
   std::string plan = is_given(r.plan) ? plan_for_page(r, session).dump() : "null";
   for (std::size_t at = 0; (at = plan.find('<', at)) != std::string::npos;)
     plan.replace(at, 1, "\\u003c");
-  // An empty result is the list of schedules.
-  const std::string schedules = to_json(ScheduleResult{}).dump();
+  // An empty result is the list of schedules; the page makes those of whole vocabularies.
+  nlohmann::ordered_json listed = to_json(ScheduleResult{});
+  std::erase_if(listed["schedules"].get_ref<nlohmann::ordered_json::array_t&>(), [](const auto& s) {
+    return divides_vocabulary(s["name"].template get<std::string>());
+  });
+  const std::string schedules = listed.dump();
   const std::string body = fmt::format(
       "<style>{}{}</style>\n{}<script type=\"application/json\" id=\"schedules\">{}</script>\n"
       "<script type=\"application/json\" id=\"planned\">{}</script>\n"

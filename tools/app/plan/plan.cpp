@@ -19,6 +19,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "plan/words/nearest.hpp"
+#include "sim/search/partitions/balance.hpp"
 #include "tools/app/jobs/export.hpp"
 #include "tools/app/jobs/torch_model.hpp"
 #include "tools/app/plan/listed_plan.hpp"
@@ -115,6 +116,10 @@ Schedule complete(const PlanRequest& r, const Model& model, const Cluster& clust
     take(obtain_schedule(r.schedule,
                          {"", plan.pp, plan.vpp, plan.microbatches, r.slices, r.allow_reordered}));
   }
+  if (schedule.shape.shards() > 0 && (rebuild || cluster.kinds() > 1)) {
+    throw UsageError(fmt::format("--schedule {}: expected {}", schedule.name,
+                                 rebuild ? "--recompute as it is, not auto" : "one kind of nodes"));
+  }
   // Everything was given: no costs are needed.
   if (!r.boundaries.empty() && !rebuild && !order) return schedule;
   const Costs costs = load(r.costs, model, plan, cluster);
@@ -125,6 +130,12 @@ Schedule complete(const PlanRequest& r, const Model& model, const Cluster& clust
   // The order is chosen with the partition, since each decides the other.
   if (order) {
     take(chooser.schedule(r.partition, rebuild, plan));
+  } else if (r.boundaries.empty() && schedule.shape.shards() > 0) {
+    // Of the layers in front of the shards, which are every rank's.
+    Model staged = model;
+    staged.layers.resize(staged.layers.size() - 2);
+    plan.boundaries =
+        balanced_boundaries(staged, plan, load(r.costs, staged, plan, cluster), cluster);
   } else if (r.boundaries.empty()) {
     plan.boundaries = chooser.boundaries(r.partition, plan, schedule, !rebuild);
   }
@@ -152,7 +163,8 @@ PlanResult by_hand(PlanRequest r, const Session& session) {
   const bool measured = r.import.from == kTorch;  // the module has its precision
   const auto remark = measured ? std::nullopt : complete_precision(r.common, cluster, session);
   if (remark) session.note(*remark);
-  const Model model = load_model(r.common);
+  Model model = load_model(r.common);
+  if (divides_vocabulary(name_of(r.schedule))) set_vocabulary(model, r.pp);
   if (r.layout)
     take_layout({*r.layout, r.layout_name}, model, session, r.common, r.parallel,
                 r.micro_batch_size);

@@ -33,6 +33,7 @@ RunResult run_plan(const RunRequest& r, const Session& session, bool leads,
                    const Execute& execute) {
   RunResult result{.backend = r.backend, .plan = load(r.plan, session), .leads = leads};
   const ResolvedPlan& loaded = result.plan.loaded;
+  require_whole_vocabulary(loaded);  // before anything is said or locked
   RunOptions options = run_options(r, loaded, session, leads);
   std::optional<FolderLock> lock;
   std::optional<ProgressFile> progress;  // goes before the lock does

@@ -36,7 +36,8 @@ UniformTimes parse_uniform(const std::string& text) {
         equals == std::string::npos ? std::nullopt : parse_duration(part.substr(equals + 1));
     if (!value)
       throw UsageError(fmt::format(
-          "--uniform {}: expected F=..,I=..,W=..,latency=.. with units, as F=18.5ms", part));
+          "--uniform {}: expected F=..,I=..,W=..,S=..,T=..,latency=.. with units, as F=18.5ms",
+          part));
     if (key == "F") {
       uniform.f = *value;
       f = true;
@@ -46,10 +47,14 @@ UniformTimes parse_uniform(const std::string& text) {
     } else if (key == "W") {
       uniform.w = *value;
       w = true;
+    } else if (key == "S") {
+      uniform.s = *value;
+    } else if (key == "T") {
+      uniform.t = *value;
     } else if (key == "latency") {
       uniform.latency = *value;
     } else {
-      throw UsageError(fmt::format("--uniform {}: expected F, I, W or latency", part));
+      throw UsageError(fmt::format("--uniform {}: expected F, I, W, S, T or latency", part));
     }
   }
   if (!f || !i || !w) throw UsageError("--uniform: expected all of F, I and W");
@@ -57,7 +62,9 @@ UniformTimes parse_uniform(const std::string& text) {
 }
 
 std::string csv_of(const ScheduleRequest& o, const Schedule& schedule, const Program& program) {
-  if (o.csv_format == "compute_only") return to_csv(schedule);
+  // Refuses what neither dialect has words for.
+  std::string alone = to_csv(schedule);
+  if (o.csv_format == "compute_only") return alone;
   if (o.csv_format == "compute_comms") return to_comms_csv(program);
   throw UsageError(
       fmt::format("--csv-format {}: expected compute_only or compute_comms", o.csv_format));
@@ -65,14 +72,16 @@ std::string csv_of(const ScheduleRequest& o, const Schedule& schedule, const Pro
 
 Json generators_json() {
   Json json{{"schema", "weir.schedules/1"}, {"schedules", Json::array()}};
-  for (const Generator& g : generators()) {
-    json["schedules"].push_back({{"name", g.name},
-                                 {"source", g.source},
-                                 {"bubble", g.bubble},
-                                 {"in_flight", g.in_flight},
-                                 {"weight_copies", g.weight_copies},
-                                 {"default_vpp", g.default_chunks},
-                                 {"default_slices", g.default_slices}});
+  for (const auto all : {generators(), vocabulary_generators()}) {
+    for (const Generator& g : all) {
+      json["schedules"].push_back({{"name", g.name},
+                                   {"source", g.source},
+                                   {"bubble", g.bubble},
+                                   {"in_flight", g.in_flight},
+                                   {"weight_copies", g.weight_copies},
+                                   {"default_vpp", g.default_chunks},
+                                   {"default_slices", g.default_slices}});
+    }
   }
   return json;
 }
@@ -171,7 +180,9 @@ Fields fields(ScheduleRequest& r) {
        "Receive slots an edge for the proof (0: unlimited; default 2 or the fewest)",
        {.range = kSlots}},
       {"--transfers", &r.transfers, "buffered, rendezvous, or batched as NCCL groups"},
-      {"--uniform", &r.uniform, "Durations: F=..,I=..,W=..,latency=.. a rank and micro-batch"},
+      {"--uniform", &r.uniform,
+       "Durations: F=..,I=..,W=..,latency=.. a rank and micro-batch; S=..,T=.. of a vocabulary's "
+       "shards (default half of F)"},
       {"--times", &r.times,
        "Durations of each stage: CSV stage,f_ms,i_ms,w_ms[,b_ms,r_ms,send_ms,latency_ms]"},
       {"--csv", &r.csv, "Write the schedule as CSV (- for stdout)", {.writes = Writes::file}},

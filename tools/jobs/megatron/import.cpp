@@ -25,6 +25,18 @@ int degree(Arguments& a, std::string_view name) {
   return static_cast<int>(a.integer_or(name, 1, 1, kMostRanks));
 }
 
+// Of the fork sail-sg/VocabularyParallelism (training/arguments.py), which ignores the other two
+// without the first.
+void set_vocabulary_schedule(Arguments& a, Plan& plan) {
+  const bool divides = a.flag("enable-vocab-parallel");
+  const bool interlaced = a.flag("use-interlaced-schedule");
+  const bool two_barriers = a.flag("disable-backward-fusion");
+  if (!divides) return;
+  if (plan.pp < 2) a.fail("enable-vocab-parallel", "needs a pipeline of at least two ranks");
+  if (plan.vpp > 1) a.fail("enable-vocab-parallel", "has one chunk a rank");
+  plan.schedule = interlaced ? "interlaced" : two_barriers ? "vocab-1" : "vocab-2";
+}
+
 void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   plan.schedule = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
   if (a.flag("zero-bubble-v-schedule")) {
@@ -42,6 +54,7 @@ void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
     plan.schedule = pending > plan.pp ? "zb-h2" : "zb-h1";
     if (plan.vpp > 1) a.fail("enable-zero-bubble", "with several chunks a rank is not modelled");
   }
+  set_vocabulary_schedule(a, plan);
   if (a.flag("enable-zbh1-pipeline")) {  // Megatron-DeepSpeed's
     if (plan.vpp > 1) a.fail("enable-zbh1-pipeline", "with several chunks a rank is not modelled");
     plan.schedule = "zb-h1";
@@ -406,6 +419,7 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   set_graphs(a, job);
   set_rows(a, job);
   if (plan.prediction_layers > 0) set_treatment(job.model, plan);
+  // Blocks are counted in the model as its file has it; a plan's shards stand behind them.
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
   set_recompute(a, of_stages, job);
   if (options.given.recompute) fill_recompute(*options.given.recompute, file, job);
