@@ -32,6 +32,13 @@ std::string limited_by(const StepMetrics& step, double bubble) {
   return std::ranges::max_element(kLimits, {}, whole)->name;
 }
 
+std::string disturbance_warning(const std::string& disturbed) {
+  if (disturbed.empty()) return "";
+  return fmt::format(
+      "<p><b>The machine was disturbed: {}.</b> What is measured here is as doubtful.</p>\n",
+      escape(disturbed));
+}
+
 std::string changes_table(const std::vector<ReportChange>& changes, const std::string& before) {
   std::string rows =
       fmt::format("<tr><th></th><th>{}</th><th>best plan</th></tr>\n", escape(before));

@@ -16,6 +16,10 @@ namespace weir {
 // itself where the bubble is below 5 %.
 [[nodiscard]] std::string limited_by(const StepMetrics& step, double bubble);
 
+// What the figures of a report are worth, to stand before all of them; nothing where nothing is
+// known to have taken from them.
+[[nodiscard]] std::string disturbance_warning(const std::string& disturbed);
+
 // What the best plan does otherwise than the present one: an argument of its job, or a key of its
 // plan; empty where one side has none.
 struct ReportChange {

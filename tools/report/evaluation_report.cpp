@@ -150,7 +150,7 @@ std::string accuracy_text(const EvaluationReport& report) {
 }
 
 std::string evaluation_html(const EvaluationReport& report) {
-  std::string body = "<p>";
+  std::string body = disturbance_warning(report.disturbed) + "<p>";
   // The text is for terminals; its lines become paragraphs.
   for (const char c : escape(accuracy_text(report)))
     body += c == '\n' ? std::string("</p>\n<p>") : std::string(1, c);

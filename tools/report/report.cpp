@@ -21,15 +21,6 @@ namespace {
 
 constexpr std::size_t kFirstRows = 5;  // on the first screen
 
-// What the figures below are worth, before all of them.
-std::string warning(const Report& report) {
-  if (report.disturbed.empty()) return "";
-  return fmt::format(
-      "<p><b>The machine was disturbed: {}.</b> What is measured here is as "
-      "doubtful.</p>\n",
-      escape(report.disturbed));
-}
-
 std::string first_sentence(const Report& report) {
   const ReportRow& best = report.rows.front();
   const Forecast& f = best.forecast;
@@ -146,9 +137,10 @@ std::string report_html(const Report& report) {
       "fit. Costs: {}. Machine: {}. Median "
       "error "
       "{:.1f} % as first predicted{}.</p>\n",
-      warning(report), first_sentence(report), facts(best.forecast, best.measured),
-      changes_section(report), ranking(report, kFirstRows), report.candidates, report.feasible,
-      escape(report.costs_origin), escape(report.machine), report.error_before * 100,
+      disturbance_warning(report.disturbed), first_sentence(report),
+      facts(best.forecast, best.measured), changes_section(report), ranking(report, kFirstRows),
+      report.candidates, report.feasible, escape(report.costs_origin), escape(report.machine),
+      report.error_before * 100,
       report.error_after
           ? fmt::format(", {:.1f} % after recalibration with each plan left out of its own fit",
                         *report.error_after * 100)

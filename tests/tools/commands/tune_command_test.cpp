@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/tools/commands/command.hpp"
+#include "tools/report/evaluation_report.hpp"
 #include "tools/report/report.hpp"
 
 namespace weir::tune_command_test {
@@ -75,6 +76,19 @@ TEST(TuneReport, SaysFirstWhatDisturbedIt) {
   std::string ranking = page.substr(page.find("The plans that were run"));
   ranking.resize(ranking.find("</table>"));
   EXPECT_THAT(ranking, Not(HasSubstr("class=\"best\"")));
+}
+
+TEST(EvaluationReport, SaysFirstWhatDisturbedIt) {
+  EvaluationReport report{.model = "m", .machine = "here", .disturbed = "repeated times differ"};
+  Outcome outcome;
+  outcome.predicted = Seconds(1);
+  outcome.times_s = {1.1, 1.2, 1.3};
+  report.outcomes = {outcome};
+  expect_in_order(evaluation_html(report),
+                  {"<h1>", "<b>The machine was disturbed: repeated times differ.</b>",
+                   "1 plans on here", "Forecast against measured step time"});
+  report.disturbed = "";
+  EXPECT_THAT(evaluation_html(report), Not(HasSubstr("was disturbed")));
 }
 
 TEST(TuneReport, ThePresentPlanMayBeTheBest) {
