@@ -288,6 +288,10 @@ def outputs(folder):
     yield json.loads((folder / "imported.model.json").read_text())
     yield printed("export", "plan.json", "--to", "torch", "-o", "exported")
     yield printed("page", "-o", "page.html")
+    weir(folder, "-q", "sweep", "tiny.json", "-K", 1, "-M", 2, "--report", "found.html")
+    yield printed("reports", "found.html")
+    page = (folder / "found.html").read_text()
+    yield json.loads(page.split('id="report">')[1].split("</script>")[0])
     (folder / "other.args").write_text(MEGATRON + " --recompute-activations\n")
     yield printed("export", "imported.json", "--patch", "other.args")
     # A job that fits, one that a change makes fit, and one that needs more devices.

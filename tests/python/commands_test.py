@@ -103,6 +103,8 @@ CASES = {
     ],
     "export": [(("plan.json",), {"to": name, "output": "job"}) for name in ("torch", "megatron")],
     "page": [((), {"output": "page.html"})],
+    "reports": [(("judged",), {"output": "reports.html"}),
+                ((["judged/report.html", "tuned"],), {"output": "reports.html"})],
     "reproduce": [(("schedule-formulas",), {})],
 }
 REPEATED = {"straggler"}

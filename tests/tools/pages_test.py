@@ -2,7 +2,7 @@
 """Every page that Weir writes, opened in headless Chromium: on a telephone and on a desk, on light
 pages and on dark ones. Its texts are there and nothing is wider than the window, its script runs
 without a complaint, its timeline can be pointed at, zoomed and put back.
-Usage: pages_test.py SOURCE_DIR WEIR"""
+Usage: pages_test.py SOURCE_DIR WEIR [PICTURES]"""
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
@@ -13,11 +13,13 @@ import sys
 import tempfile
 
 import browser
+from looks import keep, look
 
 if not browser.find():
     print("skipped: no Chromium here (Debian: chromium)")
     sys.exit(77)
 source, weir = map(os.path.abspath, sys.argv[1:3])
+pictures = pathlib.Path(sys.argv[3]).absolute() if len(sys.argv) > 3 else None
 TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32,
         "n_positions": 8}
 MADE = ["How this page was made", "command", "date", "version", "seed", "weir 0.", "2026-11-23"]
@@ -51,44 +53,6 @@ def pages():
     run("evaluate", NAME, "--global-batch-size", 8, "--fit", 2, "--interval", 9, "--held-out", 3,
         "--rounds", 1, "-o", "evaluated")
     yield "evaluated/report.html", MADE + CAUSES + ["Where the forecasts are weak", "Method"]
-
-
-def brightness(colour):
-    red, green, blue = map(int, re.findall(r"\d+", colour)[:3])
-    return 0.299 * red + 0.587 * green + 0.114 * blue
-
-
-def look(tab, page, texts):
-    url = pathlib.Path(page).absolute().as_uri()
-    for width in (400, 1280):
-        for scheme in ("light", "dark"):
-            tab.show(url, width, scheme)
-            where = f"{page}, {width} px, {scheme}"
-            wide = tab.ask("document.documentElement.scrollWidth")
-            assert wide <= width, f"{where}: {wide} px"
-            said = tab.ask("document.body.innerText")
-            for text in texts:
-                assert text in said, f"{where}: no '{text}'"
-            # Text stands out from the page, in the pictures too.
-            style = "getComputedStyle({}).{}"
-            body = [brightness(tab.ask(style.format("document.body", part)))
-                    for part in ("backgroundColor", "color")]
-            assert (body[0] > 200 and body[1] < 90) == (scheme == "light"), f"{where}: {body}"
-            assert (body[0] < 60 and body[1] > 180) == (scheme == "dark"), f"{where}: {body}"
-            for picture in range(tab.ask("document.querySelectorAll('svg').length")):
-                svg = f"document.querySelectorAll('svg')[{picture}]"
-                parts = [brightness(tab.ask(style.format(f"{svg}.querySelector('{part}')", "fill")))
-                         for part in ("rect", "text")]
-                assert abs(parts[0] - body[0]) < 2 and abs(parts[1] - body[1]) < 8, (where, parts)
-            small = tab.ask("Math.min(...[...document.querySelectorAll('p,td,th,dd,dt,button')]"
-                            ".map(e => parseFloat(getComputedStyle(e).fontSize)))")
-            assert small >= 13, f"{where}: text of {small} px"
-            # A picture's text has its size: what does not fit is scrolled, not shrunk.
-            shrunk = tab.ask("[...document.querySelectorAll('svg')].filter(s => s.getClientRects()"
-                             ".length && "
-                             "s.getBoundingClientRect().width < s.viewBox.baseVal.width).length")
-            assert shrunk == 0, f"{where}: {shrunk} pictures are smaller than they are drawn"
-    assert tab.ask("performance.getEntriesByType('resource').length") == 0, f"{page}: it loads"
 
 
 def point_and_zoom(tab, page):
@@ -137,7 +101,10 @@ with tempfile.TemporaryDirectory() as folder:
     try:
         count = 0
         for page, texts in pages():
-            look(tab, page, texts)
+            look(tab, pathlib.Path(page).absolute().as_uri(), texts)
+            if pictures:
+                keep(tab, pathlib.Path(page).absolute().as_uri(), pictures,
+                     page.removesuffix(".html").replace("/", "-"))
             if not page.startswith("evaluated"):  # it has charts alone
                 point_and_zoom(tab, page)
             assert not tab.complaints, f"{page}: {tab.complaints}"

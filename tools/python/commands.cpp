@@ -17,6 +17,7 @@
 #include "tools/app/page/page.hpp"
 #include "tools/app/plan/plan.hpp"
 #include "tools/app/profile/profile.hpp"
+#include "tools/app/reports/reports.hpp"
 #include "tools/app/reproduce/reproduce.hpp"
 #include "tools/app/run/run.hpp"
 #include "tools/app/schedule/schedule.hpp"
@@ -58,6 +59,7 @@ void bind_commands(py::module_& m) {
   define(m, app::kExplain, {"plan", "costs", "cluster", "memory_limit"});
   define(m, app::kExport, {"plan", "to", "output"});
   define(m, app::kFits, {"job", "cluster", "memory_limit"});
+  define(m, app::kReports, {"folders", "output"});
   define(m, app::kReproduce, {"cases"});
   define(m, app::kLayout, {"program", "mesh", "rules"});
   define(m, app::kModel, {"model", "seq_length", "dtype", "attention"});

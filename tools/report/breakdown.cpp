@@ -32,6 +32,24 @@ std::string limited_by(const StepMetrics& step, double bubble) {
   return std::ranges::max_element(kLimits, {}, whole)->name;
 }
 
+std::string disturbance_warning(const std::string& disturbed) {
+  if (disturbed.empty()) return "";
+  return fmt::format(
+      "<p><b>The machine was disturbed: {}.</b> What is measured here is as doubtful.</p>\n",
+      escape(disturbed));
+}
+
+std::string changes_table(const std::vector<ReportChange>& changes, const std::string& before) {
+  std::string rows =
+      fmt::format("<tr><th></th><th>{}</th><th>best plan</th></tr>\n", escape(before));
+  const auto cell = [](const std::string& text) {
+    return "<td>" + (text.empty() ? std::string("-") : escape(text)) + "</td>";
+  };
+  for (const ReportChange& change : changes)
+    rows += "<tr>" + cell(change.name) + cell(change.before) + cell(change.after) + "</tr>\n";
+  return html_table(rows);
+}
+
 std::string facts(const Forecast& f, std::optional<Seconds> measured) {
   // Work done is the same: rates are in the ratio of the times.
   const double faster = measured ? f.step_time / *measured : 1;

@@ -16,6 +16,19 @@ namespace weir {
 // itself where the bubble is below 5 %.
 [[nodiscard]] std::string limited_by(const StepMetrics& step, double bubble);
 
+// What the figures of a report are worth, to stand before all of them; nothing where nothing is
+// known to have taken from them.
+[[nodiscard]] std::string disturbance_warning(const std::string& disturbed);
+
+// What the best plan does otherwise than the present one: an argument of its job, or a key of its
+// plan; empty where one side has none.
+struct ReportChange {
+  std::string name, before, after;
+};
+// What each of them is, in the plan that is called `before` and in the best one.
+[[nodiscard]] std::string changes_table(const std::vector<ReportChange>& changes,
+                                        const std::string& before);
+
 // Step, bubble and peak memory of a forecast, then devices, tokens/s and model TFLOP/s a device and
 // MFU; step and rates are the measured ones where a step time is given. What is not known is left
 // out.

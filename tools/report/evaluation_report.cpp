@@ -10,6 +10,7 @@
 
 #include "plan/job/summary.hpp"
 #include "tools/report/breakdown.hpp"
+#include "tools/report/card.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/svg.hpp"
 #include "traces/stats.hpp"
@@ -149,7 +150,7 @@ std::string accuracy_text(const EvaluationReport& report) {
 }
 
 std::string evaluation_html(const EvaluationReport& report) {
-  std::string body = "<p>";
+  std::string body = disturbance_warning(report.disturbed) + "<p>";
   // The text is for terminals; its lines become paragraphs.
   for (const char c : escape(accuracy_text(report)))
     body += c == '\n' ? std::string("</p>\n<p>") : std::string(1, c);
@@ -172,7 +173,12 @@ std::string evaluation_html(const EvaluationReport& report) {
       "then is the machine's and not the model's.</p>\n",
       report.fitted, report.interval ? report.interval->calibration_plans : 0,
       report.predictions_sha256);
-  return html_page("weir evaluate: " + report.model, body, report.provenance);
+  const ReportCard card{.command = "evaluate",
+                        .model = report.model,
+                        .machine = report.machine,
+                        .date = report.provenance.date,
+                        .error = report.accuracy.median_error};
+  return html_page("weir evaluate: " + report.model, card_part(card) + body, report.provenance);
 }
 
 }  // namespace weir

@@ -18,6 +18,7 @@ namespace weir {
 
 struct EvaluationReport {
   std::string model, machine;
+  std::string disturbed;  // what took from the measurements, in words; empty: nothing that is known
   std::uint64_t seed = 1;
   int fitted = 0;                  // plans
   std::string predictions_sha256;  // of the file written before any of them was run

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tools/report/svg.hpp"
 
 namespace weir {
@@ -29,6 +31,9 @@ figcaption button{font:inherit;color:inherit;background:none;border:1px solid va
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:8px 16px;)"
     R"(margin:10px 0}
 dt{color:var(--soft);font-size:13px}dd{margin:0;font-size:17px}
+@media print{body{margin:0;padding:0;max-width:none}.wide,.chart{overflow:visible}
+svg{max-width:100%;height:auto}table{font-size:9px}th,td{white-space:normal;padding:2px 4px}
+h2{break-after:avoid}figure,tr,dl{break-inside:avoid}.timeline figcaption{display:none}}
 .made{grid-template-columns:auto 1fr;gap:2px 12px}.made dd{font-size:13px})";
 
 // Zooming changes what part of the picture its frame shows: `part` is x, y, width, height.
@@ -110,6 +115,18 @@ std::string html_page(const std::string& title, const std::string& body,
       "<title>{0}</title><style>{1}{2}</style></head><body>\n"
       "<h1>{0}</h1>\n{3}{4}<script>{5}</script>\n</body></html>\n",
       escape(title), colours_of_pages(), kStyle, body, made_by(provenance), kScript);
+}
+
+std::string data_opening(const std::string& id) {
+  return fmt::format("<script type=\"application/json\" id=\"{}\">", id);
+}
+
+std::string data_part(const std::string& id, const nlohmann::ordered_json& json) {
+  // A file's name may be no UTF-8: what is none of it is shown as what it is not.
+  std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  for (std::size_t at = 0; (at = text.find('<', at)) != std::string::npos;)
+    text.replace(at, 1, "\\u003c");
+  return data_opening(id) + text + "</script>\n";
 }
 
 std::string html_table(const std::string& rows) {

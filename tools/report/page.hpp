@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "tools/report/chart.hpp"
@@ -23,6 +24,10 @@ struct Provenance {
 // the provenance.
 [[nodiscard]] std::string html_page(const std::string& title, const std::string& body,
                                     const Provenance& provenance);
+
+// JSON for scripts and programs, under an id; nothing in it ends the part, for its "<" is escaped.
+[[nodiscard]] std::string data_part(const std::string& id, const nlohmann::ordered_json& json);
+[[nodiscard]] std::string data_opening(const std::string& id);  // what stands before the JSON
 
 // A table: `rows` from <tr> on. It scrolls on its own where the page is narrower.
 [[nodiscard]] std::string html_table(const std::string& rows);

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "tools/report/breakdown.hpp"
+#include "tools/report/card.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/svg.hpp"
@@ -17,11 +19,19 @@
 namespace weir {
 namespace {
 
-std::string first_sentence(const ReportRow& best) {
+constexpr std::size_t kFirstRows = 5;  // on the first screen
+
+std::string first_sentence(const Report& report) {
+  const ReportRow& best = report.rows.front();
   const Forecast& f = best.forecast;
-  std::string text =
-      fmt::format("Use <b>{}</b>: measured {} a step (predicted {}", escape(best.plan),
-                  format_duration(best.measured), format_duration(f.step_time));
+  std::string text = "Use ";
+  if (!report.disturbed.empty()) {  // which says why there is no winner, too
+    text = "No plan is the winner. The fastest was ";
+  } else if (!report.no_winner.empty()) {
+    text = fmt::format("No plan is the winner: {}. The fastest was ", escape(report.no_winner));
+  }
+  text += fmt::format("<b>{}</b>: measured {} a step (predicted {}", escape(best.plan),
+                      format_duration(best.measured), format_duration(f.step_time));
   text += f.interval ? fmt::format(", 90 % between {} and {})", format_duration(f.interval->low),
                                    format_duration(f.interval->high))
                      : std::string(", no interval: too few held-out plans)");
@@ -29,6 +39,19 @@ std::string first_sentence(const ReportRow& best) {
   if (f.memory_limit) text += fmt::format(" of {} allowed", format_bytes(*f.memory_limit));
   return text + fmt::format("; it is limited by {}.",
                             limited_by(best.comparison.measured_metrics, best.measured_bubble));
+}
+
+// Nothing where no baseline was run.
+std::string changes_section(const Report& report) {
+  const auto baseline = std::ranges::find_if(report.rows, &ReportRow::baseline);
+  if (baseline == report.rows.end()) return "";
+  std::string html = fmt::format("<h2>What changes against {}</h2>\n", escape(report.baseline));
+  const ReportRow& best = report.rows.front();
+  if (baseline == report.rows.begin())
+    return html + "<p>Nothing: of what was run it is the fastest.</p>\n";
+  html += fmt::format("<p>{} takes {} a step, {:.3f} times as long.</p>\n", escape(baseline->plan),
+                      format_duration(baseline->measured), baseline->measured / best.measured);
+  return html + changes_table(report.changes, report.baseline);
 }
 
 std::string ranking(const Report& report, std::size_t most) {
@@ -41,17 +64,17 @@ std::string ranking(const Report& report, std::size_t most) {
   for (const ReportRow& row : report.rows) {
     // The baseline is shown wherever it stands.
     if (shown >= most && !row.baseline) continue;
-    // The first row is the fastest: rows come sorted.
+    // The first row is the fastest, for rows come sorted; it is marked where that is no luck.
     text += fmt::format(
         "<tr{}><td>{}{}</td><td>{}</td><td>{}</td><td>{:+.1f} %</td><td>{}"
         "</td><td>{}</td><td>{}</td><td>{:.1f} "
         "%"
         "</td><td>{:.1f} %</td></tr>\n",
-        shown == 0 ? " class=\"best\"" : "", escape(row.plan), row.baseline ? " (baseline)" : "",
-        format_duration(row.forecast.step_time), format_duration(row.measured), row.error() * 100,
-        row.error_after(" %"), format_bytes(row.forecast.peak_memory()),
-        format_bytes(row.measured_peak), row.forecast.metrics.bubble_fraction * 100,
-        row.measured_bubble * 100);
+        shown == 0 && report.no_winner.empty() ? " class=\"best\"" : "", escape(row.plan),
+        row.baseline ? " (baseline)" : "", format_duration(row.forecast.step_time),
+        format_duration(row.measured), row.error() * 100, row.error_after(" %"),
+        format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
+        row.forecast.metrics.bubble_fraction * 100, row.measured_bubble * 100);
     ++shown;
   }
   return html_table(text);
@@ -72,6 +95,7 @@ std::string idle_table(const ReportRow& row) {
 std::string waterfall(const ReportRow& row) {
   std::string rows = "<tr><th>part</th><th>difference</th></tr>\n";
   for (const WaterfallPart& part : row.comparison.waterfall) {
+    if (std::abs(part.difference.count()) < 5e-7) continue;  // as written it would be nothing
     rows += fmt::format("<tr><td>{}</td><td>{:+.3f} ms</td></tr>\n", part.cause,
                         part.difference.count() * 1e3);
   }
@@ -109,10 +133,12 @@ std::string report_html(const Report& report) {
       "",
       {{&best.predicted, 0, "predicted"}, {&best.run, best.comparison.typical_step, "measured"}}}};
   std::string html = fmt::format(
-      "<p>{}</p>\n{}{}<p class=\"note\">{} candidates, {} fit. Costs: {}. Machine: {}. Median "
+      "{}<p>{}</p>\n{}{}<h2>The plans that were run</h2>\n{}<p class=\"note\">{} candidates, {} "
+      "fit. Costs: {}. Machine: {}. Median "
       "error "
       "{:.1f} % as first predicted{}.</p>\n",
-      first_sentence(best), facts(best.forecast, best.measured), ranking(report, 5),
+      disturbance_warning(report.disturbed), first_sentence(report),
+      facts(best.forecast, best.measured), changes_section(report), ranking(report, kFirstRows),
       report.candidates, report.feasible, escape(report.costs_origin), escape(report.machine),
       report.error_before * 100,
       report.error_after
@@ -130,7 +156,8 @@ std::string report_html(const Report& report) {
   html += "<h2>Memory by kind, at each rank's predicted peak</h2>\n" +
           memory_table(best.forecast.memory);
   html += "<h2>Accuracy</h2>\n" + accuracy(report);
-  html += "<h2>All plans run</h2>\n" + ranking(report, report.rows.size());
+  if (report.rows.size() > kFirstRows)
+    html += "<h2>All plans run</h2>\n" + ranking(report, report.rows.size());
   html +=
       "<h2>Method</h2>\n<p>Every layer was timed on this machine with all devices busy; the sweep "
       "simulated every "
@@ -140,7 +167,15 @@ std::string report_html(const Report& report) {
       "kind of action fitted "
       "to "
       "the other plans' traces (Huber location of log ratios).</p>\n";
-  return html_page(report.title, html, report.provenance);
+  const ReportCard card{.command = "tune",
+                        .model = report.model,
+                        .machine = report.machine,
+                        .date = report.provenance.date,
+                        .plan = best.plan,
+                        .forecast = best.forecast.step_time,
+                        .measured = best.measured,
+                        .error = best.error()};
+  return html_page("weir tune: " + report.model, card_part(card) + html, report.provenance);
 }
 
 }  // namespace weir

@@ -11,6 +11,7 @@
 
 #include "plan/program/program.hpp"
 #include "sim/forecast.hpp"
+#include "tools/report/breakdown.hpp"
 #include "tools/report/page.hpp"
 #include "traces/compare.hpp"
 #include "traces/trace.hpp"
@@ -36,10 +37,14 @@ struct ReportRow {
 };
 
 struct Report {
-  std::string title;
+  std::string model;
   std::string machine;
   std::string costs_origin;
   std::vector<ReportRow> rows;  // best measured first; the baseline may be anywhere
+  std::string disturbed;  // what took from the measurements, in words; empty: nothing that is known
+  std::string no_winner;  // why the first row cannot be told from others; empty: it can
+  std::string baseline = "one rank alone";  // what the baseline is
+  std::vector<ReportChange> changes;        // from it to the first row
   int candidates = 0;
   int feasible = 0;
   double error_before = 0;  // median |predicted - measured| / measured over the rows

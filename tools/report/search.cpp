@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "tools/report/breakdown.hpp"
+#include "tools/report/card.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/svg.hpp"
 #include "tools/report/timeline.hpp"
@@ -73,8 +73,11 @@ std::string ranking(const SearchReport& report) {
                      *result.baseline->place <= static_cast<int>(shown);
   for (std::size_t i = 0; i < shown; ++i) {
     // Where its place is among those shown it stands there; else below them.
-    if (among && *result.baseline->place == static_cast<int>(i) + 1) baseline();
-    text += row(std::to_string(i + 1), report.names[i], result.plans[i], best);
+    const bool its_place = among && *result.baseline->place == static_cast<int>(i) + 1;
+    if (its_place && report.names[i] != report.baseline_name) baseline();
+    const bool it_is = its_place && report.names[i] == report.baseline_name;
+    text += row(std::to_string(i + 1), report.names[i] + (it_is ? " (baseline)" : ""),
+                result.plans[i], best);
   }
   if (result.baseline && !among) baseline();
   return html_table(text);
@@ -101,13 +104,7 @@ std::string changes_section(const SearchReport& report) {
   std::string html = "<h2>What changes against the present plan</h2>\n";
   if (report.changes.empty()) return html + "<p>Nothing: it is the best plan.</p>\n";
   for (const std::string& line : report.first_changes) html += "<p>" + escape(line) + "</p>\n";
-  std::string rows = "<tr><th></th><th>present plan</th><th>best plan</th></tr>\n";
-  const auto cell = [](const std::string& text) {
-    return "<td>" + (text.empty() ? std::string("-") : escape(text)) + "</td>";
-  };
-  for (const ReportChange& change : report.changes)
-    rows += "<tr>" + cell(change.name) + cell(change.before) + cell(change.after) + "</tr>\n";
-  return html + html_table(rows);
+  return html + changes_table(report.changes, "present plan");
 }
 
 Series series_of(std::string name, const std::vector<Ranked>& plans, const Paint& colour,
@@ -145,16 +142,26 @@ std::string search_html(const SearchReport& report) {
       first_sentence(report), facts(best.forecast), changes_section(report), ranking(report),
       result.candidates, result.feasible, escape(report.costs_origin), escape(report.machine),
       escape(report.trust));
-  const std::array panels{TimelinePanel{"", {{&report.best, 0, "predicted"}}}};
-  html += "<h2>Timeline of the best plan</h2>\n" +
+  // On one scale, where the two are not the same.
+  const bool two = report.present.has_value();
+  std::vector<TimelinePanel> panels{{two ? "best plan" : "", {{&report.best, 0, "predicted"}}}};
+  if (two) panels.push_back({"present plan", {{&*report.present, 0, "predicted"}}});
+  html += (two ? std::string("<h2>Timelines of the best plan and the present one</h2>\n")
+               : std::string("<h2>Timeline of the best plan</h2>\n")) +
           timeline_figure(draw_timeline(panels, {.width = 800, .held = true}));
-  html += "<h2>Its bubble by cause</h2>\n" +
+  html += "<h2>The best plan's bubble by cause</h2>\n" +
           bubble_table({{"predicted", shares_of(best.forecast.metrics)}});
   html += "<h2>Its memory by kind, at each rank's peak</h2>\n" + memory_table(best.forecast.memory);
   html += idle_section(best.forecast);
   html += "<h2>Step time against memory</h2>\n" +
           chart_figure(front_chart(result.plans, *report.front, result.baseline));
-  return html_page(report.title, html, report.provenance);
+  const ReportCard card{.command = "sweep",
+                        .model = report.model,
+                        .machine = report.machine,
+                        .date = report.provenance.date,
+                        .plan = report.names.front(),
+                        .forecast = best.forecast.step_time};
+  return html_page("weir sweep: " + report.model, card_part(card) + html, report.provenance);
 }
 
 }  // namespace weir

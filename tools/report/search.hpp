@@ -8,19 +8,14 @@
 #include <vector>
 
 #include "sim/search/sweep.hpp"
+#include "tools/report/breakdown.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/page.hpp"
 
 namespace weir {
 
-// What the best plan does otherwise than the present one: an argument of its job, or a key of its
-// plan; empty where one side has none.
-struct ReportChange {
-  std::string name, before, after;
-};
-
 struct SearchReport {
-  std::string title;
+  std::string model;  // its file's name
   std::string machine;
   std::string costs_origin;
   std::string trust;                       // one sentence: what stands behind the forecasts
@@ -30,6 +25,7 @@ struct SearchReport {
   std::vector<ReportChange> changes;       // from it to the best plan
   std::vector<std::string> first_changes;  // the smallest first, a line each
   Trace best;                              // the best plan's predicted step
+  std::optional<Trace> present;            // the present plan's, where it is another
   const std::vector<Ranked>* front;        // of step time and peak memory
   Provenance provenance;
 };

@@ -12,6 +12,7 @@
 #include "plan/text/ending.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tools/app/shared/files_below.hpp"
 #include "tools/app/shared/folder_lock.hpp"
 #include "tools/app/shared/traced_plan.hpp"
 #include "tools/app/simulate/simulate.hpp"
@@ -21,9 +22,7 @@ namespace {
 
 using Path = std::filesystem::path;
 
-constexpr int kDeepest = 4;             // folders below the one that is served
 constexpr std::size_t kMostRuns = 200;  // the first by name
-constexpr int kMostSeen = 20'000;       // files and folders that are looked at
 
 bool is_file(const Path& path) {
   std::error_code none;  // what cannot be looked at is no run's
@@ -35,23 +34,13 @@ struct RunFolders {
   bool all = true;          // false: there is more than is looked at
 };
 
-// Links are not followed: they may lead out, or round.
 RunFolders run_folders() {
   RunFolders runs;
-  std::error_code none;
-  std::filesystem::recursive_directory_iterator at(
-      ".", std::filesystem::directory_options::skip_permission_denied, none);
-  int seen = 0;
-  for (; at != std::filesystem::recursive_directory_iterator() && !none; at.increment(none)) {
-    const std::string name = at->path().filename().string();
-    if (name == "run.json" || name == "progress.json")
-      runs.found.push_back(at->path().parent_path().lexically_normal());
-    const bool passed = name.starts_with(".") || name == kWorkFolder || at.depth() >= kDeepest;
-    if (passed) at.disable_recursion_pending();
-    if (++seen < kMostSeen) continue;
-    runs.all = false;
-    break;
-  }
+  const app::FilesBelow files = app::files_below(".", kWorkFolder, [](const Path& file) {
+    return file.filename() == "run.json" || file.filename() == "progress.json";
+  });
+  runs.all = files.all;
+  for (const Path& file : files.found) runs.found.push_back(file.parent_path().lexically_normal());
   std::ranges::sort(runs.found);
   runs.found.erase(std::unique(runs.found.begin(), runs.found.end()), runs.found.end());
   if (runs.found.size() <= kMostRuns) return runs;

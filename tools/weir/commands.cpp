@@ -17,6 +17,7 @@
 #include "tools/app/page/page.hpp"
 #include "tools/app/plan/plan.hpp"
 #include "tools/app/profile/profile.hpp"
+#include "tools/app/reports/reports.hpp"
 #include "tools/app/reproduce/reproduce.hpp"
 #include "tools/app/run/run.hpp"
 #include "tools/app/schedule/schedule.hpp"
@@ -50,6 +51,7 @@ void add_commands(CommandLine& line) {
   line.add(app::kCompare, print);
   line.add(app::kTune, print);
   line.add(app::kEvaluate, print);
+  line.add(app::kReports, print);
   line.add(app::kExport, print, {.indent = 1});
   line.add(app::kReproduce, print);
 }

@@ -37,6 +37,8 @@ struct PlanRequest;
 struct PlanResult;
 struct ProfileRequest;
 struct ProfileResult;
+struct ReportsRequest;
+struct ReportsResult;
 struct ReproduceRequest;
 struct ReproduceResult;
 struct RunRequest;
@@ -69,6 +71,7 @@ void print(Printout& out, const app::ModelRequest& request, const app::ModelResu
 void print(Printout& out, const app::PageRequest& request, const app::PageResult& result);
 void print(Printout& out, const app::PlanRequest& request, const app::PlanResult& result);
 void print(Printout& out, const app::ProfileRequest& request, const app::ProfileResult& result);
+void print(Printout& out, const app::ReportsRequest& request, const app::ReportsResult& result);
 void print(Printout& out, const app::ReproduceRequest& request, const app::ReproduceResult& result);
 void print(Printout& out, const app::RunRequest& request, const app::RunResult& result);
 void print(Printout& out, const app::ScheduleRequest& request, const app::ScheduleResult& result);

@@ -53,6 +53,7 @@ constexpr std::array kExamples{
     Example{"compare", "weir compare out/predicted.json out/measured.json", "where they differ"},
     Example{"tune", "weir tune config.json -o weir-out", "profile, search, run, report"},
     Example{"evaluate", "weir evaluate config.json -o judged", "how far to trust it here"},
+    Example{"reports", "weir reports runs -o runs/index.html", "all reports below it, on one page"},
     Example{"export", "weir export plan.json --to megatron -o job", "files to train with"},
     Example{"reproduce", "weir reproduce --list", "published tables that are forecast"},
 };

@@ -14,7 +14,6 @@ namespace {
 
 std::string percent_text(double share) { return fmt::format("{:.1f}%", share * 100); }
 
-// Best measured first, so that is the row to mark.
 Table table_of(const Report& report) {
   Table table{{left("plan"),
                {"predicted"},
@@ -26,7 +25,9 @@ Table table_of(const Report& report) {
                {"bubble p"},
                {"bubble m"}},
               {},
-              0};
+              {}};
+  // Best measured first: the row to mark, where that is no luck.
+  if (report.no_winner.empty()) table.best = 0;
   for (const ReportRow& row : report.rows) {
     table.rows.push_back({row.plan + (row.baseline ? " (baseline)" : ""),
                           format_duration(row.forecast.step_time), format_duration(row.measured),
@@ -45,7 +46,7 @@ void print(Printout& out, const app::TuneRequest& request, const app::TuneResult
   const Ranked& best = result.best;
   // The winner first, or why there is none.
   out.say("{}\n",
-          result.winner.empty() ? "no winner: " + result.no_winner : "winner: " + result.winner);
+          result.winner.empty() ? "no winner: " + report.no_winner : "winner: " + result.winner);
   out.show(table_of(report));
   out.say("\nmedian error {:.1f} % as first predicted{}\n", report.error_before * 100,
           report.error_after

@@ -110,6 +110,7 @@ class Evaluator {
     if (r_.fit > 0) fit();
     if (r_.interval > 0) set_interval();
     EvaluationReport report = judge();
+    report.disturbed = doubt(disturbance_);
     return {std::move(report), disturbance_};
   }
 

@@ -15,6 +15,8 @@
 #include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/words/error.hpp"
+#include "sim/explain/plan_changes.hpp"
+#include "sim/search/space/baseline.hpp"
 #include "sim/search/sweep_json.hpp"
 #include "tools/app/calibrate/fit_doubts.hpp"
 #include "tools/app/evaluate/refit.hpp"
@@ -37,6 +39,7 @@ struct Loop {
   Cluster host;
   Model model;
   Plan base;
+  std::optional<ResolvedPlan> baseline = {};  // as it was given, for files in "."
 };
 
 constexpr int kRanked = 100;  // in sweep.json
@@ -80,8 +83,8 @@ SweepResult ranking(const Loop& loop, const Costs& profile) {
           : "no plan is possible for these options");
 }
 
-// The fastest feasible plans that differ in more than where their micro-batches end, and the plain
-// K = 1.
+// The fastest feasible plans that differ in more than where their micro-batches end, the plain
+// K = 1, and the plan in use.
 std::vector<Plan> choose(const Loop& loop, const SweepResult& swept) {
   std::vector<Plan> chosen;
   const auto seen = [&](const Plan& a) {
@@ -100,6 +103,9 @@ std::vector<Plan> choose(const Loop& loop, const SweepResult& swept) {
   plain.micro_batch_size = loop.request.global_batch_size;
   plain.schedule = "gpipe";
   if (!seen(plain)) chosen.push_back(plain);
+  // As it is: what is but like it may be faster.
+  if (loop.baseline && std::ranges::find(chosen, loop.baseline->plan) == chosen.end())
+    chosen.push_back(loop.baseline->plan);
   return chosen;
 }
 
@@ -122,10 +128,14 @@ std::vector<Trial> run_contenders(const Loop& loop, const SweepResult& swept, co
   return contenders;
 }
 
-ReportRow row_of(const Trial& c, std::optional<Seconds> left_out) {
+bool is_baseline(const Loop& loop, const Plan& plan) {
+  return loop.baseline ? plan == loop.baseline->plan : plan.pp == 1 && plan.microbatches == 1;
+}
+
+ReportRow row_of(const Loop& loop, const Trial& c, std::optional<Seconds> left_out) {
   ReportRow row;
   row.plan = summary(c.plan.plan);
-  row.baseline = c.plan.plan.pp == 1 && c.plan.plan.microbatches == 1;
+  row.baseline = is_baseline(loop, c.plan.plan);
   row.forecast = c.first.forecast;
   row.recalibrated = left_out;
   row.measured = c.measured();
@@ -140,7 +150,7 @@ ReportRow row_of(const Trial& c, std::optional<Seconds> left_out) {
 // Says in each trace where it was made, and what came of each plan.
 Report report_of(const Loop& loop, std::vector<Trial>& contenders, const SweepResult& swept,
                  const Costs& profile, const Refit& refit) {
-  Report report{.title = "weir tune: " + loop.model.name,
+  Report report{.model = loop.model.name,
                 .machine = machine_name(loop.backend),
                 .costs_origin = profile.origin,
                 .candidates = swept.candidates,
@@ -158,11 +168,28 @@ Report report_of(const Loop& loop, std::vector<Trial>& contenders, const SweepRe
             {"backend", loop.request.backend},
             {"seed", std::to_string(loop.base.seed)}};
     if (!c.run.devices.empty()) info["sharing"] = c.run.devices.front().sharing;
-    report.rows.push_back(row_of(c, refit.left_out[i]));
+    report.rows.push_back(row_of(loop, c, refit.left_out[i]));
   }
   // Stable: equal times stay in the ranking's order.
   std::ranges::stable_sort(report.rows, {}, &ReportRow::measured);
   return report;
+}
+
+// What the fastest of them does otherwise than the baseline: keys of the plan.
+std::vector<ReportChange> changes_of(const Loop& loop, const std::vector<Trial>& contenders) {
+  const auto baseline = std::ranges::find_if(
+      contenders, [&](const Trial& trial) { return is_baseline(loop, trial.plan.plan); });
+  if (baseline == contenders.end()) return {};
+  const Trial& best = *std::ranges::min_element(contenders, {}, &Trial::measured);
+  // Texts bare, all else as the file has it.
+  const auto cell = [](const Json& value) {
+    if (value.is_null()) return std::string();
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  };
+  std::vector<ReportChange> rows;
+  for (const PlanChange& change : step_changes(baseline->plan.plan, best.plan.plan))
+    rows.push_back({change.key, cell(change.before), cell(change.after)});
+  return rows;
 }
 
 // Sets the winner: the plan of which three steps in four are faster than three in four of any
@@ -183,10 +210,11 @@ void name_winner(const std::vector<Trial>& contenders, TuneResult& result) {
   const std::string name = summary(all.front().trial->plan.plan);
   // On a disturbed machine being fastest is luck.
   if (const std::string why = doubt(result.disturbance); !why.empty()) {
-    result.no_winner = fmt::format("the machine was disturbed: {}", why);
+    result.report.disturbed = why;
+    result.report.no_winner = fmt::format("the machine was disturbed: {}", why);
   } else if (all.size() > 1 && all[0].slower >= all[1].faster) {
-    result.no_winner = fmt::format("{} and {} are nearer than their steps scatter", name,
-                                   summary(all[1].trial->plan.plan));
+    result.report.no_winner = fmt::format("{} and {} are nearer than their steps scatter", name,
+                                          summary(all[1].trial->plan.plan));
   } else {
     result.winner = name;
   }
@@ -222,7 +250,9 @@ nlohmann::ordered_json asked_by(const Loop& loop) {
                                {"steps", r.steps},
                                {"memory_limit", r.memory_limit},
                                {"stack", loop.host.stack.name},
-                               {"data_sha256", nullptr}};
+                               {"data_sha256", nullptr},
+                               {"baseline", nullptr}};
+  if (loop.baseline) asked["baseline"] = to_json(loop.baseline->plan);
   if (r.data) asked["data_sha256"] = sha256_hex(read_data(*r.data));
   return asked;
 }
@@ -242,6 +272,8 @@ Fields fields(TuneRequest& r) {
        {"--plans", &r.plans, "Plans to run besides the plain K = 1", {.range = kPositive}},
        {"--rounds", &r.rounds, "Times each plan is run, interleaved", {.range = kPositive}},
        {"--steps", &r.steps, "Measured steps a run", {.range = kPositive}},
+       {"--baseline", &r.baseline,
+        "The plan in use today, which is run, too, and compared with (default: the plain K = 1)"},
        {"--memory-limit", &r.memory_limit, "Memory of a device (default: 80 % of a core's share)"},
        {"--stack", &r.stack, "Software to forecast plans for (default: weir, which runs them)"},
        {"--data", &r.data, "Any file, as bytes (default: seeded synthetic tokens)"},
@@ -257,7 +289,48 @@ Fields fields(TuneRequest& r) {
   return all;
 }
 
-TuneResult tune(const TuneRequest& r, const Session& session) {
+namespace {
+
+// The plan in use as one that can be run beside the candidates; what the request leaves open of the
+// job is that plan's.
+std::optional<ResolvedPlan> taken_baseline(TuneRequest& r, const Session& session) {
+  if (!is_given(r.baseline)) return std::nullopt;
+  PlacedPlan placed = load(r.baseline, session);
+  Plan& plan = placed.loaded.plan;
+  if (!session.given("seq-length")) r.plan.seq_length = plan.seq_length;
+  if (!session.given("global-batch-size"))
+    r.global_batch_size = static_cast<int>(plan.global_batch_size());
+  take_treatment(plan, session, r.plan);
+  // Layers are measured whole, on one device each.
+  const std::initializer_list<std::pair<const char*, int>> degrees{
+      {"dp", plan.dp}, {"tp", plan.tp}, {"cp", plan.cp}, {"ep", plan.ep}};
+  for (const auto& [key, parts] : degrees) {
+    if (parts > 1) {
+      throw InputError(name_of(r.baseline), key,
+                       fmt::format("{}; tune runs plans in stages alone: expected 1", parts));
+    }
+  }
+  plan = rebased(plan, placed.folder, ".");
+  return std::move(placed.loaded);
+}
+
+// That both train the same, and that its ranks are here.
+void require_comparable(const Loop& loop) {
+  const std::string name = name_of(loop.request.baseline);
+  const Plan& plan = loop.baseline->plan;
+  if (const auto differs = incomparable(*loop.baseline, sweep_request(loop), loop.model))
+    throw InputError(name, differs->key, differs->reason);
+  if (plan.pp > loop.devices) {
+    throw InputError(name, "pp",
+                     fmt::format("{}; here are at most {} ranks (-K)", plan.pp, loop.devices));
+  }
+}
+
+}  // namespace
+
+TuneResult tune(const TuneRequest& asked, const Session& session) {
+  TuneRequest r = asked;
+  std::optional<ResolvedPlan> baseline = taken_baseline(r, session);
   const BackendKind backend = parse_measuring_backend(r.backend);
   const int devices = r.devices.value_or(default_devices(backend));
   Loop loop{.request = r,
@@ -267,6 +340,8 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
             .model = load_model(r.plan)};
   loop.base = base_plan(r.plan, r.seed, loop.model, session);
   if (r.stack) loop.host.stack = load_stack_or_name(*r.stack);
+  loop.baseline = std::move(baseline);
+  if (loop.baseline) require_comparable(loop);
 
   const Unfinished unfinished(r.output, asked_by(loop), r.resume, session);
   wait_for_quiet(r.quiet, session);
@@ -294,6 +369,8 @@ TuneResult tune(const TuneRequest& r, const Session& session) {
   TuneResult result{.report = report_of(loop, contenders, swept, profile, learnt),
                     .recalibrated = learnt.taken,
                     .disturbance = disturbance};
+  result.report.changes = changes_of(loop, contenders);
+  if (loop.baseline) result.report.baseline = "the present plan";
   name_winner(contenders, result);
   result.report.provenance = provenance(session, r.seed);
   const SweepResult again = sweep(sweep_request(loop), costs, loop.host);

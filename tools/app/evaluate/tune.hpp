@@ -23,6 +23,7 @@ struct TuneRequest {
   std::string backend = "cpu";
   std::optional<int> devices;  // most ranks
   int global_batch_size = 8, plans = 6, rounds = 3, steps = 2;
+  PlanSource baseline;       // the plan in use today; none: the plain K = 1
   std::string memory_limit;  // "80 GiB"; empty: 80 % of a device's
   StackChoice stack;         // that the forecasts before the first run are of
   std::optional<std::filesystem::path> data;
@@ -38,8 +39,9 @@ struct TuneResult {
   Ranked best;                   // by the recalibrated costs, or the profile's where those stand
   bool recalibrated = true;      // the fit forecast plans left out of it no worse than the profile
   Disturbance disturbance = {};  // of the profile and the runs, the worse
-  // The plan that ran fastest, in short; empty: none can be told from the others, for this reason.
-  std::string winner, no_winner;
+  // The plan that ran fastest, in short; empty: none can be told from the others, for the reason
+  // that the report has.
+  std::string winner;
 };
 
 // Throws NoFeasiblePlan where nothing fits.

@@ -56,21 +56,19 @@ PageResult page(const PageRequest& r, const Session& session) {
         throw UsageError(fmt::format("page: --{} goes with a plan", option));
   }
   const PageParts parts = page_parts();
-  // Names come from files: nothing in them ends the script that holds them.
-  std::string plan = is_given(r.plan) ? plan_for_page(r, session).dump() : "null";
-  for (std::size_t at = 0; (at = plan.find('<', at)) != std::string::npos;)
-    plan.replace(at, 1, "\\u003c");
+  const nlohmann::ordered_json plan =
+      is_given(r.plan) ? plan_for_page(r, session) : nlohmann::ordered_json();
   // An empty result is the list of schedules; the page makes those of whole vocabularies.
-  nlohmann::ordered_json listed = to_json(ScheduleResult{});
-  std::erase_if(listed["schedules"].get_ref<nlohmann::ordered_json::array_t&>(), [](const auto& s) {
-    return divides_vocabulary(s["name"].template get<std::string>());
-  });
-  const std::string schedules = listed.dump();
+  nlohmann::ordered_json schedules = to_json(ScheduleResult{});
+  std::erase_if(schedules["schedules"].get_ref<nlohmann::ordered_json::array_t&>(),
+                [](const auto& schedule) {
+                  return divides_vocabulary(schedule["name"].template get<std::string>());
+                });
   const std::string body = fmt::format(
-      "<style>{}{}</style>\n{}<script type=\"application/json\" id=\"schedules\">{}</script>\n"
-      "<script type=\"application/json\" id=\"planned\">{}</script>\n"
+      "<style>{}{}</style>\n{}{}{}"
       "<script id=\"engine\">{}</script>\n<script id=\"view\">{}</script>\n",
-      colours_of_actions(), parts.style, parts.body, schedules, plan, parts.engine, parts.view);
+      colours_of_actions(), parts.style, parts.body, data_part("schedules", schedules),
+      data_part("planned", plan), parts.engine, parts.view);
   write_file_atomically(session.output(r.output),
                         html_page(is_given(r.plan) ? "A plan, live" : "Pipeline schedules, live",
                                   body, provenance(session, 1)));

@@ -59,7 +59,7 @@ std::vector<ReportChange> report_changes(const Edits& edits) {
 void write_report(const SweepReply& reply, const SweepRequest& r, const std::string& trust,
                   const Session& session) {
   const weir::SweepResult& result = reply.result;
-  SearchReport report{.title = "weir sweep: " + r.common.model.filename().string(),
+  SearchReport report{.model = r.common.model.filename().string(),
                       .machine = reply.cluster.name,
                       .costs_origin = reply.costs.origin,
                       .trust = trust,
@@ -79,6 +79,10 @@ void write_report(const SweepReply& reply, const SweepRequest& r, const std::str
     when = "Then";
   }
   report.best = forecast(best, reply.costs, reply.cluster).trace;
+  if (!report.changes.empty()) {
+    const ResolvedPlan present = resolve(result.baseline->ranked.plan, ".");
+    report.present = forecast(present, reply.costs, reply.cluster).trace;
+  }
   write_file_atomically(session.output(*r.report), search_html(report));
 }
 
