@@ -25,6 +25,7 @@ file(GLOB processes_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exec_p
 list(FILTER processes_sources EXCLUDE REGEX stop_at)  # a library of its own, below
 add_executable(exec_processes_tests ${processes_sources})
 weir_include_root(exec_processes_tests PRIVATE tests)
+target_compile_definitions(exec_processes_tests PRIVATE WEIR_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_link_libraries(exec_processes_tests PRIVATE
   weir_sim weir_exec weir_exec_cpu weir_exec_mpi GTest::gtest)
 

@@ -424,6 +424,11 @@ std::string block_key(const Layer& layer) {
 
 }  // namespace
 
+std::int64_t padded_to(Dtype dtype, std::int64_t processors) {
+  constexpr std::int64_t kRowsOf16Bits = 8;
+  return bytes_per_element(dtype) == 2 ? kRowsOf16Bits * processors : processors;
+}
+
 Network model_network(const Model& model, const NetworkOf& of) {
   Network network;
   network.name = model.name;

@@ -16,6 +16,7 @@
 
 #include "plan/layout/network.hpp"
 #include "plan/model/model.hpp"
+#include "plan/words/dtype.hpp"
 
 namespace weir::layout {
 
@@ -31,6 +32,10 @@ struct NetworkOf {
   // are kept whole.
   bool shards = false;
 };
+
+// What a vocabulary is padded to a multiple of: the processors that divide it, and where a number
+// has 2 bytes rows of 16 bytes, which products like.
+[[nodiscard]] std::int64_t padded_to(Dtype dtype, std::int64_t processors);
 
 // Equal blocks in a row are one layer, repeated. Throws std::invalid_argument, naming the layer and
 // what of it has no words here.

@@ -342,6 +342,13 @@ std::string to_text(const Network& network, const NetworkLayer& layer, const Ope
   return fmt::format("{} = {}({}){}", output, act, fmt::join(names, " "), over);
 }
 
+std::string mesh_text(const NetworkLayout& layout) {
+  std::string text;
+  for (const MeshDimension& m : layout.mesh)
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", m.name, m.size);
+  return text;
+}
+
 std::string rules_text(const Network& network, const NetworkLayout& layout) {
   std::vector<std::string> rules;
   for (std::size_t d = 0; d < network.dimensions.size(); ++d) {

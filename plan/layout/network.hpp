@@ -156,6 +156,8 @@ inline constexpr double kMostNumbers = 9007199254740992.0;  // 2^53
 [[nodiscard]] std::string to_text(const Network& network, const NetworkTensor& tensor);
 [[nodiscard]] std::string to_text(const Network& network, const NetworkLayer& layer,
                                   const Operation& operation);
+// "d=4,m=2"; "" where it has no dimension.
+[[nodiscard]] std::string mesh_text(const NetworkLayout& layout);
 // "batch:d, heads:m"; "none".
 [[nodiscard]] std::string rules_text(const Network& network, const NetworkLayout& layout);
 // "d*m"; the names of a set.

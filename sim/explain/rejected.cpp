@@ -36,6 +36,7 @@ class Values {
     add_degrees("ep", &SweepRequest::ep, &Plan::ep);
     // With one choice there is nothing to reject.
     if (space_.etp.size() > 1) add_degrees("etp", &SweepRequest::etp, &Plan::etp);
+    if (space_.layouts) add_layouts();
     return std::move(values_);
   }
 
@@ -81,6 +82,26 @@ class Values {
       const std::string name = degree == 0 ? "tp" : std::to_string(degree);
       values_.push_back({{choice, name, has},
                          [degree, degrees](SweepRequest& part) { part.*degrees = {degree}; }});
+    }
+  }
+
+  // Those of a file by their names. Of all that there are the degrees say most; what they do not
+  // say is whether rows are split.
+  void add_layouts() {
+    for (const StageLayout& one : *space_.layouts) {
+      if (one.name.empty()) continue;
+      const auto has = [one](const Plan& plan) { return has_layout(plan, one); };
+      values_.push_back({{"layout", one.name, has},
+                         [one](SweepRequest& part) { part.layouts = std::vector{one}; }});
+    }
+    if (!space_.layouts->empty() && !space_.layouts->front().name.empty()) return;
+    for (const bool rows : {false, true}) {
+      const auto has = [rows](const Plan& plan) { return plan.sequence_parallel == rows; };
+      const auto narrow = [rows](SweepRequest& part) {
+        std::erase_if(*part.layouts,
+                      [&](const StageLayout& one) { return one.cut.sequence_parallel != rows; });
+      };
+      values_.push_back({{"layout", rows ? "with rows split" : "with rows whole", has}, narrow});
     }
   }
 

@@ -128,7 +128,7 @@ class Enumeration {
     if (refuse(legality_.split(base)) || refuse(legality_.replicas(base))) return;
     const std::int64_t held = all_held(base, *known_.add(base).part(), cluster_);
     Plan plan = base;
-    for (const Batch& batch : batches(request_, base.dp)) {
+    for (const Batch& batch : batches(request_, base)) {
       plan.microbatches = batch.microbatches;
       plan.micro_batch_size = batch.micro_batch_size;
       if (refuse(legality_.microbatches(plan))) continue;

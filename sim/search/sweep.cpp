@@ -50,7 +50,7 @@ class Candidates {
       plan.microbatches = batch.microbatches;
       plan.micro_batch_size = batch.micro_batch_size;
     };
-    std::vector<Batch> legal = batches(request_, base.dp);
+    std::vector<Batch> legal = batches(request_, base);
     std::erase_if(legal, [&](const Batch& batch) {
       take(batch);
       return refuse(legality_.microbatches(plan));

@@ -130,6 +130,26 @@ with tempfile.TemporaryDirectory() as name:
     expect(f"where nothing fits one of them says so: {ended}",
            all_exit(ended, 4) and ended.err.count("no plan fits") == 1)
 
+    # A layout's processors as processes: one report, of what threads count; each block is held
+    # against the unsplit computation there.
+    lay = (f"--json -q layout {pathlib.Path(__file__).parents[2]}/tests/fuzz/seeds/layout/"
+           "network.json --run --rounds 2 --rules ffn:m,vocab:m --mesh m=")
+    alone = subprocess.run([weir, *(lay + "2").split()], cwd=folder, check=True,
+                           capture_output=True, text=True)
+    ended = by_mpi.start(folder, 2, lay + "2 --program laid.json")
+    expect(f"two processes run a layout: {ended}", all_exit(ended, 0))
+    ran, by_thread = json.loads(ended.out)["run"], json.loads(alone.stdout)["run"]
+    expect("they say what carried their messages", ran["processes"] and not by_thread["processes"])
+    for key in ("multiply_adds", "exchanged_elements", "derived_elements"):
+        expect(f"{key} is the threads'", ran["layouts"][0][key] == by_thread["layouts"][0][key])
+    expect("one of them writes the program", (folder / "laid.json").exists())
+    ended = by_mpi.start(folder, 2, lay + "4")
+    expect(f"a mesh of four is refused once: {ended}",
+           all_exit(ended, 2) and ended.err.count("mpirun started 2 processes") == 1)
+    ended = by_mpi.start(folder, 2, lay + "2", f'exec "{weir}" {lay}2 --seed 2')
+    expect(f"another seed is named: {ended}",
+           all_exit(ended, 2) and "was not given what process 0 was: seed" in ended.err)
+
     # Stopped and resumed, by processes or by threads: the hash is that of a run that went on.
     plan = [weir, "plan", "model.json", "-K", "1", "-M", "2", "--clip-grad", "0.05", "-o",
             "one.json"]

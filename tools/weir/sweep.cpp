@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tools/app/sweep/sweep_layouts.hpp"
 #include "tools/reproduce/known_software.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/print/changes_text.hpp"
@@ -62,18 +63,21 @@ Table table_of(const app::SweepReply& reply) {
                           {"fits"},
                           {"gap"},
                           {"pareto"},
+                          left("layout"),
                           left("note")},
               .rows = {},
               .best = best_of(reply)};
   for (const app::SweepRow& row : reply.rows) {
     const auto& [plan, f, gap, pareto, range] = reply.ranked(row);
-    table.rows.push_back({summary(plan), format_duration(f.step_time),
-                          row.measured ? format_duration(*row.measured) : "-",
-                          fmt::format("{:.1f}%", f.metrics.bubble_fraction * 100),
-                          row.bubble ? fmt::format("{:.1f}%", *row.bubble * 100) : "-",
-                          format_bytes(f.peak_memory()), fit_word(f),
-                          fmt::format("{:.1f}%", gap * 100), pareto ? "yes" : "",
-                          row.baseline ? "(baseline)" : ""});
+    table.rows.push_back(
+        {summary(plan), format_duration(f.step_time),
+         row.measured ? format_duration(*row.measured) : "-",
+         fmt::format("{:.1f}%", f.metrics.bubble_fraction * 100),
+         row.bubble ? fmt::format("{:.1f}%", *row.bubble * 100) : "-",
+         format_bytes(f.peak_memory()), fit_word(f), fmt::format("{:.1f}%", gap * 100),
+         pareto ? "yes" : "",
+         row.baseline || reply.layouts.empty() ? "" : app::to_text(reply.layouts[row.place]),
+         row.baseline ? "(baseline)" : ""});
   }
   return table;
 }

@@ -17,10 +17,10 @@ using layout::NetworkLayer;
 using layout::Operation;
 
 // Random numbers of one tensor: of its values, of its gradient, or of the integers of a step.
-class Given {
+class GivenNumbers {
  public:
   enum class For : std::uint32_t { values, gradient, integers };
-  Given(std::uint64_t seed, std::size_t node, int tensor, For what, std::int64_t time = 0)
+  GivenNumbers(std::uint64_t seed, std::size_t node, int tensor, For what, std::int64_t time = 0)
       : tensor_(static_cast<std::uint32_t>(tensor)), what_(static_cast<std::uint32_t>(what)) {
     const PhiloxBlock key =
         philox4x32_10({{low(node), high(node), low(at(time)), high(at(time))}}, seed);
@@ -106,7 +106,7 @@ void NetworkNumbers::make_room() {
 void NetworkNumbers::give_weights(std::size_t n) {
   const NetworkNode& node = plan_.nodes[n];
   const NetworkLayer& layer = layer_of(n);
-  const auto fill = [&](std::size_t t, const Given& given, int halvings) {
+  const auto fill = [&](std::size_t t, const GivenNumbers& given, int halvings) {
     std::vector<float>& numbers = nodes[n].values[t][0];
     walk_whole(network_, layout_, place_, layer.tensors[t].dimensions,
                [&](std::int64_t i, std::int64_t element) {
@@ -125,18 +125,19 @@ void NetworkNumbers::give_weights(std::size_t n) {
       from = at(owner - plan_.nodes.begin());
       tensor = plan_of(n).owned[t];
     }
-    fill(t, Given(seed_, from, tensor, Given::For::values),
+    fill(t, GivenNumbers(seed_, from, tensor, GivenNumbers::For::values),
          halvings_of(whole_elements(network_, layer.tensors[t].dimensions)));
   }
   for (std::size_t g = 0; g < layer.given.size(); ++g) {
     const int tensor = layer.given[g].tensor;
-    if (node.sources[g] < 0) fill(at(tensor), Given(seed_, n, tensor, Given::For::values), 0);
+    if (node.sources[g] < 0)
+      fill(at(tensor), GivenNumbers(seed_, n, tensor, GivenNumbers::For::values), 0);
   }
 }
 
 void NetworkNumbers::give_gradient(std::size_t n, std::vector<float>& gradient) const {
   const int output = layer_of(n).operations.back().output;
-  const Given given(seed_, n, output, Given::For::gradient);
+  const GivenNumbers given(seed_, n, output, GivenNumbers::For::gradient);
   walk_whole(network_, layout_, place_, layer_of(n).tensors[at(output)].dimensions,
              [&](std::int64_t i, std::int64_t element) {
                const auto number = static_cast<float>(given.below(5, element)) - 2;
@@ -153,7 +154,7 @@ std::vector<std::int64_t> NetworkNumbers::picks(std::size_t n, const Operation& 
   if (o.act == Act::gather) {
     for (const int d : layer.tensors[at(o.inputs[0])].dimensions) std::erase(left, d);
   }
-  const Given given(seed_, n, o.output, Given::For::integers, time);
+  const GivenNumbers given(seed_, n, o.output, GivenNumbers::For::integers, time);
   const auto most = static_cast<std::uint64_t>(network_.dimensions[at(o.over)].size);
   std::vector<std::int64_t> picks;
   picks.reserve(at(BlockShape(network_, layout_, left).elements));

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "exec/cpu/layout/workers.hpp"
+#include "exec/processes/processes.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir::cpu {
@@ -17,5 +18,7 @@ struct NetworkRates {
 
 // Exchanges among all workers; of one worker there are none, and their figures stay 0.
 [[nodiscard]] NetworkRates network_rates(Workers& workers, int rounds);
+// Of processes, a core each: collective.
+[[nodiscard]] NetworkRates network_rates(Processes& processes, int rounds);
 
 }  // namespace weir::cpu

@@ -190,9 +190,9 @@ void NetworkProcessor::all_reduce(Axes axes, std::vector<float>& numbers, Reduct
 // A move of which a processor has all there already is a copy.
 void NetworkProcessor::relocate(int from, int to, Axes pending, float* in, float* out) {
   lap(times_.elementwise);
-  const auto read =
-      static_cast<double>(board_.relocate(place_, layer_->tensors[at(from)].dimensions,
-                                          layer_->tensors[at(to)].dimensions, pending, in, out));
+  const auto read = static_cast<double>(board_.relocate(
+      place_, {layer_->tensors[at(from)].dimensions, layer_->tensors[at(to)].dimensions, pending},
+      in, out));
   counts_.exchanged_elements += read;
   lap(read > 0 ? times_.exchanges : times_.elementwise);
 }

@@ -7,9 +7,7 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
-#include <cmath>
 
-#include "exec/cpu/layout/apart.hpp"
 #include "exec/cpu/layout/network_plan.hpp"
 #include "exec/cpu/layout/network_processor.hpp"
 #include "plan/words/indexed.hpp"
@@ -56,30 +54,6 @@ std::optional<std::string> not_tied(const Network& network, const std::vector<La
     }
   }
   return std::nullopt;
-}
-
-// The largest of the numbers that a gradient adds up as they are, those of a bias. Their sum may
-// cancel, as that of keys' biases does under a softmax: what is left is their rounding.
-float largest_summand(const NetworkLayer& layer, const NodeBlocks& blocks, int tensor) {
-  float largest = 0;
-  for (const layout::Operation& o : layer.operations) {
-    const bool linear = o.act == Act::add || o.act == Act::move;
-    const bool shift = o.act == Act::norm && o.inputs.size() > 2 && o.inputs[2] == tensor;
-    if (!shift && (!linear || std::ranges::find(o.inputs, tensor) == o.inputs.end())) continue;
-    for (const GradientParts& made : blocks.gradients[at(o.output)]) {
-      for (const GradientPart& part : made.parts()) {
-        for (const float number : part.numbers) largest = std::max(largest, std::abs(number));
-      }
-    }
-    largest = std::max(largest, largest_summand(layer, blocks, o.output));
-  }
-  return largest;
-}
-
-void count(NetworkDifference& all, const Apart& one, bool reordered) {
-  double& worst = reordered ? all.reordered : all.in_order;
-  (reordered ? all.tensors_reordered : all.tensors_in_order) += 1;
-  if (!(one.relative() <= worst)) worst = one.relative();
 }
 
 }  // namespace
@@ -155,46 +129,14 @@ NetworkTimes NetworkRun::step() {
   return times;
 }
 
+const std::vector<NodeBlocks>& NetworkRun::nodes(int processor) const {
+  return processors_[at(processor)]->nodes();
+}
+
 NetworkDifference NetworkRun::difference(const NetworkRun& whole) const {
-  NetworkDifference all;
-  const std::vector<NodeBlocks>& truth = whole.processors_[0]->nodes();
-  // Each element of a tensor on each processor beside the same one of the unsplit computation.
-  const auto compare = [&](const layout::NetworkTensor& tensor, Apart& apart, const auto& of) {
-    for (const auto& processor : processors_) {
-      walk_whole(network_, layout_, processor->place(), tensor.dimensions,
-                 [&](std::int64_t i, std::int64_t from) {
-                   const auto [mine, its] = of(processor->nodes());
-                   apart.compare(mine[at(i)], its[at(from)]);
-                 });
-    }
-  };
-  for (std::size_t n = 0; n < plan_->nodes.size(); ++n) {
-    const NetworkNode& node = plan_->nodes[n];
-    const NetworkLayer& layer = network_.layers[node.layer];
-    for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
-      const layout::NetworkTensor& tensor = layer.tensors[t];
-      if (plan_->layers[node.layer].pending[t] == 0) {
-        Apart apart;
-        for (std::size_t s = 0; s < truth[n].values[t].size(); ++s) {
-          compare(tensor, apart, [&](const std::vector<NodeBlocks>& nodes) {
-            return std::pair(nodes[n].values[t][s].data(), truth[n].values[t][s].data());
-          });
-        }
-        count(all, apart, node.value_reordered[t]);
-      }
-      const bool given = std::ranges::any_of(
-          layer.given, [t](const layout::Given& g) { return g.tensor == static_cast<int>(t); });
-      if ((tensor.role != Role::weight && !given) || truth[n].gradients[t][0].used == 0) continue;
-      Apart apart;
-      apart.largest = largest_summand(layer, truth[n], static_cast<int>(t));
-      compare(tensor, apart, [&](const std::vector<NodeBlocks>& nodes) {
-        return std::pair(nodes[n].gradients[t][0].all.front().numbers.data(),
-                         truth[n].gradients[t][0].all.front().numbers.data());
-      });
-      count(all, apart, node.gradient_reordered[t]);
-    }
-  }
-  return all;
+  std::vector<const NetworkProcessor*> all;
+  for (const auto& processor : processors_) all.push_back(processor.get());
+  return together({tensors_apart(network_, layout_, *plan_, all, whole.nodes(0))});
 }
 
 }  // namespace weir::cpu

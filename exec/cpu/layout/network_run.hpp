@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "exec/cpu/layout/network_board.hpp"
+#include "exec/cpu/layout/network_difference.hpp"
 #include "exec/cpu/layout/network_figures.hpp"
 #include "exec/cpu/layout/workers.hpp"
 #include "plan/layout/exchanges.hpp"
@@ -33,19 +34,6 @@ struct RunBytes {
 [[nodiscard]] RunBytes run_bytes(const layout::Network& network,
                                  const layout::NetworkLayout& layout);
 
-// Of all blocks of values, gradients of weights and of what layers are given: how far they are from
-// the unsplit computation's, over the largest number of the tensor; of a bias's gradient, which may
-// be 0 but for rounding, over the largest that it is the sum of.
-struct NetworkDifference {
-  double in_order = 0;   // tensors whose sums all keep the unsplit computation's order: 0, the same
-                         // bits, or something is wrong
-  double reordered = 0;  // the others
-  int tensors_in_order = 0, tensors_reordered = 0;
-};
-
-struct NetworkPlan;
-class NetworkProcessor;
-
 class NetworkRun {
  public:
   // On a mesh of exactly the workers' number, no dimension of size 1. Given numbers, integers and
@@ -58,6 +46,7 @@ class NetworkRun {
   NetworkTimes step();  // forward and backward
   [[nodiscard]] const std::vector<NetworkCounts>& counts() const { return counts_; }
   [[nodiscard]] double held_bytes() const;  // by all processors; run_bytes has derived it
+  [[nodiscard]] const std::vector<NodeBlocks>& nodes(int processor) const;
   // Both must have made a step; `whole` runs on a mesh of one.
   [[nodiscard]] NetworkDifference difference(const NetworkRun& whole) const;
 
@@ -65,7 +54,7 @@ class NetworkRun {
   const layout::Network& network_;
   layout::NetworkLayout layout_;
   Workers& workers_;
-  Board board_;
+  ThreadBoard board_;
   std::unique_ptr<NetworkPlan> plan_;
   std::vector<std::unique_ptr<NetworkProcessor>> processors_;
   std::vector<NetworkCounts> counts_;

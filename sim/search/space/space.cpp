@@ -7,11 +7,15 @@
 namespace weir {
 namespace {
 
-// Whether the tp devices of a stage also divide what tensor parallelism leaves whole.
-bool shares_sequence(const SweepRequest& request, const Model& model, const Plan& plan) {
-  if (plan.tp == 1) return false;
-  if (!request.sequence_parallel_where_it_can) return request.base.sequence_parallel;
-  return !cannot_split(model, plan.seq_length, {plan.tp, plan.cp, true});
+// Whether the tp devices of a stage also divide what tensor parallelism leaves whole: of layouts
+// some do and some do not.
+std::vector<bool> sharing_sequences(const SweepRequest& request, const Model& model,
+                                    const Plan& plan) {
+  if (plan.tp == 1) return {false};
+  const bool can = !cannot_split(model, plan.seq_length, {plan.tp, plan.cp, true});
+  if (request.layouts && !request.base.sequence_parallel)
+    return can ? std::vector{false, true} : std::vector{false};
+  return {request.sequence_parallel_where_it_can ? can : request.base.sequence_parallel};
 }
 
 // Whether some K makes the devices of these degrees as many as were asked for.
@@ -30,6 +34,24 @@ void add_sharing(const SweepRequest& request, Plan plan, std::vector<Plan>& plan
     for (const CudaGraphs& graphs : request.cuda_graphs) {
       plan.cuda_graphs = graphs;
       if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+    }
+  }
+}
+
+// The plan with each division of experts, of sequences and each order of devices.
+void add_orders(const SweepRequest& request, Plan plan, std::vector<Plan>& plans) {
+  // The batch is chosen later: what a layout says of it is asked then.
+  Plan degrees = plan;
+  degrees.micro_batch_size = 0;
+  if (!right_layout(request, degrees)) return;
+  for (const int etp : request.etp) {
+    plan.etp = etp == plan.tp ? 0 : etp;
+    for (const int slices : request.slices) {
+      plan.slices = slices;
+      for (const RankOrder order : request.rank_order) {
+        plan.rank_order = plan.dp > 1 ? order : RankOrder::tp_cp_dp_pp;
+        add_sharing(request, plan, plans);
+      }
     }
   }
 }
@@ -58,18 +80,10 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
             plan.zero = dp * cp > 1 ? zero : 0;
             plan.overlap_param_gather =
                 request.base.overlap_param_gather && (plan.zero == 1 || plan.zero == 2);
-            plan.sequence_parallel = shares_sequence(request, model, plan);
-            plan.overlap_tensor_parallel =
-                request.base.overlap_tensor_parallel && plan.sequence_parallel;
-            for (const int etp : request.etp) {
-              plan.etp = etp == tp ? 0 : etp;
-              for (const int slices : request.slices) {
-                plan.slices = slices;
-                for (const RankOrder order : request.rank_order) {
-                  plan.rank_order = dp > 1 ? order : RankOrder::tp_cp_dp_pp;
-                  add_sharing(request, plan, plans);
-                }
-              }
+            for (const bool shares : sharing_sequences(request, model, plan)) {
+              plan.sequence_parallel = shares;
+              plan.overlap_tensor_parallel = request.base.overlap_tensor_parallel && shares;
+              add_orders(request, plan, plans);
             }
           }
         }
@@ -84,7 +98,15 @@ bool same_order(const SweepRequest& request, const Plan& plan) {
          plan.rank_order != request.rank_order.front();
 }
 
-std::vector<Batch> batches(const SweepRequest& request, int dp) {
+bool right_layout(const SweepRequest& request, const Plan& plan) {
+  if (!request.layouts) return true;
+  return std::ranges::any_of(*request.layouts,
+                             [&](const StageLayout& one) { return has_layout(plan, one); });
+}
+
+namespace {
+
+std::vector<Batch> batches_of(const SweepRequest& request, int dp) {
   std::vector<Batch> pairs;
   if (!request.global_batch_size) {
     for (const int m : request.microbatches) {
@@ -98,6 +120,18 @@ std::vector<Batch> batches(const SweepRequest& request, int dp) {
     if (whole % m == 0) counts.push_back(m);
   }
   for (const int m : counts) pairs.push_back({m, whole / m});
+  return pairs;
+}
+
+}  // namespace
+
+std::vector<Batch> batches(const SweepRequest& request, const Plan& degrees) {
+  std::vector<Batch> pairs = batches_of(request, degrees.dp);
+  Plan plan = degrees;
+  std::erase_if(pairs, [&](const Batch& batch) {
+    plan.micro_batch_size = batch.micro_batch_size;
+    return batch.micro_batch_size > 0 && !right_layout(request, plan);
+  });
   return pairs;
 }
 

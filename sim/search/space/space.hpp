@@ -13,6 +13,7 @@
 #include "plan/job/stack_abilities.hpp"
 #include "sim/search/space/family.hpp"
 #include "sim/search/space/search_state.hpp"
+#include "sim/search/space/stage_layout.hpp"
 
 namespace weir {
 
@@ -52,6 +53,9 @@ struct SweepRequest {
   std::vector<int> slices{1};            // of a sequence, for schedules that slice; 1: the others
   // Of tp that is left open: sequence parallelism wherever the model's sizes allow it.
   bool sequence_parallel_where_it_can = false;
+  // Stages have one of these layouts, as far as the degrees above allow it; none: any degrees. With
+  // them cp and etp are 1 and 0, and sequence parallelism is as the layout has it.
+  std::optional<std::vector<StageLayout>> layouts = {};
   std::vector<int> zero{0};         // ZeRO stages; 0 where there are no replicas
   std::vector<int> zero_shards{0};  // devices among which ZeRO divides, where they do; 0: all
   std::vector<CudaGraphs> cuda_graphs{CudaGraphs()};
@@ -110,13 +114,16 @@ struct SweepRequest {
 // With one rank both orders of the devices are the same: the second of two is passed over.
 [[nodiscard]] bool same_order(const SweepRequest& request, const Plan& plan);
 
+// Whether the plan's stages have a layout that the search may choose.
+[[nodiscard]] bool right_layout(const SweepRequest& request, const Plan& plan);
+
 struct Batch {
   int microbatches = 1;
   int micro_batch_size = 1;
 };
-// M and b of one replica of `dp`: as given, or M with b = G / (M dp), rounded down where that is no
-// whole number.
-[[nodiscard]] std::vector<Batch> batches(const SweepRequest& request, int dp);
+// M and b of one replica of a plan with these degrees: as given, or M with b = G / (M dp), rounded
+// down where that is no whole number; of layouts those that are for this b.
+[[nodiscard]] std::vector<Batch> batches(const SweepRequest& request, const Plan& degrees);
 
 // The ways in which the candidates and the baseline split layers, each once; those that cannot be
 // are left out.

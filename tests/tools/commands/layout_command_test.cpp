@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/tools/commands/command.hpp"
@@ -122,6 +123,89 @@ TEST_F(LayoutCommand, InsideTheStagesOfAPlan) {
   ASSERT_EQ(program("--mesh d=2,m=4 --rules batch:d,heads:m"), 0);
   refused(model + "--layout cut.json -K 2", 3,
           "vocab is split over nothing, where Megatron's cut has it over m");
+}
+
+// d is d_model's symbol there: of the mesh dimension d the file has another, and reads back.
+TEST_F(LayoutCommand, AProgramWhoseMeshIsNamedAsADimension) {
+  ASSERT_EQ(weir("-q layout " + kLayouts +
+                 "transformer-lm.json --mesh d=2 --rules batch:d --program lm.json")
+                .code,
+            0);
+  EXPECT_EQ(Json::parse(read("lm.json"))["layouts"][0]["mesh"][0]["symbol"], "n_d");
+  EXPECT_EQ(of("lm.json")["layouts"][0]["rules"], "batch:d");
+}
+
+// K and layouts together, against each pair by itself: of 8 devices a layout on n has K = 8/n. What
+// the search lists is what `weir plan --layout` makes, at the same step, and its best is the best
+// of the pairs. A layout that is no cut of Megatron's is named and left out.
+TEST_F(LayoutCommand, SearchedTogetherWithK) {
+  const std::string model = kModels + "gpt2.json ";
+  const std::string both = " --cluster dgx-h100 --dtype bf16 --attention fused";
+  ASSERT_EQ(weir("-q layout " + model + "--dtype bf16 --attention fused -b 8 --program cut.json " +
+                 "--mesh d=2,m=4 --rules batch:d,heads:m,ffn:m,vocab:m")
+                .code,
+            0);
+  Json file = Json::parse(read("cut.json"));
+  const auto layout = [](const char* name, int d, int m, const char* rules) {
+    Json mesh = Json::array({{{"name", "d"}, {"size", d}}});
+    if (m > 1) mesh.push_back({{"name", "m"}, {"size", m}});
+    return Json{{"name", name}, {"mesh", mesh}, {"rules", rules}};
+  };
+  file["layouts"] = {layout("wide", 2, 2, "batch:d,heads:m,ffn:m,vocab:m"),
+                     layout("rows", 2, 4, "batch:d,heads:m,ffn:m,vocab:m,rows:m"),
+                     layout("data", 4, 1, "batch:d"), layout("odd", 8, 1, "rows:d")};
+  write("four.json", file.dump());
+  const CommandResult swept =
+      weir("sweep " + model + both +
+           " --gpus 8 --global-batch-size 32 --layouts four.json -v 1 --schedule 1f1b --zero 0 "
+           "--recompute none --stack weir -o found.json");
+  ASSERT_EQ(swept.code, 0) << swept.out;
+  EXPECT_THAT(swept.out, HasSubstr("layout odd: rows is split over d"));
+  const Json found = Json::parse(read("found.json"));
+  EXPECT_EQ(found["gap"], 0);
+  ASSERT_EQ(found["plans"].size(), 3U);  // one K each
+  std::map<std::string, double> steps;
+  for (const Json& one : found["plans"]) {
+    const Json& plan = one["plan"];
+    const auto name = one["layout"]["name"].get<std::string>();
+    const std::string boundaries =
+        plan["pp"] == 1 ? "" : " --boundaries " + std::to_string(plan["boundaries"][0].get<int>());
+    const CommandResult made =
+        weir("-q plan " + model + both + " --layout four.json --layout-name " + name + " -K " +
+             plan["pp"].dump() + " -M " + plan["microbatches"].dump() +
+             " --schedule 1f1b --stack weir -o " + name + ".json" + boundaries);
+    ASSERT_EQ(made.code, 0) << made.out;
+    const Json again = Json::parse(read(name + ".json"));
+    EXPECT_EQ(again, plan) << name;
+    steps[name] = one["forecast"]["step_time_s"];
+  }
+  EXPECT_EQ(steps.size(), 3U);
+  const double best = found["plans"][0]["forecast"]["step_time_s"];
+  for (const auto& [name, step] : steps) EXPECT_LE(best, step) << name;
+}
+
+// All layouts of given degrees are those with rows whole and those with rows split: the same plans
+// as of two searches of degrees, one without and one with sequence parallelism.
+TEST_F(LayoutCommand, AllLayoutsAreTheDegreesThatPlansHave) {
+  const auto candidates = [&](const std::string& more) {
+    const CommandResult swept = shell(
+        WEIR_COMMAND " -q --json sweep " + kModels +
+        "gpt2.json --cluster dgx-h100 --global-batch-size 64 -K 1,2 -v 1 --schedule 1f1b --cp 1 " +
+        more);
+    EXPECT_EQ(swept.code, 0) << swept.out;
+    return Json::parse(swept.out)["candidates"].get<int>();
+  };
+  EXPECT_EQ(candidates("--tp 2,4 --layouts all"),
+            candidates("--tp 2,4") + candidates("--tp 2,4 --sequence-parallel"));
+  EXPECT_EQ(candidates("--tp 1 --layouts all"), candidates("--tp 1"));
+  const auto refused = [&](const std::string& more, const char* words) {
+    const CommandResult result =
+        weir("sweep " + kModels + "gpt2.json --global-batch-size 16 " + more);
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_THAT(result.out, HasSubstr(words));
+  };
+  refused("--layouts all", "--layouts needs --cluster");
+  refused("--cluster dgx-h100 --layouts all --cp 2", "--cp contradicts --layouts");
 }
 
 // Two processors: of w[hidden, units] over units each holds all rows and half of the columns, which

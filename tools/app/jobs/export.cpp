@@ -8,9 +8,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "plan/layout/read.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/jobs/import.hpp"
+#include "tools/app/shared/named_layout.hpp"
+#include "tools/jobs/torch/dtensor.hpp"
 
 namespace weir::app {
 namespace {
@@ -67,34 +70,63 @@ Json patch_json(const Patch& patch) {
           {"remarks", to_json(patch.remarks)}};
 }
 
+// All outputs are checked before the first is written.
+ExportResult write_files(const ExportRequest& r, const ExportedJob& job, const Session& session) {
+  ExportResult result{.to = r.to, .launch = job.launch, .not_carried = job.not_carried};
+  for (const ExportedFile& file : job.files)
+    result.files.push_back(session.output(r.output / file.name));
+  for (const ExportedFile& file : job.files) write_file_atomically(r.output / file.name, file.text);
+  return result;
+}
+
+// No plan: a network under one of its file's layouts.
+ExportResult export_layout(const ExportRequest& r, const Session& session) {
+  const auto* file = std::get_if<std::filesystem::path>(&r.plan);
+  if (file == nullptr || r.patch)
+    throw UsageError("--to dtensor takes a layout file, as weir layout --program writes one");
+  const layout::LayoutFile loaded = layout::load_layouts(*file);
+  if (!loaded.network)
+    throw InputError(file->string(), "layers", "expected a network: einsums have no modules");
+  const auto& layout = named_layout(loaded, r.layout_name, *file);
+  return write_files(
+      r,
+      export_dtensor(*loaded.network, layout, file->string(), {.gpus_per_node = r.gpus_per_node}),
+      session);
+}
+
 }  // namespace
 
 Fields fields(ExportRequest& r) {
-  return {{"plan", &r.plan, "Plan file", {.required = true}},
-          {"--to",
-           &r.to,
-           "torchtitan, torch, megatron or deepspeed",
-           {.choices = {"torchtitan", "torch", "megatron", "deepspeed"}}},
-          {"--patch", &r.patch,
-           "Your own Megatron script: what to change in it, as a diff of its text; with --to "
-           "megatron the edited script is written"},
-          {"--allow-other-schedule", &r.allow_other_schedule,
-           "Write a plan whose schedule the tool has not: its own runs, and is named"},
-          {"--fork", &r.fork,
-           "For the zero-bubble fork of Megatron-LM: zb-h1, zb-h2, zb-v, v-half and v-min too"},
-          {"-o,--output", &r.output, "Folder of the files", {.writes = Writes::folder}},
-          {"--gpus-per-node",
-           &r.gpus_per_node,
-           "At most so many devices a node in the launch line",
-           {.range = kGpusPerNode}},
-          {"--torchtitan-version",
-           &r.torchtitan_version,
-           "main, whose Python registry is written as of August 2026, or 0.2, whose TOML is",
-           {.choices = {"main", "0.2"}}}};
+  return {
+      {"plan", &r.plan, "Plan file, or a layout file (weir.layout/1)", {.required = true}},
+      {"--to",
+       &r.to,
+       "torchtitan, torch, megatron or deepspeed; of a layout file dtensor, PyTorch's placements",
+       {.choices = {"torchtitan", "torch", "megatron", "deepspeed", "dtensor"}}},
+      {"--layout-name", &r.layout_name,
+       "With --to dtensor: which of the file's (default: the first)"},
+      {"--patch", &r.patch,
+       "Your own Megatron script: what to change in it, as a diff of its text; with --to "
+       "megatron the edited script is written"},
+      {"--allow-other-schedule", &r.allow_other_schedule,
+       "Write a plan whose schedule the tool has not: its own runs, and is named"},
+      {"--fork", &r.fork,
+       "For the zero-bubble fork of Megatron-LM: zb-h1, zb-h2, zb-v, v-half and v-min too"},
+      {"-o,--output", &r.output, "Folder of the files", {.writes = Writes::folder}},
+      {"--gpus-per-node",
+       &r.gpus_per_node,
+       "At most so many devices a node in the launch line",
+       {.range = kGpusPerNode}},
+      {"--torchtitan-version",
+       &r.torchtitan_version,
+       "main, whose Python registry is written as of August 2026, or 0.2, whose TOML is",
+       {.choices = {"main", "0.2"}}}};
 }
 
 ExportResult export_plan(const ExportRequest& r, const Session& session) {
   if (r.to.empty() && !r.patch) throw UsageError("expected --to TOOL or --patch SCRIPT");
+  if (r.to == "dtensor") return export_layout(r, session);
+  if (!r.layout_name.empty()) throw UsageError("--layout-name is of --to dtensor");
   const PlacedPlan plan = load(r.plan, session);
   if (plan.loaded.schedule.shape.shards() > 0) {
     throw InputError("plan", "schedule",
@@ -127,7 +159,7 @@ ExportResult export_plan(const ExportRequest& r, const Session& session) {
   const ExportedJob job = r.patch ? edited_megatron(*patch, edited_name(*r.patch))
                           : patch ? patched_megatron(*patch, plan.loaded, options)
                                   : exporter(plan.loaded, options);
-  ExportResult result{.to = r.to, .launch = job.launch, .not_carried = job.not_carried};
+  ExportResult result = write_files(r, job, session);
   if (patch) result.changes = patch->changes;
   if (plan.loaded.plan.skips == SkipTransport::direct)
     result.not_carried.push_back({"skips", "direct: stages hand on what they do not take"});
@@ -144,10 +176,6 @@ ExportResult export_plan(const ExportRequest& r, const Session& session) {
         {"job", fmt::format("of the {} job that the plan came from these are not in the files: {}",
                             source.tool, fmt::join(source.left_out, " "))});
   }
-  // All outputs are checked before the first is written.
-  for (const ExportedFile& file : job.files)
-    result.files.push_back(session.output(r.output / file.name));
-  for (const ExportedFile& file : job.files) write_file_atomically(r.output / file.name, file.text);
   return result;
 }
 

@@ -15,8 +15,9 @@
 namespace weir::app {
 
 struct ExportRequest {
-  PlanSource plan;
-  std::string to;  // torchtitan, torch, megatron or deepspeed; empty: nothing is written
+  PlanSource plan;  // of dtensor: a layout file
+  std::string to;   // torchtitan, torch, megatron, deepspeed or dtensor; empty: nothing is written
+  std::string layout_name;                     // of the layout file's; empty: the first
   std::optional<std::filesystem::path> patch;  // the script that the plan came from
   bool allow_other_schedule = false;           // where the tool has none of the plan's
   bool fork = false;                           // Megatron's zero-bubble fork

@@ -20,7 +20,7 @@ namespace weir {
 struct Rounds {
   int count = 1;
   std::uint64_t seed = 1;
-  std::function<void(int done, int of)> progress;  // may be none
+  std::function<void(int done, int of)> progress;  // may be none; of the steps of all rounds
 };
 
 // begin() and then each run's step(run), in a fresh random order each round. Both get whether the
@@ -30,11 +30,16 @@ void interleaved(std::size_t runs, const Rounds& rounds, const Begin& begin, con
   std::vector<std::size_t> order(runs);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::mt19937_64 random(rounds.seed);
+  const auto steps = static_cast<int>(runs) * (rounds.count + 1);
+  int done = 0;
   for (int round = 0; round <= rounds.count; ++round) {
     begin(round > 0);
     std::shuffle(order.begin(), order.end(), random);
-    for (const std::size_t run : order) step(run, round > 0);
-    if (rounds.progress) rounds.progress(round, rounds.count);
+    for (const std::size_t run : order) {
+      step(run, round > 0);
+      // After each, for a step of a large network takes seconds.
+      if (rounds.progress) rounds.progress(++done, steps);
+    }
   }
 }
 

@@ -11,10 +11,15 @@
 #include <vector>
 
 #include "exec/device/cores.hpp"
+#include "exec/processes/agreement.hpp"
+#include "plan/layout/network_json.hpp"
 #include "plan/layout/read.hpp"
 #include "plan/text/schema.hpp"
+#include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "tools/app/shared/exit_code.hpp"
+#include "tools/app/shared/version.hpp"
 #include "tools/report/layout_drawing.hpp"
 #include "tools/report/picture_file.hpp"
 
@@ -104,8 +109,10 @@ std::vector<layout::NetworkLayout> layouts_to_run(const LayoutRequest& request,
 }
 
 // How many processors the request has in mind.
-int workers_of(const LayoutRequest& request, const Session& session) {
+int workers_of(const LayoutRequest& request, const Processes* others, const Session& session) {
   const NetworksRequest& networks = request.networks;
+  if (others != nullptr && session.given("workers"))
+    throw UsageError("--workers is of threads: mpirun has started the processes");
   std::int64_t workers = request.layouts.workers == 0 ? available_cores() : request.layouts.workers;
   std::optional<std::int64_t> asked;
   if (networks.devices) asked = *networks.devices;
@@ -117,6 +124,11 @@ int workers_of(const LayoutRequest& request, const Session& session) {
       throw UsageError(fmt::format("--mesh: {}", why.what()));
     }
   }
+  if (others != nullptr && asked && *asked != others->count()) {
+    throw UsageError(fmt::format("the mesh has {} processors, and mpirun started {} processes",
+                                 *asked, others->count()));
+  }
+  if (others != nullptr) return others->count();
   if (asked && session.given("workers") && *asked != workers)
     throw UsageError(fmt::format("--workers {}: the mesh has {} processors", workers, *asked));
   workers = asked.value_or(workers);
@@ -125,28 +137,42 @@ int workers_of(const LayoutRequest& request, const Session& session) {
   return static_cast<int>(workers);
 }
 
-// Priced by what this machine's cores do, and run on them.
+// All processes run the same network under the same layouts.
+void agree(const LayoutRequest& request, const NetworksResult& result, Processes& others) {
+  require_agreement(others, {{"weir", version_line()},
+                             {"the program and its layouts",
+                              sha256_hex(layout::to_json(result.network, result.layouts))},
+                             {"rounds", std::to_string(request.layouts.rounds)},
+                             {"seed", std::to_string(request.seed)}});
+}
+
+// Priced by what this machine's cores do, and run on them: by threads, or by `others`.
 template <class Networks>
-NetworksResult run_on_cores(const LayoutRequest& request, const Session& session,
+NetworksResult run_on_cores(const LayoutRequest& request, Processes* others, const Session& session,
                             const Networks& networks) {
   if (request.networks.cluster)
     throw UsageError("--run is priced by the rates of this machine's cores: drop --cluster");
   if (session.given("dtype") && dtype_of(request.plan) != Dtype::fp32)
     throw UsageError("--run computes in fp32");
   LayoutRequest measured = request;
-  const int workers = workers_of(request, session);
-  measured.networks.measured = measured_cores(workers);
+  const int workers = workers_of(request, others, session);
+  measured.networks.measured =
+      others == nullptr ? measured_cores(workers) : measured_cores(*others);
   NetworksResult result = networks(measured);
   result.layouts = layouts_to_run(request, result, workers, session);
   if (result.layouts.empty()) throw UsageError("none of these layouts is legal: nothing to run");
-  result.run = run_networks(
-      result.network, result.layouts, result.job, *result.cluster,
-      {.file = request.plan.model.string(),
-       .workers = workers,
-       .rounds = request.layouts.rounds,
-       .seed = request.seed,
-       .progress = [&session](int done, int of) { session.progress("run", done, of); }});
-  if (result.run->oversubscribed)
+  if (others != nullptr) agree(request, result, *others);
+  result.run =
+      run_networks(result.network, result.layouts, result.job, *result.cluster,
+                   {.file = request.plan.model.string(),
+                    .workers = workers,
+                    .rounds = request.layouts.rounds,
+                    .seed = request.seed,
+                    .progress = [&session](int done, int of) { session.progress("run", done, of); },
+                    .processes = others});
+  if (result.run->oversubscribed && others != nullptr)
+    session.note(fmt::format("{} processes on fewer cores: oversubscribed", workers));
+  else if (result.run->oversubscribed)
     session.note(fmt::format("{} workers on {} cores: oversubscribed", workers, available_cores()));
   return result;
 }
@@ -177,40 +203,86 @@ Fields fields(LayoutRequest& request) {
                  &request.svg,
                  "Draw what each device holds of each tensor and sends (first 16 devices)",
                  {.writes = Writes::file}});
+  append(all, fields(request.processes));
   all.push_back(seed_field(request.seed));
   return all;
 }
 
-LayoutResult layout_use(const LayoutRequest& request, const Session& session) {
+namespace {
+
+LayoutResult use(const LayoutRequest& request, Processes* others, const Session& session) {
   const LayoutsRequest& run = request.layouts;
-  if (!run.run && (session.given("workers") || session.given("rounds")))
-    throw UsageError("--workers and --rounds are of --run");
   const bool of_file = is_layout_file(request.plan.model);
   refuse_unused(request, of_file, session);
   if (!of_file) {
     const auto of_model = [&](const LayoutRequest& r) {
       return networks(r.networks, r.plan, load_model(r.plan), r.micro_batch_size, r.seed, session);
     };
-    LayoutResult result{{}, run.run ? run_on_cores(request, session, of_model) : of_model(request)};
+    LayoutResult result{
+        {}, run.run ? run_on_cores(request, others, session, of_model) : of_model(request)};
     draw(request, *result.networks, session);
     return result;
   }
   layout::LayoutFile file = layout::load_layouts(request.plan.model);
   LayoutsRequest einsums = run;
   einsums.file = request.plan.model;
+  if (!file.network && others != nullptr)
+    throw UsageError("processes run networks: a program of einsums alone is run by threads");
   if (!file.network) return of_einsums(request, std::move(einsums), session);
   std::optional<Dtype> dtype;
   if (session.given("dtype")) dtype = dtype_of(request.plan);
   const auto of_network = [&](const LayoutRequest& r) {
     return networks(r.networks, *file.network, file.network_layouts, dtype, session);
   };
-  LayoutResult result{{},
-                      run.run ? run_on_cores(request, session, of_network) : of_network(request)};
+  LayoutResult result{
+      {}, run.run ? run_on_cores(request, others, session, of_network) : of_network(request)};
   draw(request, *result.networks, session);
   return result;
 }
 
+// One of several processes that run together: the leader has the result, writes and speaks.
+LayoutResult use_with_others(LayoutRequest request, const Session& session) {
+  const ProcessSession joined = open_session(TransportKind::mpi, request.processes, session);
+  Processes& processes = *joined.processes;
+  try {
+    Session own(session);
+    const bool leads = processes.index() == 0;
+    if (!leads) {
+      own.note = own.log = [](const std::string&) {};
+      own.progress = [](const std::string&, int, int) {};
+      request.svg.reset();
+      request.networks.out.reset();
+    }
+    LayoutResult result = use(request, &processes, own);
+    result.leads = leads;
+    processes.barrier();
+    return result;
+  } catch (const Transport::Stopped&) {
+    throw EndedTogether(processes.conclude({}));
+  } catch (...) {
+    throw EndedTogether(processes.conclude(ending_of(std::current_exception())));
+  }
+}
+
+}  // namespace
+
+LayoutResult layout_use(const LayoutRequest& request, const Session& session) {
+  if (!request.layouts.run) {
+    if (session.given("workers") || session.given("rounds"))
+      throw UsageError("--workers and --rounds are of --run");
+    if (session.given("transport") || session.given("patience"))
+      throw UsageError("--transport and --patience are of --run");
+    return use(request, nullptr, session);
+  }
+  const TransportKind transport = choose_transport(request.processes);
+  if (transport == TransportKind::nccl)
+    throw UsageError("--transport nccl: expected threads or mpi, layouts run on cores");
+  return transport == TransportKind::threads ? use(request, nullptr, session)
+                                             : use_with_others(request, session);
+}
+
 nlohmann::ordered_json to_json(const LayoutResult& result) {
+  if (!result.leads) return {};
   return result.layouts ? to_json(*result.layouts) : to_json(*result.networks);
 }
 

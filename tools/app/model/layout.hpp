@@ -10,6 +10,7 @@
 
 #include "tools/app/model/layouts.hpp"
 #include "tools/app/model/networks.hpp"
+#include "tools/app/run/process_session.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 
@@ -20,6 +21,7 @@ struct LayoutRequest {
   LayoutsRequest layouts;
   NetworksRequest networks;
   std::optional<std::filesystem::path> svg;
+  SessionOptions processes;  // of --run: those that mpirun started, a processor each
   int micro_batch_size = 1;  // of a model, on all devices
   std::uint64_t seed = 1;
 };
@@ -28,10 +30,13 @@ struct LayoutRequest {
 struct LayoutResult {
   std::optional<LayoutsResult> layouts;    // of einsums
   std::optional<NetworksResult> networks;  // of layers
+  bool leads = true;  // false: another process has the result, and this one's is not told
 };
 
-// Throws UsageError for options that do not go together, InputError for a program that is none.
+// Throws UsageError for options that do not go together, InputError for a program that is none,
+// EndedTogether where a run of several processes ends before its end.
 [[nodiscard]] LayoutResult layout_use(const LayoutRequest& request, const Session& session);
+// Null where another process has it.
 [[nodiscard]] nlohmann::ordered_json to_json(const LayoutResult& result);
 
 inline constexpr UseCase<LayoutRequest, LayoutResult> kLayout{

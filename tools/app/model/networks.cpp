@@ -22,7 +22,6 @@ namespace weir::app {
 namespace {
 
 constexpr std::int64_t kMostDevices = 1 << 16;
-constexpr std::int64_t kRowsOf16Bits = 8;  // a row of logits is padded to 16 bytes
 
 std::optional<Cluster> cluster_of(const NetworksRequest& r) {
   if (r.measured) return r.measured;
@@ -77,8 +76,18 @@ std::int64_t processors_of(const NetworksRequest& r, const layout::NetworkLayout
   return parts;
 }
 
+// In formulas a mesh dimension goes by its name, where no dimension of the network does.
+void set_symbols(const layout::Network& network, layout::NetworkLayout& layout) {
+  for (layout::MeshDimension& m : layout.mesh) {
+    while (std::ranges::find(network.dimensions, m.symbol, &layout::Dimension::symbol) !=
+           network.dimensions.end())
+      m.symbol = "n_" + m.symbol;
+  }
+}
+
 void set_rules(const NetworksRequest& r, const layout::Network& network,
                layout::NetworkLayout& layout) {
+  set_symbols(network, layout);
   try {
     layout.over = layout::parse_network_rules(r.rules, network, layout);
   } catch (const std::invalid_argument& why) {
@@ -106,6 +115,7 @@ void search(const NetworksRequest& r, NetworksResult& result, const Session& ses
   if (const auto note = take_devices(*result.cluster, *r.devices)) session.note(*note);
   require_rate(*result.cluster, result.job.dtype);
   if (!r.rules.empty()) return set_shapes(r, result);
+  if (r.least_live) result.least_live = least_live(result.network, result.job.dtype, {*r.devices});
   result.found = search_layouts(result.network, result.job, *result.cluster, {*r.devices});
   for (const FoundLayout& one : result.found->front) result.layouts.push_back(one.layout);
 }
@@ -128,6 +138,8 @@ void write_program(const NetworksRequest& r, const NetworksResult& result, const
 void refuse_both(const NetworksRequest& r) {
   if (r.devices && !r.mesh.empty())
     throw UsageError("--devices tries every mesh: give it or --mesh");
+  if (r.least_live && (!r.devices || !r.rules.empty()))
+    throw UsageError("--least-live is of --devices, which tries every rule");
 }
 
 }  // namespace
@@ -143,6 +155,9 @@ Fields fields(NetworksRequest& r) {
            "With --cluster: the best layouts on so many devices, over all meshes and rules; with "
            "--rules: what these cost on every mesh of so many",
            {.range = Range{1, kMostDevices}}},
+          {"--least-live", &r.least_live,
+           "With --devices: also the layout under which the fewest bytes of tensors live at once, "
+           "Mesh-TensorFlow's own measure (auto_mtf)"},
           {"--cluster", &r.cluster, "Whose links and memory price layouts: a file or dgx-h100"},
           {"--program",
            &r.out,
@@ -165,9 +180,9 @@ NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Mod
   result.job = {plan.dtype, plan.optimizer, 1};
   layout::NetworkLayout layout = asked_layout(r);
   // Vocabularies are padded to what devices divide and products like.
-  const std::int64_t packed = bytes_per_element(plan.dtype) == 2 ? kRowsOf16Bits : 1;
-  const std::int64_t vocab = r.devices ? std::lcm(packed, std::int64_t{*r.devices})
-                                       : packed * processors_of(r, layout, "vocab");
+  const std::int64_t vocab =
+      r.devices ? std::lcm(layout::padded_to(plan.dtype, 1), std::int64_t{*r.devices})
+                : layout::padded_to(plan.dtype, processors_of(r, layout, "vocab"));
   const bool apart = !r.devices        ? processors_of(r, layout, "experts") > 1
                      : r.rules.empty() ? has_experts(model)
                                        : r.rules.find("experts:") != std::string::npos;
@@ -194,7 +209,7 @@ NetworksResult networks(const NetworksRequest& r, const layout::Network& network
                         const std::vector<layout::NetworkLayout>& layouts,
                         std::optional<Dtype> dtype, const Session& session) {
   refuse_both(r);
-  NetworksResult result{network, layouts, {}, cluster_of(r), {}, {}, {}};
+  NetworksResult result{network, layouts, {}, cluster_of(r), {}, {}, {}, {}};
   // A layout file says no number format: the one that its device trains in.
   const bool gpu = result.cluster && is_gpu(result.cluster->device);
   result.job.dtype = dtype.value_or(gpu ? Dtype::bf16 : Dtype::fp32);

@@ -12,6 +12,7 @@
 #include "costmodel/layers/network_math.hpp"
 #include "plan/layout/network.hpp"
 #include "sim/layouts/layout_search.hpp"
+#include "sim/layouts/live_search.hpp"
 #include "sim/layouts/mesh_shapes.hpp"
 #include "tools/app/model/networks_run.hpp"
 #include "tools/app/shared/field.hpp"
@@ -23,6 +24,7 @@ struct NetworksRequest {
   std::string mesh, rules;
   std::optional<int> devices;  // to search on; with rules: the meshes that these are priced on
   std::optional<std::filesystem::path> cluster;
+  bool least_live = false;                   // with devices and no rules: that layout, too
   std::optional<Cluster> measured;           // instead of `cluster`: what was measured here
   std::optional<std::filesystem::path> out;  // the program and its layouts, weir.layout/1
   [[nodiscard]] bool asked() const { return !mesh.empty() || !rules.empty() || devices || out; }
@@ -35,6 +37,7 @@ struct NetworksResult {
   NetworkJob job;
   std::optional<Cluster> cluster;                   // then there are times
   std::optional<FoundLayouts> found;                // then `layouts` are its front's
+  std::optional<LeastLive> least_live;              // where that was asked for
   std::optional<std::vector<ShapedLayout>> shapes;  // then `layouts` are the legal ones of them
   std::optional<NetworksRunResult> run;             // of `layouts`
 };

@@ -140,6 +140,7 @@ Json run_json(const NetworksResult& result) {
   const NetworksRunResult& run = *result.run;
   const Cluster& machine = *result.cluster;
   Json json{{"workers", run.workers},
+            {"processes", run.processes.empty() ? Json(nullptr) : Json(run.processes)},
             {"rounds", run.rounds},
             {"seed", run.seed},
             {"oversubscribed", run.oversubscribed},
@@ -189,6 +190,13 @@ nlohmann::ordered_json to_json(const NetworksResult& result) {
                       {"examined", result.found->examined},
                       {"best", best == nullptr ? Json() : Json(best->layout.name)},
                       {"by_mesh", by_mesh(result)}};
+  }
+  if (result.least_live) {
+    const LeastLive& least = *result.least_live;
+    json["least_live"] = {{"mesh", mesh_text(least.layout)},
+                          {"rules", rules_text(result.network, least.layout)},
+                          {"bytes", least.bytes.count()},
+                          {"examined", least.examined}};
   }
   if (result.run) json["run"] = run_json(result);
   if (result.shapes) json["shapes"] = shapes_json(result);

@@ -17,6 +17,7 @@
 #include "plan/words/indexed.hpp"
 #ifdef WEIR_HAS_CPU_BACKEND
 #include "exec/cpu/layout/network_probe.hpp"
+#include "exec/cpu/layout/network_process_run.hpp"
 #include "exec/cpu/layout/network_run.hpp"
 #include "tools/app/machine/host.hpp"
 #include "tools/app/model/interleaved.hpp"
@@ -61,7 +62,7 @@ double derived_products(const layout::Network& network, const NetworkLayout& lay
   return sum;
 }
 
-void check(const layout::Network& network, const NetworkRunRow& row, const cpu::NetworkRun& run) {
+void check(const layout::Network& network, const NetworkRunRow& row, double held) {
   const std::string where =
       fmt::format("layout {}: {}", row.layout.name, rules_text(network, row.layout));
   if (row.in_order != 0)
@@ -74,7 +75,7 @@ void check(const layout::Network& network, const NetworkRunRow& row, const cpu::
   if (row.multiply_adds != products)
     throw RunFailed(fmt::format("{}: {} multiply-adds counted, {} derived", where,
                                 row.multiply_adds, products));
-  const double held = run.held_bytes(), bytes = cpu::run_bytes(network, row.layout).numbers;
+  const double bytes = cpu::run_bytes(network, row.layout).numbers;
   if (held != bytes)
     throw RunFailed(fmt::format("{}: {} bytes of numbers held, {} derived", where, held, bytes));
   // On several mesh dimensions a move may be two collectives, which are read in one here, or
@@ -85,8 +86,9 @@ void check(const layout::Network& network, const NetworkRunRow& row, const cpu::
                                 row.exchanged_elements, row.derived_elements));
 }
 
-// The first step's counts are every step's.
-NetworkRunRow row_of(NetworkRunRow row, const layout::Network& network, const cpu::NetworkRun& run,
+// The first step's counts are every step's. Run: cpu::NetworkRun or cpu::NetworkProcessRun.
+template <class Run>
+NetworkRunRow row_of(NetworkRunRow row, const layout::Network& network, const Run& run,
                      const cpu::NetworkRun& whole, const std::vector<cpu::NetworkTimes>& times) {
   row.products = median_of(times, &cpu::NetworkTimes::products);
   row.exchanges = median_of(times, &cpu::NetworkTimes::exchanges);
@@ -96,9 +98,10 @@ NetworkRunRow row_of(NetworkRunRow row, const layout::Network& network, const cp
   for (const cpu::NetworkTimes& one : times)
     priced.push_back((one.products + one.exchanges).count());
   row.spread = spread_of(std::move(priced));
-  row.multiply_adds = run.counts()[0].multiply_adds;
-  for (const cpu::NetworkCounts& counts : run.counts())
-    row.exchanged_elements += counts.exchanged_elements / static_cast<double>(run.counts().size());
+  const std::vector<cpu::NetworkCounts> all = run.counts();
+  row.multiply_adds = all[0].multiply_adds;
+  for (const cpu::NetworkCounts& counts : all)
+    row.exchanged_elements += counts.exchanged_elements / static_cast<double>(all.size());
   row.derived_elements = derived_elements(network, row.layout);
   const cpu::NetworkDifference difference = run.difference(whole);
   row.in_order = difference.in_order;
@@ -139,14 +142,15 @@ std::vector<NetworkLayout> on_workers(const NetworkLayout& layout, int workers) 
 Cluster measured_cores(int) {
   throw MissingComponent("this build has no CPU backend to run layouts on");
 }
+Cluster measured_cores(Processes&) { return measured_cores(1); }
 NetworksRunResult run_networks(const layout::Network&, const std::vector<NetworkLayout>&,
                                const NetworkJob&, const Cluster&, const NetworksRunRequest&) {
   throw MissingComponent("this build has no CPU backend to run layouts on");
 }
 #else
-Cluster measured_cores(int workers) {
-  cpu::Workers team(workers);
-  const cpu::NetworkRates rates = cpu::network_rates(team, kProbeRounds);
+namespace {
+
+Cluster cores_of(int workers, const cpu::NetworkRates& rates) {
   Cluster cluster;
   cluster.name = "this machine's cores";
   cluster.devices_per_node = workers;
@@ -160,27 +164,28 @@ Cluster measured_cores(int workers) {
   return cluster;
 }
 
-NetworksRunResult run_networks(const layout::Network& network,
-                               const std::vector<NetworkLayout>& layouts, const NetworkJob& job,
-                               const Cluster& machine, const NetworksRunRequest& request) {
-  cpu::Workers workers(request.workers);
-  NetworksRunResult result{request.workers, request.rounds, request.seed};
-  std::vector<std::unique_ptr<cpu::NetworkRun> > runs;
-  for (const NetworkLayout& layout : layouts) {
-    if (const auto why = cpu::not_run(network, layout))
-      throw InputError(request.file, "layers", *why);
-  }
-  const NetworkLayout nowhere{"", {}, std::vector<layout::Axes>(network.dimensions.size(), 0)};
+NetworkLayout unsplit(const layout::Network& network) {
+  return {"", {}, std::vector<layout::Axes>(network.dimensions.size(), 0)};
+}
+
+void require_room(const layout::Network& network, const std::vector<NetworkLayout>& layouts,
+                  const Processes* processes) {
   std::vector<RunNeed> needs;
   for (const NetworkLayout& layout : layouts) {
     needs.push_back({fmt::format("{} ({})", layout.name, rules_text(network, layout)),
                      cpu::run_bytes(network, layout).all});
   }
-  require_memory(needs, cpu::run_bytes(network, nowhere).all);
-  for (const NetworkLayout& layout : layouts) {
-    runs.push_back(std::make_unique<cpu::NetworkRun>(network, layout, workers, request.seed));
-    result.rows.push_back({layout, network_cost(network, layout, job, machine)});
-  }
+  // Each process makes the unsplit computation by itself; all may stand on one host.
+  require_memory(needs, cpu::run_bytes(network, unsplit(network)).all *
+                            (processes == nullptr ? 1 : processes->count()));
+}
+
+// make(layout): a run of it. All of them stand side by side, and their steps are interleaved.
+template <class Make>
+void run_all(const layout::Network& network, const NetworksRunRequest& request, const Make& make,
+             NetworksRunResult& result) {
+  std::vector<decltype(make(NetworkLayout()))> runs;
+  for (const NetworkRunRow& row : result.rows) runs.push_back(make(row.layout));
   std::vector<std::vector<cpu::NetworkTimes> > times(runs.size());
   interleaved(
       runs.size(), {request.rounds, request.seed, request.progress}, [](bool) {},
@@ -189,14 +194,57 @@ NetworksRunResult run_networks(const layout::Network& network,
         if (counts) times[run].push_back(step);
       });
   cpu::Workers one(1);
-  cpu::NetworkRun whole(network, nowhere, one, request.seed);
+  cpu::NetworkRun whole(network, unsplit(network), one, request.seed);
   static_cast<void>(whole.step());
   for (std::size_t r = 0; r < runs.size(); ++r) {
     NetworkRunRow& row = result.rows[r];
     row = row_of(std::move(row), network, *runs[r], whole, times[r]);
-    check(network, row, *runs[r]);
+    check(network, row, runs[r]->held_bytes());
   }
-  result.oversubscribed = request.workers > available_cores();
+}
+
+}  // namespace
+
+Cluster measured_cores(int workers) {
+  cpu::Workers team(workers);
+  return cores_of(workers, cpu::network_rates(team, kProbeRounds));
+}
+
+Cluster measured_cores(Processes& processes) {
+  return cores_of(processes.count(), cpu::network_rates(processes, kProbeRounds));
+}
+
+NetworksRunResult run_networks(const layout::Network& network,
+                               const std::vector<NetworkLayout>& layouts, const NetworkJob& job,
+                               const Cluster& machine, const NetworksRunRequest& request) {
+  for (const NetworkLayout& layout : layouts) {
+    if (const auto why = cpu::not_run(network, layout))
+      throw InputError(request.file, "layers", *why);
+  }
+  require_room(network, layouts, request.processes);
+  NetworksRunResult result{request.workers, request.rounds, request.seed};
+  for (const NetworkLayout& layout : layouts)
+    result.rows.push_back({layout, network_cost(network, layout, job, machine)});
+  if (request.processes == nullptr) {
+    cpu::Workers workers(request.workers);
+    run_all(
+        network, request,
+        [&](const NetworkLayout& layout) {
+          return std::make_unique<cpu::NetworkRun>(network, layout, workers, request.seed);
+        },
+        result);
+    result.oversubscribed = request.workers > available_cores();
+  } else {
+    Processes& processes = *request.processes;
+    run_all(
+        network, request,
+        [&](const NetworkLayout& layout) {
+          return std::make_unique<cpu::NetworkProcessRun>(network, layout, processes, request.seed);
+        },
+        result);
+    result.processes = processes.description();
+    result.oversubscribed = processes.oversubscribed();
+  }
   count_pairs(result);
   return result;
 }

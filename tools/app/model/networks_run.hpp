@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "costmodel/layers/network_math.hpp"
+#include "exec/processes/processes.hpp"
 #include "plan/job/cluster.hpp"
 
 namespace weir {
@@ -20,6 +21,7 @@ struct NetworksRunRequest {
   int rounds = 15;
   std::uint64_t seed = 1;
   std::function<void(int done, int of)> progress;
+  Processes* processes = nullptr;  // a processor each, as many as `workers`; none: threads
 };
 
 struct NetworkRunRow {
@@ -39,6 +41,7 @@ struct NetworkRunRow {
 struct NetworksRunResult {
   int workers = 1, rounds = 0;
   std::uint64_t seed = 1;
+  std::string processes;  // what carried their messages, "Open MPI v4.1.4"; empty: threads
   bool oversubscribed = false;
   std::vector<NetworkRunRow> rows;  // in the order of the layouts
   // Pairs of layouts that are predicted to differ by more than a twentieth, and those of them that
@@ -49,10 +52,12 @@ struct NetworksRunResult {
 // This machine as a cluster of one node: what its cores do in such runs, measured. Throws
 // MissingComponent in a build without the CPU backend.
 [[nodiscard]] Cluster measured_cores(int workers);
+// By processes, which exchange by messages: collective, the same to all of them.
+[[nodiscard]] Cluster measured_cores(Processes& processes);
 
 // Layouts of `workers` processors. Throws InputError where one cannot be run, RunFailed where they
 // need more memory than there is, before anything is allocated, or where a number or a count is not
-// what it has to be.
+// what it has to be. Of processes it is collective, and the same to all of them.
 [[nodiscard]] NetworksRunResult run_networks(const layout::Network& network,
                                              const std::vector<layout::NetworkLayout>& layouts,
                                              const NetworkJob& job, const Cluster& machine,

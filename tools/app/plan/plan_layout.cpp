@@ -3,7 +3,6 @@
 #include "tools/app/plan/plan_layout.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -13,6 +12,7 @@
 #include "plan/layout/network_json.hpp"
 #include "plan/layout/read.hpp"
 #include "plan/words/error.hpp"
+#include "tools/app/shared/named_layout.hpp"
 
 namespace weir::app {
 namespace {
@@ -25,22 +25,8 @@ std::int64_t size_of(const Network& network, std::string_view name) {
   return found == network.dimensions.end() ? 1 : found->size;
 }
 
-const layout::NetworkLayout& named_layout(const LayoutChoice& choice,
-                                          const layout::LayoutFile& file) {
-  const auto& all = file.network_layouts;
-  if (choice.name.empty()) return all.front();
-  const auto found = std::ranges::find(all, choice.name, &layout::NetworkLayout::name);
-  if (found == all.end()) {
-    std::vector<std::string> names;
-    for (const layout::NetworkLayout& one : all) names.push_back(one.name);
-    throw UsageError(fmt::format("--layout-name {}: {} has {}", choice.name, choice.file.string(),
-                                 fmt::join(names, ", ")));
-  }
-  return *found;
-}
-
 // Networks are equal where they are written alike.
-void require_same_network(const LayoutChoice& choice, const PlanOptions& options,
+void require_same_network(const std::filesystem::path& file, const PlanOptions& options,
                           const Model& model, const Network& network) {
   Model attending = model;
   set_attention(attending, attention_of(options));
@@ -62,10 +48,37 @@ void require_same_network(const LayoutChoice& choice, const PlanOptions& options
     found = to_json(network, {});
     if (expected == found) return;
   }
-  throw InputError(choice.file.string(), "layers",
+  throw InputError(file.string(), "layers",
                    fmt::format("not the network of {} with --attention {}: weir layout {} "
-                               "--program makes that",
-                               options.model.string(), options.attention, options.model.string()));
+                               "--attention {} --program makes that",
+                               options.model.string(), options.attention, options.model.string(),
+                               options.attention));
+}
+
+layout::LayoutFile load_network(const std::filesystem::path& file, const PlanOptions& options,
+                                const Model& model) {
+  layout::LayoutFile loaded = layout::load_layouts(file);
+  if (!loaded.network)
+    throw InputError(file.string(), "layers",
+                     "expected the network of a model: einsums have no stages");
+  require_same_network(file, options, model, *loaded.network);
+  return loaded;
+}
+
+// The network that a plan's stages are of, all replicas together; where it cannot be, why.
+Network network_of(const Model& model, const Plan& plan) {
+  Model attending = model;
+  set_attention(attending, plan.attention);
+  try {
+    return layout::model_network(attending,
+                                 {.seq_length = plan.seq_length,
+                                  .batch = std::int64_t{plan.micro_batch_size} * plan.dp,
+                                  .vocabulary_of = layout::padded_to(plan.dtype, plan.tp),
+                                  .experts_apart = plan.ep > 1,
+                                  .shards = plan.zero == 3});
+  } catch (const std::invalid_argument& why) {
+    throw InputError(plan.model_path, "layers", why.what());
+  }
 }
 
 template <class T>
@@ -78,15 +91,67 @@ void take(const Session& session, const char* option, std::optional<T>& value, T
 
 }  // namespace
 
+FileLayouts file_layouts(const std::filesystem::path& file, const Model& model,
+                         const PlanOptions& options) {
+  const layout::LayoutFile loaded = load_network(file, options, model);
+  FileLayouts found{.seq_length = size_of(*loaded.network, "rows")};
+  for (const layout::NetworkLayout& one : loaded.network_layouts) {
+    try {
+      const layout::MegatronCut cut = layout::megatron_cut(*loaded.network, one);
+      const std::int64_t samples = size_of(*loaded.network, "batch") / cut.dp;
+      found.layouts.push_back({one.name, cut, static_cast<int>(samples)});
+    } catch (const std::invalid_argument& why) {
+      found.left_out.push_back(fmt::format("layout {}: {}: a plan's stages are cut as Megatron's",
+                                           one.name, why.what()));
+    }
+  }
+  return found;
+}
+
+std::vector<StageLayout> all_layouts(const Model& model, const Plan& base,
+                                     const StageDegrees& degrees) {
+  std::vector<StageLayout> all;
+  // Those of one network: with rows whole, and split.
+  const auto add = [&](const Plan& plan) {
+    const Network network = network_of(model, plan);
+    for (const bool rows : {false, true}) {
+      const layout::MegatronCut cut{plan.tp, plan.dp, plan.ep, rows, plan.zero};
+      if (rows && plan.tp == 1) continue;
+      if (!illegal(network, megatron_layout(network, cut))) all.push_back({"", cut, {}});
+    }
+  };
+  Plan plan = base;
+  // One sample a replica: how many more there are changes no layout.
+  plan.micro_batch_size = 1;
+  for (const int tp : degrees.tp) {
+    for (const int dp : degrees.dp) {
+      for (const int ep : degrees.ep) {
+        if (dp % ep != 0) continue;
+        plan.tp = tp;
+        plan.dp = dp;
+        plan.ep = ep;
+        for (const int zero : {0, 3}) {
+          plan.zero = zero;
+          if (zero == 0 || dp > 1) add(plan);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+LayoutInWords layout_in_words(const Model& model, const Plan& plan) {
+  const Network network = network_of(model, plan);
+  const layout::NetworkLayout layout = megatron_layout(
+      network, {plan.tp, plan.dp, plan.ep, plan.sequence_parallel, plan.zero == 3 ? 3 : 0});
+  return {mesh_text(layout), rules_text(network, layout)};
+}
+
 void take_layout(const LayoutChoice& choice, const Model& model, const Session& session,
                  PlanOptions& options, ParallelOptions& degrees, int& micro_batch_size) {
-  const layout::LayoutFile file = layout::load_layouts(choice.file);
-  if (!file.network)
-    throw InputError(choice.file.string(), "layers",
-                     "expected the network of a model: einsums have no stages");
+  const layout::LayoutFile file = load_network(choice.file, options, model);
   const Network& network = *file.network;
-  require_same_network(choice, options, model, network);
-  const layout::NetworkLayout& layout = named_layout(choice, file);
+  const layout::NetworkLayout& layout = named_layout(file, choice.name, choice.file);
   layout::MegatronCut cut;
   try {
     cut = layout::megatron_cut(network, layout);

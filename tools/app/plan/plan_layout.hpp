@@ -3,10 +3,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "plan/model/model.hpp"
+#include "sim/search/space/stage_layout.hpp"
 #include "tools/app/shared/parallel_fields.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/shared/session.hpp"
@@ -17,6 +20,32 @@ struct LayoutChoice {
   std::filesystem::path file;
   std::string name;  // of its layouts; empty: the first
 };
+
+// The layouts of a file whose network is the model's, as far as they are Megatron's cut.
+struct FileLayouts {
+  std::int64_t seq_length = 0;
+  std::vector<StageLayout> layouts;
+  std::vector<std::string> left_out;  // why the others are none, a line each
+};
+// Throws InputError where the file has no network, or another model's.
+[[nodiscard]] FileLayouts file_layouts(const std::filesystem::path& file, const Model& model,
+                                       const PlanOptions& options);
+
+// All layouts of these degrees that are Megatron's cut of the model, ZeRO's shards included, for
+// plans of the base's number format, attention and tokens. Throws InputError where a layer has no
+// words in a network.
+struct StageDegrees {
+  std::vector<int> tp, dp, ep;
+};
+[[nodiscard]] std::vector<StageLayout> all_layouts(const Model& model, const Plan& base,
+                                                   const StageDegrees& degrees);
+
+// The layout that each stage of a plan has, in words: "batch:d, heads:m" on "d=2,m=4". Throws as
+// all_layouts().
+struct LayoutInWords {
+  std::string mesh, rules;
+};
+[[nodiscard]] LayoutInWords layout_in_words(const Model& model, const Plan& plan);
 
 // Sets the degrees, the tokens of a sample and the samples of a micro-batch from the layout that is
 // chosen. Throws InputError where the file has another model's network, or its layout is not

@@ -32,6 +32,13 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
   for (const RankOrder order : search.rank_order) orders.push_back(to_string(order));
   Json graphs = Json::array();
   for (const CudaGraphs& one : search.cuda_graphs) graphs.push_back(to_string(one));
+  Json layouts;  // null where any degrees are searched
+  if (search.layouts) layouts = Json::array();
+  for (const StageLayout& one : search.layouts.value_or(std::vector<StageLayout>())) {
+    const layout::MegatronCut& cut = one.cut;
+    layouts.push_back({one.name, cut.tp, cut.dp, cut.ep, cut.sequence_parallel, cut.zero,
+                       or_null(one.micro_batch_size)});
+  }
   return {{"weir", version_line()},
           {"base", plan_json(search.base)},
           {"pp", search.pp},
@@ -42,6 +49,7 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
           {"ep", search.ep},
           {"etp", search.etp},
           {"slices", search.slices},
+          {"layouts", layouts},
           {"zero", search.zero},
           {"zero_shards", search.zero_shards},
           {"rank_order", orders},

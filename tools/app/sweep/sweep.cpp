@@ -32,6 +32,7 @@
 #include "tools/app/sweep/search_file.hpp"
 #include "tools/app/sweep/search_request.hpp"
 #include "tools/app/sweep/sweep_files.hpp"
+#include "tools/app/sweep/sweep_layouts.hpp"
 #include "tools/reproduce/known_software.hpp"
 #include "traces/metrics.hpp"
 #include "traces/stats.hpp"
@@ -184,6 +185,8 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   const bool searches = leaves_degrees_open(r);
   if (!searches) say_the_rest(r);
   const Model model = load_model(r.common);
+  const std::optional<FileLayouts> of_file = taken_layouts(r, model, session);
+  for (const std::string& line : of_file.value_or(FileLayouts()).left_out) session.note(line);
   Plan base = base_plan(r.common, r.seed, model, session);
   if (baseline) take_unnamed(baseline->plan, base);
   weir::SweepRequest search = search_for(r, base, reply.cluster, session);
@@ -199,6 +202,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   if (differs) throw InputError(reply.baseline_name, differs->key, differs->reason);
   const weir::SweepRequest asked = search;
   search = with_open_choices(std::move(search), model, reply.cluster);
+  set_layouts(search, r, model, of_file);
   keep_families(search, r.explain);
   reply.costs = costs_for(r, model, search, reply.cluster);
   search.known_software = unnamed_software(search.base.dtype, reply.costs.basis, reply.cluster);
@@ -209,6 +213,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   if (!r.may_fit && !r.run) require_sure_fit(reply.result);
   if (reply.result.plans.front().plan.pp == 1 && !reply.result.families.empty())
     reply.with_pipeline = std::move(reply.result.families.back());
+  reply.layouts = listed_layouts(search, model, reply.result.plans);
   reply.first_changes = first_changes_for({asked, search, reply.result}, r.costs, reply.cluster);
   // Interrupted: what was found so far is an answer, its reasons would be of half a search.
   if (reply.result.stopped_after) {
@@ -272,6 +277,8 @@ void run_rows(SweepReply& reply, const SweepRequest& r, const Session& session) 
 
 nlohmann::ordered_json json_of(const SweepReply& reply) {
   auto json = sweep_json(reply.result);
+  for (std::size_t i = 0; i < reply.layouts.size(); ++i)
+    json["plans"][i]["layout"] = to_json(reply.layouts[i]);
   for (const SweepRow& row : reply.rows) {
     auto& its = row.baseline ? json["baseline"] : json["plans"][row.place];
     if (row.measured) its["measured_step_time_s"] = row.measured->count();
@@ -313,7 +320,10 @@ Fields space_fields(SweepRequest& r) {
                 {.range = kPositive}}});
   append(all, weir::fields(r.parallel));
   append(all,
-         {{"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
+         {{"--layouts", &r.layouts,
+           "Layouts inside stages, searched with K: all that are Megatron's cut of the model, or "
+           "those of a layout file"},
+          {"--global-batch-size", &r.global_batch_size, "Samples a step", {.range = kPositive}},
           {"--gpus",
            &r.gpus,
            "Devices that every plan uses (default: the cluster's)",

@@ -12,6 +12,7 @@
 #include "costmodel/table/costs.hpp"
 #include "sim/search/sweep.hpp"
 #include "tools/app/machine/machine.hpp"
+#include "tools/app/plan/plan_layout.hpp"
 #include "tools/app/run/process_session.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/shared/parallel_fields.hpp"
@@ -26,6 +27,7 @@ struct SweepRequest {
   // What is not said is the search's to choose: on a cluster all of it, on this machine, which
   // runs pipelines alone, K up to 8 with gpipe and 1f1b.
   std::vector<int> pp, vpp, slices;
+  std::string layouts;                   // inside stages: "all" or a layout file; empty: degrees
   std::optional<int> gpus, at_most;      // devices; none: the cluster's
   std::vector<int> microbatches;         // none: all divisors of the mini-batch
   std::vector<int> micro_batch_size{1};  // without a mini-batch
@@ -56,6 +58,12 @@ struct SweepRequest {
   std::function<void(const SearchProgress&)> watching;
 };
 
+// The layout inside the stages of a plan.
+struct NamedLayout {
+  std::string name;  // as its file has it; empty: of all that there are
+  LayoutInWords words;
+};
+
 // A plan of the ranking, as run.
 struct SweepRow {
   std::size_t place = 0;  // in result.plans; of the baseline not looked at
@@ -73,6 +81,7 @@ struct SweepReply {
   std::string baseline_name;
   std::vector<std::string> remarks;  // what was chosen that nobody named; the plans have it too
   std::optional<std::filesystem::path> picture;
+  std::vector<NamedLayout> layouts;  // of result.plans, where layouts were searched
   std::optional<SweepReasons> reasons;
   std::vector<FirstChange> first_changes;   // of the baseline
   std::optional<FamilyBest> with_pipeline;  // where the best plan has none

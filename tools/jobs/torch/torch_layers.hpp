@@ -1,4 +1,5 @@
-// The texts of torch_layers.py and torch_graph.py, compiled in by cmake/TorchLayers.cmake.
+// The texts of torch_layers.py, torch_graph.py and torch_layout.py, compiled in by
+// cmake/TorchLayers.cmake.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,5 +9,6 @@ namespace weir {
 
 [[nodiscard]] std::string_view torch_layers_script();
 [[nodiscard]] std::string_view torch_graph_script();
+[[nodiscard]] std::string_view torch_layout_script();
 
 }  // namespace weir

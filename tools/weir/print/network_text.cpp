@@ -11,10 +11,7 @@ namespace weir {
 namespace {
 
 std::string mesh_of(const layout::NetworkLayout& layout) {
-  std::vector<std::string> sizes;
-  for (const layout::MeshDimension& m : layout.mesh)
-    sizes.push_back(fmt::format("{}={}", m.name, m.size));
-  return sizes.empty() ? "one device" : fmt::format("{}", fmt::join(sizes, ","));
+  return layout.mesh.empty() ? "one device" : mesh_text(layout);
 }
 
 std::string milliseconds_of(Seconds time) { return fmt::format("{:.3f}", time.count() * 1e3); }
@@ -214,10 +211,11 @@ void print_run(Printout& out, const app::NetworksResult& result) {
   const NetworksRunResult& run = *result.run;
   const Cluster& machine = *result.cluster;
   out.say(
-      "Run on {} workers, forward and backward, medians of {} interleaved rounds, ms a worker; a "
+      "Run on {} {}, forward and backward, medians of {} interleaved rounds, ms a worker; a "
       "core's rates, all busy: products {:.2f} GFLOP/s, exchanges {:.1f} us + {:.2f} GB/s\n",
-      run.workers, run.rounds, machine.device.peak_fp32.count() / 1e9,
-      machine.intra.latency.count() * 1e6, machine.intra.bandwidth.count() / 1e9);
+      run.workers, run.processes.empty() ? "workers" : "processes over " + run.processes,
+      run.rounds, machine.device.peak_fp32.count() / 1e9, machine.intra.latency.count() * 1e6,
+      machine.intra.bandwidth.count() / 1e9);
   Table table{{left("layout"),
                left("mesh"),
                left("rules"),
@@ -273,7 +271,14 @@ void print_networks(Printout& out, const app::NetworksResult& result) {
   if (result.shapes) return print_shapes(out, result);
   if (result.found) {
     print_front(out, result);
-    return print_meshes(out, result);
+    print_meshes(out, result);
+    if (!result.least_live) return;
+    const LeastLive& least = *result.least_live;
+    return out.say(
+        "Fewest bytes of tensors that live at once (Mesh-TensorFlow's measure; proof: all meshes "
+        "and "
+        "rules): {} by {} on {}\n",
+        format_bytes(least.bytes), rules_text(result.network, least.layout), mesh_of(least.layout));
   }
   for (const layout::NetworkLayout& layout : result.layouts) {
     out.say("{}: {} on mesh {}, a device and a micro-batch:\n", layout.name,

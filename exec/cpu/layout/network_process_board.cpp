@@ -1,0 +1,107 @@
+// Both sides of a message know what it holds: each follows the other's reads.
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/cpu/layout/network_process_board.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "plan/words/indexed.hpp"
+
+namespace weir::cpu {
+namespace {
+
+using layout::Axes;
+
+// Messages of one pair and tag arrive in order, and all processes exchange in one order.
+constexpr int kPartTag = 1, kSumTag = 2, kMoveTag = 3;
+
+class Messages {
+ public:
+  explicit Messages(Processes& processes) : processes_(processes) {}
+  void send(int to, int tag, std::span<const float> numbers) {
+    if (!numbers.empty())
+      tickets_.push_back(processes_.start_send(to, tag, std::as_bytes(numbers)));
+  }
+  void receive(int from, int tag, std::span<float> numbers) {
+    if (!numbers.empty())
+      tickets_.push_back(processes_.start_receive(from, tag, std::as_writable_bytes(numbers)));
+  }
+  void wait() {
+    for (const Processes::Ticket ticket : tickets_) processes_.wait(ticket);
+    tickets_.clear();
+  }
+
+ private:
+  Processes& processes_;
+  std::vector<Processes::Ticket> tickets_;
+};
+
+}  // namespace
+
+std::int64_t ProcessBoard::all_reduce(const MeshPlace& place, Axes axes, float* block,
+                                      std::int64_t n, Reduction reduction) {
+  const std::vector<int> group = place.group(axes);
+  if (group.size() == 1) return 0;
+  const ReducedParts parts{static_cast<int>(group.size()), n};
+  const auto self = static_cast<int>(std::ranges::find(group, place.processor()) - group.begin());
+  const auto part = [&](float* of, int member) {
+    const std::int64_t begin = parts.begin_of(member);
+    return std::span(of + begin, at(parts.begin_of(member + 1) - begin));
+  };
+  // 1. Each gets its own part of all blocks.
+  std::vector<std::vector<float>> others(group.size());
+  std::vector<float*> blocks(group.size(), block);
+  Messages messages(processes_);
+  for (int m = 0; m < parts.members; ++m) {
+    if (m == self) continue;
+    // As long as a block, so that parts lie where they do in it.
+    others[at(m)].resize(at(n));
+    blocks[at(m)] = others[at(m)].data();
+    messages.receive(group[at(m)], kPartTag, part(blocks[at(m)], self));
+    messages.send(group[at(m)], kPartTag, part(block, m));
+  }
+  messages.wait();
+  // 2. It sums them in the order of members, as threads do.
+  reduce_own_part(blocks, parts, self, reduction);
+  // 3. Everybody gets the sums of the others' parts.
+  for (int m = 0; m < parts.members; ++m) {
+    if (m == self) continue;
+    messages.receive(group[at(m)], kSumTag, part(block, m));
+    messages.send(group[at(m)], kSumTag, part(block, self));
+  }
+  messages.wait();
+  return parts.exchanged(self);
+}
+
+std::int64_t ProcessBoard::relocate(const MeshPlace& place, const Move& move, float* in,
+                                    float* out) {
+  const int self = place.processor(), all = processes_.count();
+  const MoveReads reads(network(), layout(), place, move);
+  std::vector<std::vector<float>> coming(at(all)), going(at(all));
+  std::vector<std::size_t> count(at(all), 0);
+  reads.each([&](std::int64_t, std::int64_t processor, std::int64_t) { ++count[at(processor)]; });
+  Messages messages(processes_);
+  for (int other = 0; other < all; ++other) {
+    if (other == self) continue;
+    coming[at(other)].resize(count[at(other)]);
+    messages.receive(other, kMoveTag, coming[at(other)]);
+    // What it reads of this processor's block, in its order.
+    MoveReads(network(), layout(), MeshPlace(layout(), other), move)
+        .each([&](std::int64_t, std::int64_t processor, std::int64_t offset) {
+          if (processor == self) going[at(other)].push_back(in[offset]);
+        });
+    messages.send(other, kMoveTag, going[at(other)]);
+  }
+  messages.wait();
+  std::ranges::fill(count, 0);
+  std::fill_n(out, reads.elements(), 0.0F);
+  std::int64_t read = 0;
+  reads.each([&](std::int64_t i, std::int64_t processor, std::int64_t offset) {
+    const bool own = processor == self;
+    out[i] += own ? in[offset] : coming[at(processor)][count[at(processor)]++];
+    read += own ? 0 : 1;
+  });
+  return read;
+}
+
+}  // namespace weir::cpu
