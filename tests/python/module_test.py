@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 import numpy
 import weir
@@ -217,6 +218,21 @@ class Schedules(Case):
         self.assertEqual(
             weir.load_trace("deep/out/predicted.json").plan.to_dict()["schedule"], "../../g.csv"
         )
+
+    # A notebook asks an object for a picture of itself (IPython's _repr_svg_).
+    def test_schedules_and_traces_show_themselves(self):
+        order = weir.schedule("1f1b", 2, 3)
+        svg = order._repr_svg_()
+        drawn = xml.etree.ElementTree.fromstring(svg)  # nothing in it ends it too early
+        # F and B of 3 micro-batches on 2 ranks, each with its tip.
+        tips = [tip.text for tip in drawn.iter("{http://www.w3.org/2000/svg}title")]
+        self.assertEqual(sorted(tip.split()[0] for tip in tips),
+                         sorted(name for row in order.order for name in row))
+        self.assertIn(">1f1b<", svg)
+        plan = weir.plan("tiny.json", pp=2, microbatches=3)
+        _, trace = weir.simulate(plan)
+        self.assertIn(f">{plan}<", trace._repr_svg_())
+        self.assertIn("predicted", trace._repr_svg_())
 
     def test_the_published_ones_are_listed(self):
         self.assertIn("zb-h1", [row["name"] for row in weir.schedules()])

@@ -30,6 +30,9 @@ using app::PlannedTrace;
 // A Python function (K, M, v) -> a list of action names for each rank.
 [[nodiscard]] app::ScheduleFunction schedule_function(const pybind11::object& function);
 
+// A step's timeline, as pictures of the command have it: what a notebook shows of an object.
+[[nodiscard]] std::string timeline_svg(const Trace& trace, const std::string& title);
+
 void bind_schedules(pybind11::module_& module);
 void bind_plans(pybind11::module_& module);
 void bind_costs(pybind11::module_& module);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "costmodel/table/given_times.hpp"
 #include "plan/schedule/schedule_csv.hpp"
@@ -72,16 +73,29 @@ Seconds duration(double seconds, const char* key) {
   return Seconds(seconds);
 }
 
+TimedSchedule timed_by(const Schedule& schedule, const UniformTimes& times) {
+  return time_schedule(schedule, uniform_table(schedule.shape, times), TransferMode::buffered);
+}
+
 py::tuple time(const Schedule& schedule, double f_s, double i_s, double w_s, double latency_s,
                std::optional<double> s_s, std::optional<double> t_s) {
   UniformTimes times{duration(f_s, "f_s"), duration(i_s, "i_s"), duration(w_s, "w_s"),
                      duration(latency_s, "latency_s")};
   if (s_s) times.s = duration(*s_s, "s_s");
   if (t_s) times.t = duration(*t_s, "t_s");
-  TimedSchedule timed =
-      time_schedule(schedule, uniform_table(schedule.shape, times), TransferMode::buffered);
+  TimedSchedule timed = timed_by(schedule, times);
   return py::make_tuple(from_json(weir::to_json(timed.forecast)),
                         PlannedTrace{std::move(timed.trace), {}});
+}
+
+// By F = I = W = 1 ms, as `time` has them where nothing is said; nothing of one that deadlocks.
+std::optional<std::string> drawn(const Schedule& schedule) {
+  constexpr Seconds kEach(1e-3);
+  try {
+    return timeline_svg(timed_by(schedule, {kEach, kEach, kEach, Seconds(0)}).trace, schedule.name);
+  } catch (const NoFeasiblePlan&) {
+    return std::nullopt;
+  }
 }
 
 // As the command lists them.
@@ -126,6 +140,7 @@ void bind_schedules(py::module_& m) {
            "of S and T where the vocabulary is divided, as weir schedule --uniform.")
       .def(
           "__eq__", [](const Schedule& a, const Schedule& b) { return a == b; }, py::is_operator())
+      .def("_repr_svg_", &drawn)
       .def("__repr__", [](const Schedule& s) {
         return fmt::format("<weir.Schedule {}: K = {}, {} stages, M = {}>", s.name, s.shape.ranks,
                            s.shape.stages, s.shape.microbatches);

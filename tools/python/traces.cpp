@@ -2,15 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "plan/job/summary.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/shared/traced_plan.hpp"
 #include "tools/python/bindings.hpp"
+#include "tools/report/svg.hpp"
+#include "tools/report/timeline.hpp"
 #include "traces/trace.hpp"
 
 namespace py = pybind11;
@@ -165,12 +170,24 @@ void bind_traces(py::module_& m) {
       .def("save", &save_with_plan, py::arg("folder"), py::arg("name") = py::none(),
            "Writes NAME.json (any Chrome-trace viewer) and NAME.pftrace (Perfetto); NAME is its "
            "origin.")
+      // IPython asks for this where it can show a picture: the first step, of a trace that has one.
+      .def("_repr_svg_",
+           [](const PlannedTrace& t) -> std::optional<std::string> {
+             if (t.trace.steps.empty()) return std::nullopt;
+             return timeline_svg(t.trace, t.plan ? summary(t.plan->loaded.plan) : "");
+           })
       .def("__repr__", [](const PlannedTrace& t) {
         return fmt::format("<weir.Trace {}: {} ranks, {} steps, {} spans>", origin(t),
                            t.trace.ranks, t.trace.steps.size(), t.trace.spans.size());
       });
   m.def("load_trace", &read_trace, py::arg("file"),
         "Reads NAME.json, as Trace.save or the command wrote it.");
+}
+
+std::string timeline_svg(const Trace& trace, const std::string& title) {
+  const char* const label = trace.origin == TraceOrigin::measured ? "measured" : "predicted";
+  const std::array panels{TimelinePanel{title, {{&trace, 0, label}}}};
+  return to_svg(draw_timeline(panels, {}));
 }
 
 }  // namespace weir::python
