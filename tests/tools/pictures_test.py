@@ -69,7 +69,7 @@ def dark(name):
 def narrow():
     """All schedules, 3.3 inches wide, in each palette."""
     names = re.findall(r"^\S+", run("schedule", "--list"), re.M)
-    assert len(names) == 16, names
+    assert len(names) == 19, names
     for name in names:
         run("schedule", name, "-K", 4, "-M", 8, *TIMES, "--svg", "a.svg", "--width", "3.3in")
         found = list(collisions("a.svg"))
