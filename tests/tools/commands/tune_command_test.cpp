@@ -157,7 +157,7 @@ int baselines_of(const Json& json) {
 TEST_F(TuneCommand, RunsAPlanOnceThatItFindsItself) {
   const std::string training =
       "--optimizer sgd --momentum 0.5 --learning-rate 0.25 --weight-decay 0.125 --clip-grad 2 ";
-  ASSERT_EQ(weir("--seed 9 plan tiny.json -K 1 -M 1 -b 8 --schedule gpipe --note mine " + training +
+  ASSERT_EQ(weir("--seed 9 plan tiny.json -K 1 -M 1 -b 2 --schedule gpipe --note mine " + training +
                  "-o now.json")
                 .code,
             0);
