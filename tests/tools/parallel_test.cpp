@@ -106,6 +106,28 @@ TEST_F(ParallelCommand, TheReportRanksFivePlansAndTheBaseline) {
   EXPECT_LT(changes.find("<td>schedule</td><td>gpipe</td>"), changes.find("<th>plan<")) << changes;
 }
 
+// What is read alike may differ: in its slots here. Under another note it is the same.
+TEST_F(ParallelCommand, TheReportKnowsTheBaselineByWhatItsStepDoes) {
+  const auto ranking = [&](const std::string& plan, const std::string& sweep) {
+    EXPECT_EQ(weir("plan tiny.json -K 2 -M 4 --schedule 1f1b -o plan.json " + plan).code, 0);
+    const CommandResult result = weir(
+        "sweep tiny.json -K 2 -M 4 --schedule 1f1b --recompute none --baseline plan.json "
+        "--report r.html " +
+        sweep + cluster_);
+    EXPECT_EQ(result.code, 0) << result.out;
+    const std::string report = read("r.html");
+    return report.substr(report.find("<th>plan<"));
+  };
+  const std::string alone = "--gpus 2 --tp 1 --cp 1 --dp 1 --zero 0 ";
+  const std::string same = "<td>1: K2 M4 b1 1f1b [3] (baseline)</td>";
+  const std::string other = "<td>1: K2 M4 b1 1f1b [3]</td>";
+  EXPECT_THAT(ranking("--slots 2 --note mine", alone),
+              testing::AllOf(HasSubstr(same), testing::Not(HasSubstr(other))));
+  EXPECT_THAT(ranking("--slots 3", alone), testing::AllOf(HasSubstr(same), HasSubstr(other)));
+  // On two devices of a search for 64 it has no place, and fits.
+  EXPECT_THAT(ranking("", ""), HasSubstr("<td>other devices: K2 M4 b1 1f1b [3] (baseline)</td>"));
+}
+
 TEST_F(ParallelCommand, ContradictionsAndRefusals) {
   EXPECT_EQ(weir("plan tiny.json -M 2 --dp 2 -b 1 --global-batch-size 8").code, 2);
   EXPECT_EQ(weir("plan tiny.json -M 2 --dp 2 --global-batch-size 8").code, 0);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """`weir reports`: one row a report, the newest first, with the figures that the report's own page
 says of itself; names that need an escape lead to their files; damaged reports, files that are none,
-links, pipes and folders that are deep down are passed over. In headless Chromium, where there is
-one, each row's link opens its report, on a telephone and on a desk, light and dark.
+links, pipes and folders that are deep down are passed over. With PICTURES in headless Chromium,
+where there is one: each row's link opens its report, on a telephone and on a desk, light and dark.
 Usage: reports_test.py SOURCE_DIR WEIR [PICTURES]"""
 # SPDX-License-Identifier: Apache-2.0
 import html
@@ -108,11 +108,83 @@ def passes_over():
             (["runs/plain.html"], 3, "plain.html: expected one of the pages"),
             (["runs/damaged"], 3, "runs/damaged: no report here"),
             (["nowhere"], 3, "nowhere: cannot be read"),
-            (["runs", "-o", "runs/judged/report.html"], 2, "would be written over"), ([], 2, "")):
+            (["runs/pipe.html"], 3, "pipe.html: is not a regular file"),
+            (["runs", "-o", "runs/judged/report.html"], 2, "would be written over"),
+            (["runs", "-o", "runs/damaged/cut.html"], 2, "would be written over"), ([], 2, "")):
         refused = run("reports", *words, code=code)
         assert says in refused.stderr and refused.stderr.count("\n") == 1, refused.stderr
         assert "1 report" not in refused.stdout
     assert "</html>" in pathlib.Path("runs/judged/report.html").read_text()
+
+
+def index_of(*words, page, at="."):
+    """The rows, and where the page's links lead, of what is called in the folder `at`."""
+    done = subprocess.run([weir, "-q", "--json", "reports", *words, "-o", page], cwd=at,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    page = pathlib.Path(at) / page
+    leads = [page.parent / os.fsdecode(urllib.parse.unquote_to_bytes(html.unescape(link)))
+             for link in re.findall(r'<a href="([^"]*)">', page.read_text())]
+    return json.loads(done.stdout)["reports"], leads
+
+
+def wherever_the_page_is():
+    """Links lead to the reports from a page beside, above and in another folder."""
+    pathlib.Path("x").mkdir()
+    report = pathlib.Path("runs/judged/report.html")
+    for page, at, name in (("../x/index.html", "runs", "../runs/judged"),
+                           ("../index.html", "runs", "runs/judged"),
+                           ("deeper/../../index.html", "runs", "runs/judged"),
+                           ("index.html", "runs/judged", "report"),
+                           ("1/index.html", "runs/judged", "../report.html")):
+        (pathlib.Path("runs/judged") / "1").mkdir(exist_ok=True)
+        (pathlib.Path("runs") / "deeper").mkdir(exist_ok=True)
+        given = os.path.relpath(report, at)
+        rows, leads = index_of(given, page=page, at=at)
+        assert [row["name"] for row in rows] == [name], (page, rows)
+        assert leads[0].samefile(report), (page, leads)
+    # A second time: its own page is none of the reports, and is written anew.
+    for _ in range(2):
+        assert len(index_of("runs/judged", page="runs/judged/all.html")[0]) == 1
+
+
+def whatever_the_names_are():
+    """Names that are no UTF-8 or steer a terminal are shown as what they are; what two would be
+    called is written out."""
+    text = pathlib.Path("runs/deep/er/found.html").read_text()
+    odd = pathlib.Path("odd")
+    names = (os.fsdecode(b"b\xff.html"), "c\x1b[1m\nd.html", "e.html", "e/report.html")
+    for name in names:
+        (odd / name).parent.mkdir(parents=True, exist_ok=True)
+        (odd / name).write_text(text)
+    rows, leads = index_of("odd", page="odd.html")
+    assert [row["name"] for row in rows] == ["odd/b\\xff", "odd/c\x1b[1m\nd", "odd/e.html",
+                                             "odd/e/report.html"], rows
+    assert rows[0]["file"] == "odd/b\\xff.html" and rows[2]["file"] == "odd/e.html", rows
+    assert all(lead.samefile(odd / name) for lead, name in zip(leads, names)), leads
+    said = run("reports", "odd", "-o", "odd.html").stdout
+    assert "odd/c\\x1b[1m\\x0ad " in said and "\x1b" not in said, said
+    assert "\x1b" not in pathlib.Path("odd.html").read_text()
+
+
+def as_a_median():
+    """Of 1, -2 and 5 % the median without signs is 2 %; an evaluation is not counted with them.
+    Figures that mean nothing are of a damaged report."""
+    text = pathlib.Path(f"runs/{ODD}/report.html").read_text()
+    error = re.compile(r'"error":[^},]+')
+    assert len(error.findall(text)) == 1
+    many = pathlib.Path("many")
+    many.mkdir()
+    for number, share in enumerate((0.01, -0.02, 0.05)):
+        (many / f"{number}.html").write_text(error.sub(f'"error":{share}', text))
+    said = run("reports", "many", "runs/judged", "-o", "many.html").stdout
+    assert ("4 reports. The forecast of the plan to use was off by 2.0 % in the median of the 3 "
+            "that measured it.") in said, said
+    for key, value in (("error", "1e300"), ("error", "-2"), ("forecast_step_time_s", "1e300"),
+                       ("measured_step_time_s", "-1")):
+        (many / "wild.html").write_text(re.sub(f'"{key}":[^,}}]+', f'"{key}":{value}', text))
+        refused = run("reports", "many/wild.html", "-o", "many.html", code=3)
+        assert f"wild.html: {key}: " in refused.stderr, refused.stderr
 
 
 def in_a_browser(rows):
@@ -121,8 +193,7 @@ def in_a_browser(rows):
         page = pathlib.Path("runs/reports.html").absolute().as_uri()
         texts = ["2026-11-23", "weir tune", "tiny", "3 reports.", "How this page was made"]
         look(tab, page, texts)
-        if pictures:
-            keep(tab, page, pictures, "reports")
+        keep(tab, page, pictures, "reports")
         for place, row in enumerate(rows):
             tab.show(page, 1400, "light")
             tab.show(tab.ask(f"document.querySelectorAll('td a')[{place}].href"), 1400, "light")
@@ -139,6 +210,12 @@ with tempfile.TemporaryDirectory() as folder:
     listed = as_each_says()
     leads_to_each(listed)
     passes_over()
-    if browser.find():
+    wherever_the_page_is()
+    whatever_the_names_are()
+    as_a_median()
+    if pictures and not browser.find():
+        print("skipped: there is no Chromium")
+        sys.exit(77)
+    if pictures:
         in_a_browser(listed)
 print("reports: in order")

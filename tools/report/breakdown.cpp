@@ -39,9 +39,10 @@ std::string disturbance_warning(const std::string& disturbed) {
       escape(disturbed));
 }
 
-std::string changes_table(const std::vector<ReportChange>& changes, const std::string& before) {
+std::string changes_table(const std::vector<ReportChange>& changes, const std::string& before,
+                          const std::string& after) {
   std::string rows =
-      fmt::format("<tr><th></th><th>{}</th><th>best plan</th></tr>\n", escape(before));
+      fmt::format("<tr><th></th><th>{}</th><th>{}</th></tr>\n", escape(before), escape(after));
   const auto cell = [](const std::string& text) {
     return "<td>" + (text.empty() ? std::string("-") : escape(text)) + "</td>";
   };

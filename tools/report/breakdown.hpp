@@ -25,9 +25,10 @@ namespace weir {
 struct ReportChange {
   std::string name, before, after;
 };
-// What each of them is, in the plan that is called `before` and in the best one.
+// What each of them is, in the plans that are called `before` and `after`.
 [[nodiscard]] std::string changes_table(const std::vector<ReportChange>& changes,
-                                        const std::string& before);
+                                        const std::string& before,
+                                        const std::string& after = "best plan");
 
 // Step, bubble and peak memory of a forecast, then devices, tokens/s and model TFLOP/s a device and
 // MFU; step and rates are the measured ones where a step time is given. What is not known is left

@@ -14,14 +14,17 @@ namespace {
 
 constexpr const char* kName = "report";
 
-std::optional<double> number_or_null(JsonObject& object, const char* key, double low) {
-  if (!object.is_null(key)) return object.number(key, low);
+// What no report can mean is not shown: longer than nanoseconds can count, or so many times off.
+constexpr double kLongest = 9e9, kFarthest = 1e12;
+
+std::optional<double> number_or_null(JsonObject& object, const char* key, double low, double high) {
+  if (!object.is_null(key)) return object.number(key, low, high);
   static_cast<void>(object.at(key));  // it has to be there all the same
   return std::nullopt;
 }
 
 std::optional<Seconds> seconds_or_null(JsonObject& object, const char* key) {
-  const std::optional<double> seconds = number_or_null(object, key, 0);
+  const std::optional<double> seconds = number_or_null(object, key, 0, kLongest);
   return seconds ? std::optional(Seconds(*seconds)) : std::nullopt;
 }
 
@@ -63,7 +66,7 @@ std::optional<ReportCard> card_of(const std::string& begin, const std::string& f
                   .plan = object.text_or("plan", ""),
                   .forecast = seconds_or_null(object, "forecast_step_time_s"),
                   .measured = seconds_or_null(object, "measured_step_time_s"),
-                  .error = number_or_null(object, "error", -1)};
+                  .error = number_or_null(object, "error", -1, kFarthest)};
   object.finish();
   return card;
 }

@@ -47,11 +47,18 @@ std::string changes_section(const Report& report) {
   if (baseline == report.rows.end()) return "";
   std::string html = fmt::format("<h2>What changes against {}</h2>\n", escape(report.baseline));
   const ReportRow& best = report.rows.front();
-  if (baseline == report.rows.begin())
-    return html + "<p>Nothing: of what was run it is the fastest.</p>\n";
-  html += fmt::format("<p>{} takes {} a step, {:.3f} times as long.</p>\n", escape(baseline->plan),
-                      format_duration(baseline->measured), baseline->measured / best.measured);
-  return html + changes_table(report.changes, report.baseline);
+  // Without a winner nobody is told to change anything.
+  const bool won = report.no_winner.empty();
+  if (baseline == report.rows.begin()) {
+    return html +
+           fmt::format("<p>Nothing: of what was run it {} the fastest.</p>\n", won ? "is" : "was");
+  }
+  html +=
+      fmt::format("<p>{} {} {} a step, {:.3f} times as long{}.</p>\n", escape(baseline->plan),
+                  won ? "takes" : "took", format_duration(baseline->measured),
+                  baseline->measured / best.measured,
+                  won ? "" : " as the fastest plan: how much of that is scatter cannot be told");
+  return html + changes_table(report.changes, report.baseline, won ? "best plan" : "fastest plan");
 }
 
 std::string ranking(const Report& report, std::size_t most) {

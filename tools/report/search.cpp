@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/explain/plan_changes.hpp"
 #include "tools/report/breakdown.hpp"
 #include "tools/report/card.hpp"
 #include "tools/report/page.hpp"
@@ -62,11 +63,12 @@ std::string ranking(const SearchReport& report) {
       "<th>peak memory</th><th>devices</th><th>tokens/s a device</th><th>MFU</th></tr>\n";
   const SweepResult& result = *report.result;
   const Seconds best = result.plans.front().forecast.step_time;
-  // A baseline that does not fit has a row, but no place.
+  // A baseline that does not fit, or has other devices, has a row, but no place.
   const auto baseline = [&] {
     const Baseline& b = *result.baseline;
-    text += row(b.place ? std::to_string(*b.place) : "does not fit",
-                report.baseline_name + " (baseline)", b.ranked, best);
+    const char* none = b.ranked.forecast.may_fit() ? "other devices" : "does not fit";
+    text += row(b.place ? std::to_string(*b.place) : none, report.baseline_name + " (baseline)",
+                b.ranked, best);
   };
   const std::size_t shown = std::min(kRows, report.names.size());
   const bool among = result.baseline && result.baseline->place &&
@@ -74,8 +76,10 @@ std::string ranking(const SearchReport& report) {
   for (std::size_t i = 0; i < shown; ++i) {
     // Where its place is among those shown it stands there; else below them.
     const bool its_place = among && *result.baseline->place == static_cast<int>(i) + 1;
-    if (its_place && report.names[i] != report.baseline_name) baseline();
-    const bool it_is = its_place && report.names[i] == report.baseline_name;
+    // In short two plans may read alike, and divide their layers or their slots otherwise.
+    const bool it_is =
+        its_place && step_changes(result.plans[i].plan, result.baseline->ranked.plan).empty();
+    if (its_place && !it_is) baseline();
     text += row(std::to_string(i + 1), report.names[i] + (it_is ? " (baseline)" : ""),
                 result.plans[i], best);
   }

@@ -21,7 +21,7 @@ void print(Printout& out, const app::ReportsRequest& /*request*/,
   }
   for (const app::ListedReport& report : result.reports) {
     std::vector<std::string>& row = table.rows.emplace_back();
-    for (const app::ReportColumn& column : columns) row.push_back(column.text(report));
+    for (const app::ReportColumn& column : columns) row.push_back(app::cell(column, report));
   }
   out.show(table);
   out.say("{}\n{}\n", app::summary_of(result.reports), result.output.string());

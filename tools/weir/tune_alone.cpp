@@ -1,5 +1,5 @@
-// `weir` with `tune` as its one command: some half of the whole to compile, for the first minutes
-// on a machine (tools/quickstart).
+// `weir` with `tune` as its one command: some two thirds of the whole to compile, for the first
+// minutes on a machine (tools/quickstart).
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 

@@ -12,9 +12,10 @@ namespace weir {
 namespace {
 
 // How two models differ in what they compute, whatever their files and layers are called.
-std::optional<std::string> difference(const Model& mine, const Model& sweeps, const Plan& plan) {
+std::optional<std::string> difference(const Model& mine, const Model& sweeps, const Plan& plan,
+                                      std::string_view who) {
   if (mine.layers.size() != sweeps.layers.size()) {
-    return fmt::format("{} layers, the sweep's model has {}", mine.layers.size(),
+    return fmt::format("{} layers, {}'s model has {}", mine.layers.size(), who,
                        sweeps.layers.size());
   }
   for (std::size_t l = 0; l < mine.layers.size(); ++l) {
@@ -22,57 +23,58 @@ std::optional<std::string> difference(const Model& mine, const Model& sweeps, co
       return layer_key(model.layers[l], plan.seq_length, plan.dtype);
     };
     if (key(mine) != key(sweeps))
-      return fmt::format("its {} differs from the sweep's", mine.layers[l].name);
+      return fmt::format("its {} differs from {}'s", mine.layers[l].name, who);
   }
   if (parameter_count(mine) != parameter_count(sweeps))
-    return "ties other weights than the sweep's";
+    return fmt::format("ties other weights than {}'s", who);
   const auto same = [](const Skip& x, const Skip& y) {
     return x.from == y.from && x.to == y.to && x.bytes == y.bytes;
   };
   if (!std::ranges::equal(mine.skips, sweeps.skips, same))
-    return "has other skips than the sweep's";
+    return fmt::format("has other skips than {}'s", who);
   return std::nullopt;
 }
 
 }  // namespace
 
 std::optional<Incomparable> incomparable(const ResolvedPlan& baseline, const SweepRequest& request,
-                                         const Model& model) {
+                                         const Model& model, std::string_view who) {
   const Plan &plan = baseline.plan, &base = request.base;
   if (plan.attention != base.attention) {  // before the model, whose blocks differ by it too
-    return Incomparable{"attention", fmt::format("{}; the sweep has {}", to_string(plan.attention),
+    return Incomparable{"attention", fmt::format("{}; {} has {}", to_string(plan.attention), who,
                                                  to_string(base.attention))};
   }
-  if (const auto differs = difference(baseline.model, model, plan)) {
+  if (const auto differs = difference(baseline.model, model, plan, who)) {
     return Incomparable{"model", fmt::format("is not {}: {}", base.model_path, *differs)};
   }
   if (plan.seq_length != base.seq_length) {
     return Incomparable{"seq_length",
-                        fmt::format("{}; the sweep has {}", plan.seq_length, base.seq_length)};
+                        fmt::format("{}; {} has {}", plan.seq_length, who, base.seq_length)};
   }
   if (plan.dtype != base.dtype) {
     return Incomparable{
-        "dtype", fmt::format("{}; the sweep has {}", to_string(plan.dtype), to_string(base.dtype))};
+        "dtype", fmt::format("{}; {} has {}", to_string(plan.dtype), who, to_string(base.dtype))};
   }
   if (plan.fp8 != base.fp8 || plan.fp8_parameters != base.fp8_parameters) {
     return Incomparable{
-        "fp8", fmt::format("{}; the sweep has {}", to_string(plan.fp8), to_string(base.fp8))};
+        "fp8", fmt::format("{}; {} has {}", to_string(plan.fp8), who, to_string(base.fp8))};
   }
   if (plan.lengths != base.lengths) {
-    return Incomparable{"lengths", fmt::format("{}; the sweep has {}", to_text(plan.lengths),
-                                               to_text(base.lengths))};
+    return Incomparable{
+        "lengths", fmt::format("{}; {} has {}", to_text(plan.lengths), who, to_text(base.lengths))};
   }
-  if (plan.lora != base.lora) return Incomparable{"lora", "adapters are others than the sweep's"};
+  if (plan.lora != base.lora)
+    return Incomparable{"lora", fmt::format("adapters are others than {}'s", who)};
   if (plan.frozen != base.frozen)
-    return Incomparable{"frozen", "layers are others than the sweep's"};
+    return Incomparable{"frozen", fmt::format("layers are others than {}'s", who)};
   if (plan.optimizer.kind != base.optimizer.kind) {
-    return Incomparable{"optimizer", "is of another kind than the sweep's"};
+    return Incomparable{"optimizer", fmt::format("is of another kind than {}'s", who)};
   }
   if (request.global_batch_size && plan.global_batch_size() != *request.global_batch_size) {
     return Incomparable{"microbatches",
-                        fmt::format("b M D = {} {} {} makes a mini-batch of {}; the sweep's is {}",
+                        fmt::format("b M D = {} {} {} makes a mini-batch of {}; {}'s is {}",
                                     plan.micro_batch_size, plan.microbatches, plan.dp,
-                                    plan.global_batch_size(), *request.global_batch_size)};
+                                    plan.global_batch_size(), who, *request.global_batch_size)};
   }
   return std::nullopt;
 }

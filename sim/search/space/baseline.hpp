@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/search/space/ranking.hpp"
@@ -24,14 +25,15 @@ struct Baseline {
 
 // Why a plan and a search's candidates are not the same job: another model (layer by layer,
 // whatever the files are called), sequence length, number format, optimizer or mini-batch. Another
-// number of devices is compared by what each of them does.
+// number of devices is compared by what each of them does. `who` searches, in the reason's words.
 struct Incomparable {
   std::string key;  // of the plan file
   std::string reason;
 };
 [[nodiscard]] std::optional<Incomparable> incomparable(const ResolvedPlan& baseline,
                                                        const SweepRequest& request,
-                                                       const Model& model);
+                                                       const Model& model,
+                                                       std::string_view who = "the sweep");
 
 // The request's baseline, forecast with its own boundaries and slots, among `plans`: feasible ones,
 // best first. As many of them go before it as its place says, less one.

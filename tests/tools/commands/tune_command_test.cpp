@@ -3,7 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/tools/commands/command.hpp"
 #include "tools/report/evaluation_report.hpp"
@@ -78,6 +80,18 @@ TEST(TuneReport, SaysFirstWhatDisturbedIt) {
   EXPECT_THAT(ranking, Not(HasSubstr("class=\"best\"")));
 }
 
+TEST(TuneReport, WithoutAWinnerTellsNobodyToChange) {
+  Report report = two_plans();
+  report.no_winner = "K2 M4 and K1 M1 are nearer than their steps scatter";
+  const std::string page = report_html(report);
+  expect_in_order(page,
+                  {"No plan is the winner: K2 M4 and K1 M1 are nearer", "What changes against",
+                   "K1 M1 took 1 s a step, 1.250 times as long as the fastest plan: how much "
+                   "of that is scatter cannot be told.",
+                   "<th>fastest plan</th>", "<td>pp</td><td>1</td><td>2</td>"});
+  EXPECT_THAT(page, Not(HasSubstr("best plan")));
+}
+
 TEST(EvaluationReport, SaysFirstWhatDisturbedIt) {
   EvaluationReport report{.model = "m", .machine = "here", .disturbed = "repeated times differ"};
   Outcome outcome;
@@ -132,6 +146,52 @@ TEST_F(TuneCommand, RunsThePlanInUse) {
   EXPECT_THAT(read("out/report.html"), HasSubstr("What changes against the present plan"));
 }
 
+// Baselines of a tune's rows.
+int baselines_of(const Json& json) {
+  return static_cast<int>(std::ranges::count_if(
+      json["plans"], [](const Json& plan) { return plan["baseline"].get<bool>(); }));
+}
+
+// A candidate under another note and seed is the plan in use, and is run once. How it trains is
+// that plan's as well: the weights' decay is none of a step's time, and still a difference.
+TEST_F(TuneCommand, RunsAPlanOnceThatItFindsItself) {
+  const std::string training =
+      "--optimizer sgd --momentum 0.5 --learning-rate 0.25 --weight-decay 0.125 --clip-grad 2 ";
+  ASSERT_EQ(weir("--seed 9 plan tiny.json -K 1 -M 1 -b 2 --schedule gpipe --note mine " + training +
+                 "-o now.json")
+                .code,
+            0);
+  const CommandResult result = weir("--json " + tune_ + "--baseline now.json 2> /dev/null");
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(baselines_of(json), 1);
+  std::set<std::string> names;
+  for (const Json& plan : json["plans"]) names.insert(plan["plan"]);
+  EXPECT_EQ(names.size(), json["plans"].size()) << result.out;
+  int mine = 0;
+  for (std::size_t i = 0; i < json["plans"].size(); ++i) {
+    const Json ran = Json::parse(read("out/plan-" + std::to_string(i) + ".json"));
+    EXPECT_EQ(ran["seed"], 9);
+    EXPECT_EQ(ran["optimizer"]["kind"], "sgd");
+    EXPECT_EQ(ran["optimizer"]["momentum"], 0.5);
+    EXPECT_EQ(ran["optimizer"]["learning_rate"], 0.25);
+    EXPECT_EQ(ran["optimizer"]["clip_norm"], 2);
+    mine += ran.value("note", "") == "mine" ? 1 : 0;
+  }
+  EXPECT_EQ(mine, 1);
+}
+
+// K = 1 with one micro-batch is there with and without recomputation: one of them is compared with.
+TEST_F(TuneCommand, ComparesWithOnePlan) {
+  const CommandResult result = weir(
+      "--json tune tiny.json -K 1 --global-batch-size 2 --plans 9 --rounds 1 --steps 1 -o out -q "
+      "2> /dev/null");
+  ASSERT_EQ(result.code, 0) << result.out;
+  const Json json = Json::parse(result.out);
+  EXPECT_GT(json["plans"].size(), 2U);
+  EXPECT_EQ(baselines_of(json), 1);
+}
+
 TEST_F(TuneCommand, RefusesAPlanThatDoesNotCompare) {
   const auto refused = [&](const std::string& plan, const std::string& options) {
     EXPECT_EQ(weir("plan tiny.json " + plan + " -o now.json").code, 0) << plan;
@@ -142,7 +202,14 @@ TEST_F(TuneCommand, RefusesAPlanThatDoesNotCompare) {
   };
   EXPECT_THAT(refused("-K 1 -M 4", "--global-batch-size 2"),
               HasSubstr("now.json: microbatches: b M D = 1 4 1 makes a mini-batch of 4"));
-  EXPECT_THAT(refused("-K 1 -M 4", "--seq-length 4"), HasSubstr("now.json: seq_length: 8"));
+  EXPECT_THAT(refused("-K 1 -M 4", "--seq-length 4"),
+              HasSubstr("now.json: seq_length: 8; tune has 4"));
+  EXPECT_THAT(refused("-K 1 -M 4", "--optimizer sgd"),
+              HasSubstr("now.json: optimizer: is of another kind than tune's"));
+  // 2^16 2^15 samples are one more than a request's number can be.
+  EXPECT_THAT(refused("-K 1 -M 65536 -b 32768", ""),
+              HasSubstr("now.json: microbatches: b M D = 32768 65536 1 makes a mini-batch of "
+                        "2147483648; expected at most 2147483647"));
   EXPECT_THAT(refused("-K 3 -M 4", ""),
               HasSubstr("now.json: pp: 3; here are at most 2 ranks (-K)"));
   EXPECT_THAT(refused("-K 1 -M 4 --dp 2", ""),

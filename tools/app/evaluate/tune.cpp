@@ -26,6 +26,7 @@
 #include "tools/app/profile/profiling.hpp"
 #include "tools/app/shared/provenance.hpp"
 #include "tools/app/shared/traced_plan.hpp"
+#include "tools/app/shared/training_fields.hpp"
 #include "traces/perfetto.hpp"
 
 namespace weir::app {
@@ -83,40 +84,72 @@ SweepResult ranking(const Loop& loop, const Costs& profile) {
           : "no plan is possible for these options");
 }
 
+// Whether a step of both is the same work in the same order. What a step is worth, its rates, takes
+// no time, and one rank alone receives nothing into slots.
+bool same_step(Plan a, const Plan& b) {
+  a.optimizer.learning_rate = b.optimizer.learning_rate;
+  a.optimizer.rate = b.optimizer.rate;
+  if (a.pp == 1) a.slots = b.slots;
+  return step_changes(a, b).empty();
+}
+
+struct Chosen {
+  std::vector<Plan> plans;
+  std::size_t baseline = 0;  // which of them all are compared with
+};
+
 // The fastest feasible plans that differ in more than where their micro-batches end, the plain
 // K = 1, and the plan in use.
-std::vector<Plan> choose(const Loop& loop, const SweepResult& swept) {
-  std::vector<Plan> chosen;
+Chosen choose(const Loop& loop, const SweepResult& swept) {
+  Chosen chosen;
+  // The place of what is alike, or the end.
   const auto seen = [&](const Plan& a) {
-    return std::ranges::any_of(chosen, [&](const Plan& b) {
+    const auto at = std::ranges::find_if(chosen.plans, [&](const Plan& b) {
       return a.pp == b.pp && a.microbatches == b.microbatches && a.recompute == b.recompute &&
              (a.schedule == b.schedule || a.pp == 1);
     });
+    return static_cast<std::size_t>(at - chosen.plans.begin());
   };
   for (const Ranked& ranked : swept.plans) {
     // Ranked by forecast: the first of its kind is the fastest of its kind.
-    if (std::ssize(chosen) == loop.request.plans) break;
-    if (!seen(ranked.plan)) chosen.push_back(ranked.plan);
+    if (std::ssize(chosen.plans) == loop.request.plans) break;
+    if (seen(ranked.plan) == chosen.plans.size()) chosen.plans.push_back(ranked.plan);
   }
   // What pipelining must beat: one device, all samples at once.
   Plan plain = loop.base;
   plain.micro_batch_size = loop.request.global_batch_size;
   plain.schedule = "gpipe";
-  if (!seen(plain)) chosen.push_back(plain);
-  // As it is: what is but like it may be faster.
-  if (loop.baseline && std::ranges::find(chosen, loop.baseline->plan) == chosen.end())
-    chosen.push_back(loop.baseline->plan);
+  chosen.baseline = seen(plain);
+  if (chosen.baseline == chosen.plans.size()) chosen.plans.push_back(plain);
+  if (!loop.baseline) return chosen;
+  // As it is: what is but like it may be faster. What is the same is run once, under its name.
+  const Plan& present = loop.baseline->plan;
+  const auto same = std::ranges::find_if(
+      chosen.plans, [&](const Plan& plan) { return same_step(plan, present); });
+  chosen.baseline = static_cast<std::size_t>(same - chosen.plans.begin());
+  if (same == chosen.plans.end()) {
+    chosen.plans.push_back(present);
+  } else {
+    *same = present;
+  }
   return chosen;
 }
 
-std::vector<Trial> run_contenders(const Loop& loop, const SweepResult& swept, const Costs& profile,
-                                  const Unfinished& unfinished, const Session& session) {
-  std::vector<Trial> contenders;
-  for (const Plan& plan : choose(loop, swept)) {
-    contenders.push_back(make_trial(plan, profile, loop.host));
-    contenders.back().first.forecast.memory_limit = swept.plans.front().forecast.memory_limit;
+struct Contenders {
+  std::vector<Trial> trials;
+  std::size_t baseline = 0;  // of them
+};
+
+Contenders run_contenders(const Loop& loop, const SweepResult& swept, const Costs& profile,
+                          const Unfinished& unfinished, const Session& session) {
+  const Chosen chosen = choose(loop, swept);
+  Contenders contenders{.trials = {}, .baseline = chosen.baseline};
+  for (const Plan& plan : chosen.plans) {
+    contenders.trials.push_back(make_trial(plan, profile, loop.host));
+    contenders.trials.back().first.forecast.memory_limit =
+        swept.plans.front().forecast.memory_limit;
   }
-  run_trials(contenders,
+  run_trials(contenders.trials,
              {.unfinished = unfinished,
               .title = "plan",
               .backend = loop.backend,
@@ -128,14 +161,10 @@ std::vector<Trial> run_contenders(const Loop& loop, const SweepResult& swept, co
   return contenders;
 }
 
-bool is_baseline(const Loop& loop, const Plan& plan) {
-  return loop.baseline ? plan == loop.baseline->plan : plan.pp == 1 && plan.microbatches == 1;
-}
-
-ReportRow row_of(const Loop& loop, const Trial& c, std::optional<Seconds> left_out) {
+ReportRow row_of(const Trial& c, bool baseline, std::optional<Seconds> left_out) {
   ReportRow row;
   row.plan = summary(c.plan.plan);
-  row.baseline = is_baseline(loop, c.plan.plan);
+  row.baseline = baseline;
   row.forecast = c.first.forecast;
   row.recalibrated = left_out;
   row.measured = c.measured();
@@ -148,8 +177,9 @@ ReportRow row_of(const Loop& loop, const Trial& c, std::optional<Seconds> left_o
 }
 
 // Says in each trace where it was made, and what came of each plan.
-Report report_of(const Loop& loop, std::vector<Trial>& contenders, const SweepResult& swept,
+Report report_of(const Loop& loop, Contenders& contenders, const SweepResult& swept,
                  const Costs& profile, const Refit& refit) {
+  std::vector<Trial>& trials = contenders.trials;
   Report report{.model = loop.model.name,
                 .machine = machine_name(loop.backend),
                 .costs_origin = profile.origin,
@@ -158,17 +188,17 @@ Report report_of(const Loop& loop, std::vector<Trial>& contenders, const SweepRe
                 .error_before = refit.error_first,
                 .error_after = refit.error_left_out};
   const auto shared =
-      std::ranges::find_if(contenders, [](const Trial& c) { return c.run.devices.size() > 1; });
-  if (shared != contenders.end()) report.machine += "; " + shared->run.devices.front().sharing;
-  for (std::size_t i = 0; i < contenders.size(); ++i) {
-    Trial& c = contenders[i];
+      std::ranges::find_if(trials, [](const Trial& c) { return c.run.devices.size() > 1; });
+  if (shared != trials.end()) report.machine += "; " + shared->run.devices.front().sharing;
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    Trial& c = trials[i];
     auto& info = c.run.trace.info;
     info = {{"machine", report.machine},
             {"version", WEIR_VERSION},
             {"backend", loop.request.backend},
             {"seed", std::to_string(loop.base.seed)}};
     if (!c.run.devices.empty()) info["sharing"] = c.run.devices.front().sharing;
-    report.rows.push_back(row_of(loop, c, refit.left_out[i]));
+    report.rows.push_back(row_of(c, i == contenders.baseline, refit.left_out[i]));
   }
   // Stable: equal times stay in the ranking's order.
   std::ranges::stable_sort(report.rows, {}, &ReportRow::measured);
@@ -176,18 +206,16 @@ Report report_of(const Loop& loop, std::vector<Trial>& contenders, const SweepRe
 }
 
 // What the fastest of them does otherwise than the baseline: keys of the plan.
-std::vector<ReportChange> changes_of(const Loop& loop, const std::vector<Trial>& contenders) {
-  const auto baseline = std::ranges::find_if(
-      contenders, [&](const Trial& trial) { return is_baseline(loop, trial.plan.plan); });
-  if (baseline == contenders.end()) return {};
-  const Trial& best = *std::ranges::min_element(contenders, {}, &Trial::measured);
+std::vector<ReportChange> changes_of(const Contenders& contenders) {
+  const Plan& baseline = contenders.trials[contenders.baseline].plan.plan;
+  const Trial& best = *std::ranges::min_element(contenders.trials, {}, &Trial::measured);
   // Texts bare, all else as the file has it.
   const auto cell = [](const Json& value) {
     if (value.is_null()) return std::string();
     return value.is_string() ? value.get<std::string>() : value.dump();
   };
   std::vector<ReportChange> rows;
-  for (const PlanChange& change : step_changes(baseline->plan.plan, best.plan.plan))
+  for (const PlanChange& change : step_changes(baseline, best.plan.plan))
     rows.push_back({change.key, cell(change.before), cell(change.after)});
   return rows;
 }
@@ -299,8 +327,9 @@ std::optional<ResolvedPlan> taken_baseline(TuneRequest& r, const Session& sessio
   Plan& plan = placed.loaded.plan;
   if (!session.given("seq-length")) r.plan.seq_length = plan.seq_length;
   if (!session.given("global-batch-size"))
-    r.global_batch_size = static_cast<int>(plan.global_batch_size());
+    r.global_batch_size = mini_batch_of(plan, name_of(r.baseline));
   take_treatment(plan, session, r.plan);
+  take_training(plan, session, r.plan, r.seed);
   // Layers are measured whole, on one device each.
   const std::initializer_list<std::pair<const char*, int>> degrees{
       {"dp", plan.dp}, {"tp", plan.tp}, {"cp", plan.cp}, {"ep", plan.ep}};
@@ -318,18 +347,22 @@ std::optional<ResolvedPlan> taken_baseline(TuneRequest& r, const Session& sessio
 void require_comparable(const Loop& loop) {
   const std::string name = name_of(loop.request.baseline);
   const Plan& plan = loop.baseline->plan;
-  if (const auto differs = incomparable(*loop.baseline, sweep_request(loop), loop.model))
+  const weir::SweepRequest request = sweep_request(loop);
+  if (const auto differs = incomparable(*loop.baseline, request, loop.model, "tune"))
     throw InputError(name, differs->key, differs->reason);
   if (plan.pp > loop.devices) {
     throw InputError(name, "pp",
                      fmt::format("{}; here are at most {} ranks (-K)", plan.pp, loop.devices));
   }
+  // A profile on GPUs is of one share and of all.
+  if (std::ranges::find(request.pp, plan.pp) == request.pp.end()) {
+    throw InputError(name, "pp",
+                     fmt::format("{}; with --backend {} expected {} (-K)", plan.pp,
+                                 loop.request.backend, fmt::join(request.pp, " or ")));
+  }
 }
 
-}  // namespace
-
-TuneResult tune(const TuneRequest& asked, const Session& session) {
-  TuneRequest r = asked;
+Loop prepared(TuneRequest& r, const Session& session) {
   std::optional<ResolvedPlan> baseline = taken_baseline(r, session);
   const BackendKind backend = parse_measuring_backend(r.backend);
   const int devices = r.devices.value_or(default_devices(backend));
@@ -339,55 +372,74 @@ TuneResult tune(const TuneRequest& asked, const Session& session) {
             .host = local_cluster(backend, devices),
             .model = load_model(r.plan)};
   loop.base = base_plan(r.plan, r.seed, loop.model, session);
+  if (baseline) take_unnamed(baseline->plan, loop.base);
   if (r.stack) loop.host.stack = load_stack_or_name(*r.stack);
   loop.baseline = std::move(baseline);
   if (loop.baseline) require_comparable(loop);
+  return loop;
+}
 
+// What is written beside the report.
+struct Learnt {
+  const Costs &profile, &costs;
+  const SweepResult& again;
+  const std::vector<Trial>& trials;
+};
+
+// All files together, or none: a reader never sees half a result.
+void write_all(const TuneResult& result, const Learnt& learnt, const std::filesystem::path& folder,
+               const Session& session) {
+  const auto file = [&](const char* name) { return session.output(folder / name); };
+  NewFiles written;
+  written.add(file("profile.json"), sealed_text(weir::to_json(learnt.profile), 1));
+  written.add(file("costs.json"), sealed_text(weir::to_json(learnt.costs), 1));
+  written.add(file("sweep.json"), weir::to_json(learnt.again) + "\n");
+  for (std::size_t i = 0; i < learnt.trials.size(); ++i)
+    add_contender(written, learnt.trials[i], i, folder, session);
+  written.add(file("report.html"), report_html(result.report));
+  // Last: where it is there, all else is, and of the same request.
+  written.add(file("tune.json"), to_json(result).dump(2) + "\n");
+  written.commit();
+}
+
+}  // namespace
+
+TuneResult tune(const TuneRequest& asked, const Session& session) {
+  TuneRequest r = asked;
+  const Loop loop = prepared(r, session);
   const Unfinished unfinished(r.output, asked_by(loop), r.resume, session);
   wait_for_quiet(r.quiet, session);
   session.log("profiling this machine's layers");
   const Costs profile = unfinished.profile([&] {
     return profile_machine(loop.model, loop.base,
-                           {.backend = backend,
+                           {.backend = loop.backend,
                             .micro_batch_sizes = divisors(r.global_batch_size),
-                            .devices = devices,
+                            .devices = loop.devices,
                             .progress = session.part("profile")});
   });
   session.log("sweeping");
   const SweepResult swept = ranking(loop, profile);
   session.log("running the most promising plans");
   const Watch watch;
-  std::vector<Trial> contenders = run_contenders(loop, swept, profile, unfinished, session);
-  const Disturbance disturbance = disturbance_of(profile, contenders, watch);
+  Contenders contenders = run_contenders(loop, swept, profile, unfinished, session);
+  const std::vector<Trial>& trials = contenders.trials;
+  const Disturbance disturbance = disturbance_of(profile, trials, watch);
   note_disturbance(disturbance, "what is learnt from these runs is as doubtful", session);
   session.log("recalibrating");
-  const Refit learnt = refit(contenders, profile, loop.host);
+  const Refit learnt = refit(trials, profile, loop.host);
   if (disturbance.watched >= kLeastWatched) doubt_far_fits(learnt.quality, kOtherWork, session);
   if (!learnt.taken) session.note(why_not_taken(learnt));
-  // Ranked again by what was learnt from the runs.
-  const Costs& costs = learnt.costs;
   TuneResult result{.report = report_of(loop, contenders, swept, profile, learnt),
                     .recalibrated = learnt.taken,
                     .disturbance = disturbance};
-  result.report.changes = changes_of(loop, contenders);
+  result.report.changes = changes_of(contenders);
   if (loop.baseline) result.report.baseline = "the present plan";
-  name_winner(contenders, result);
+  name_winner(trials, result);
   result.report.provenance = provenance(session, r.seed);
-  const SweepResult again = sweep(sweep_request(loop), costs, loop.host);
+  // Ranked again by what was learnt from the runs.
+  const SweepResult again = sweep(sweep_request(loop), learnt.costs, loop.host);
   result.best = again.plans.front();
-
-  const auto file = [&](const char* name) { return session.output(r.output / name); };
-  // All files together, or none: a reader never sees half a result.
-  NewFiles written;
-  written.add(file("profile.json"), sealed_text(weir::to_json(profile), 1));
-  written.add(file("costs.json"), sealed_text(weir::to_json(costs), 1));
-  written.add(file("sweep.json"), weir::to_json(again) + "\n");
-  for (std::size_t i = 0; i < contenders.size(); ++i)
-    add_contender(written, contenders[i], i, r.output, session);
-  written.add(file("report.html"), report_html(result.report));
-  // Last: where it is there, all else is, and of the same request.
-  written.add(file("tune.json"), to_json(result).dump(2) + "\n");
-  written.commit();
+  write_all(result, {profile, learnt.costs, again, trials}, r.output, session);
   unfinished.finish();
   return result;
 }

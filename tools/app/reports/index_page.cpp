@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 
+#include "plan/text/quote.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/svg.hpp"
 #include "traces/stats.hpp"
@@ -65,6 +66,19 @@ std::vector<ReportColumn> report_columns(const std::vector<ListedReport>& report
   return said;
 }
 
+std::string cell(const ReportColumn& column, const ListedReport& report) {
+  std::string line;
+  for (const char c : printable(column.text(report))) {
+    // Which is all that steers and still stands: a message has lines.
+    if (c == '\n') {
+      line += "\\x0a";
+    } else {
+      line += c;
+    }
+  }
+  return line;
+}
+
 std::string summary_of(const std::vector<ListedReport>& reports) {
   std::string text = fmt::format("{} report{}.", reports.size(), reports.size() == 1 ? "" : "s");
   std::vector<double> errors;
@@ -74,9 +88,9 @@ std::string summary_of(const std::vector<ListedReport>& reports) {
   // Of one its own row says it.
   if (errors.size() < 2) return text;
   return text + fmt::format(
-                    " Of the {} whose plans were run the forecast was off by {:.1f} % in the "
-                    "median.",
-                    errors.size(), median(errors) * 100);
+                    " The forecast of the plan to use was off by {:.1f} % in the median of the {} "
+                    "that measured it.",
+                    median(errors) * 100, errors.size());
 }
 
 std::string index_html(const std::vector<ListedReport>& reports, const Provenance& provenance) {
@@ -91,7 +105,7 @@ std::string index_html(const std::vector<ListedReport>& reports, const Provenanc
   for (const ListedReport& report : reports) {
     rows += "<tr>";
     for (const ReportColumn& column : columns) {
-      std::string text = escape(column.text(report));
+      std::string text = escape(cell(column, report));
       if (&column == &columns.front())
         text = fmt::format("<a href=\"{}\">{}</a>", escape(report.link), text);
       rows += fmt::format("<td{} data-head=\"{}\">{}</td>", kind(column), column.head, text);

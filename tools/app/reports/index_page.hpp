@@ -19,9 +19,12 @@ struct ReportColumn {
   std::string (*text)(const ListedReport& report);  // "" where the report does not say
   bool figure = false;
 };
+// What stands in it, in one line: what would steer a terminal is shown as what it is.
+[[nodiscard]] std::string cell(const ReportColumn& column, const ListedReport& report);
 [[nodiscard]] std::vector<ReportColumn> report_columns(const std::vector<ListedReport>& reports);
 
-// "10 reports. Of the 6 whose plans were run the forecast was off by 3.1 % in the median."
+// "10 reports. The forecast of the plan to use was off by 3.1 % in the median of the 6 that
+// measured it." Of an evaluation no plan is to be used: its median stands in its row.
 [[nodiscard]] std::string summary_of(const std::vector<ListedReport>& reports);
 
 [[nodiscard]] std::string index_html(const std::vector<ListedReport>& reports,

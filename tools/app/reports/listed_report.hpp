@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "tools/report/card.hpp"
@@ -10,9 +9,10 @@
 namespace weir::app {
 
 struct ListedReport {
-  std::filesystem::path file;  // as it was come to
+  // As it was come to; UTF-8, bytes that are none of it as "\xff".
+  std::string file;
   // In short: its path from the index, without what all reports are called ("runs/a", of
-  // runs/a/report.html).
+  // runs/a/report.html); the whole where that says nothing or is another's too. UTF-8.
   std::string name;
   std::string link;  // from the index, as an address
   ReportCard card;

@@ -7,11 +7,15 @@
 #include <algorithm>
 #include <cctype>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 #include <tuple>
 
+#include "plan/text/quote.hpp"
 #include "plan/text/text_file.hpp"
+#include "plan/text/utf8.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/reports/index_page.hpp"
 #include "tools/app/shared/files_below.hpp"
@@ -25,13 +29,21 @@ using Path = std::filesystem::path;
 constexpr const char* kWhatReportsAre =
     "the pages that weir tune, weir evaluate and weir sweep --report write";
 
-// A report is known by what stands at its begin, however long it is. What cannot be opened is none.
-std::optional<ReportCard> card_in(const Path& file) {
+// A report is known by what stands at its begin, however long it is; nothing of what cannot be
+// read.
+std::optional<std::string> begin_of(const Path& file) {
   std::ifstream in(file, std::ios::binary);
+  if (!in) return std::nullopt;
   std::string begin(kCardWithin, '\0');
   in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  if (in.bad()) return std::nullopt;
   begin.resize(static_cast<std::size_t>(in.gcount()));
-  return card_of(begin, file.string());
+  return begin;
+}
+
+// The name of a file as JSON can have it.
+std::string as_utf8(const std::string& name) {
+  return utf8_prefix(name) == name.size() ? name : printable(name);
 }
 
 // RFC 3986: all but unreserved characters and slashes is escaped, so no colon makes a scheme of
@@ -47,15 +59,24 @@ std::string as_address(const std::string& path) {
   return text;
 }
 
-ListedReport listed(const Path& file, const ReportCard& card, const Path& index) {
-  const Path folder = std::filesystem::absolute(index).parent_path();
+struct Found {
+  ListedReport report;
+  std::string whole;  // its path from the index
+};
+
+Found found(const Path& file, const ReportCard& card, const Path& index) {
+  const Path folder = std::filesystem::absolute(index).lexically_normal().parent_path();
   const Path from_index =
       std::filesystem::absolute(file).lexically_normal().lexically_proximate(folder);
   // All are called report.html: the folder tells them apart.
   Path name = from_index;
   name.replace_extension();
   if (name.filename() == "report" && name.has_parent_path()) name = name.parent_path();
-  return {file, name.string(), as_address(from_index.generic_string()), card};
+  // A way up is nobody's name.
+  if (name.filename() == ".." || name.filename() == ".") name = from_index;
+  return {{as_utf8(file.string()), as_utf8(name.string()), as_address(from_index.generic_string()),
+           card},
+          as_utf8(from_index.string())};
 }
 
 std::vector<Path> pages_in(const Path& folder, const Session& session) {
@@ -75,28 +96,47 @@ class Listing {
   void add_folder(const Path& folder) {
     for (const Path& file : pages_in(folder, session_)) {
       try {
-        if (const auto card = card_in(file)) add(file, *card);
+        const auto begin = begin_of(file);
+        const auto card = begin ? card_of(*begin, file.string()) : std::nullopt;
+        if (card) add(file, *card);
       } catch (const InputError& error) {
-        // One that is damaged does not hide the others.
+        // One that is damaged does not hide the others, and is no less somebody's.
+        session_.guard(file);
         session_.note(fmt::format("left out: {}", error.what()));
       }
     }
   }
 
   void add_file(const Path& file) {
-    static_cast<void>(read_text_file(file));  // throws where it is none, or cannot be read
-    const auto card = card_in(file);
+    const auto refuse = [&file](const char* why) { throw InputError(file.string(), "", why); };
+    std::error_code none;
+    const auto status = std::filesystem::status(file, none);
+    if (!std::filesystem::exists(status)) refuse("cannot be read: no such file");
+    // A pipe would be waited for.
+    if (!std::filesystem::is_regular_file(status)) refuse("is not a regular file");
+    session_.guard(file);
+    const auto begin = begin_of(file);
+    if (!begin) refuse("cannot be read");
+    const auto card = card_of(*begin, file.string());
     if (!card)
       throw InputError(file.string(), "", fmt::format("expected one of {}", kWhatReportsAre));
     add(file, *card);
   }
 
   [[nodiscard]] std::vector<ListedReport> reports() && {
-    std::ranges::sort(reports_, [](const ListedReport& a, const ListedReport& b) {
+    std::map<std::string, int> named;
+    for (const Found& one : found_) ++named[one.report.name];
+    std::vector<ListedReport> reports;
+    for (Found& one : found_) {
+      // a.html beside a/report.html: both are called a.
+      if (named[one.report.name] > 1) one.report.name = one.whole;
+      reports.push_back(std::move(one.report));
+    }
+    std::ranges::sort(reports, [](const ListedReport& a, const ListedReport& b) {
       // The later day is the greater text.
       return std::tie(b.card.date, a.name) < std::tie(a.card.date, b.name);
     });
-    return std::move(reports_);
+    return reports;
   }
 
  private:
@@ -104,13 +144,13 @@ class Listing {
     // A folder may be given twice, or within another.
     if (!seen_.insert(std::filesystem::weakly_canonical(file)).second) return;
     session_.guard(file);
-    reports_.push_back(listed(file, card, r_.output));
+    found_.push_back(found(file, card, r_.output));
   }
 
   const ReportsRequest& r_;
   const Session& session_;
   std::set<Path> seen_;
-  std::vector<ListedReport> reports_;
+  std::vector<Found> found_;
 };
 
 }  // namespace
@@ -139,7 +179,7 @@ nlohmann::ordered_json to_json(const ReportsResult& result) {
                               {"page", result.output.string()},
                               {"reports", nlohmann::ordered_json::array()}};
   for (const ListedReport& report : result.reports) {
-    nlohmann::ordered_json row{{"file", report.file.string()}, {"name", report.name}};
+    nlohmann::ordered_json row{{"file", report.file}, {"name", report.name}};
     row.update(weir::to_json(report.card));
     json["reports"].push_back(std::move(row));
   }

@@ -9,6 +9,7 @@
 
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
+#include "tools/app/shared/training_fields.hpp"
 
 namespace weir::app {
 namespace {
@@ -49,12 +50,12 @@ void set_limits(weir::SweepRequest& search, const SweepRequest& r, const Cluster
 void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   if (!session.given("seq-length")) r.common.seq_length = baseline.seq_length;
   take_treatment(baseline, session, r.common);
-  if (!r.global_batch_size) r.global_batch_size = static_cast<int>(baseline.global_batch_size());
+  take_training(baseline, session, r.common, r.seed);
+  if (!r.global_batch_size) r.global_batch_size = mini_batch_of(baseline, name_of(r.baseline));
   // What an option says holds; the rest is the baseline's, so that both train alike.
   const auto own = [&session](const char* option, auto& value, const auto& its) {
     if (!session.given(option)) value = its;
   };
-  own("seed", r.seed, baseline.seed);
   own("overlap-grad-reduce", r.parallel.overlap_grad_reduce, baseline.overlap_grad_reduce);
   own("sequence-parallel", r.parallel.sequence_parallel, baseline.sequence_parallel);
   own("tp-comm-overlap", r.parallel.overlap_tensor_parallel, baseline.overlap_tensor_parallel);
@@ -67,26 +68,6 @@ void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   own("cuda-graphs", r.parallel.cuda_graphs.words, std::vector{to_string(baseline.cuda_graphs)});
   own("rank-order", r.parallel.rank_order.words,
       std::vector{std::string(to_string(baseline.rank_order))});
-  const Optimizer& o = baseline.optimizer;
-  own("optimizer", r.common.optimizer, std::string(to_string(o.kind)));
-  own("learning-rate", r.common.learning_rate, o.learning_rate);
-  own("momentum", r.common.momentum, o.momentum);
-  own("nesterov", r.common.nesterov, o.nesterov);
-  own("weight-decay", r.common.weight_decay, o.weight_decay);
-  own("clip-grad", r.common.clip_grad, o.clip_norm);
-  own("lr-warmup-iters", r.common.lr_warmup_iters, o.rate.warmup_iters);
-  own("lr-decay-style", r.common.lr_decay_style, std::string(to_string(o.rate.style)));
-  own("lr-decay-iters", r.common.lr_decay_iters, o.rate.decay_iters);
-  own("min-lr", r.common.min_lr, o.rate.min_lr);
-}
-
-void take_unnamed(const Plan& baseline, Plan& base) {
-  Optimizer& o = base.optimizer;
-  const Optimizer& its = baseline.optimizer;
-  o.beta1 = its.beta1;
-  o.beta2 = its.beta2;
-  o.epsilon = its.epsilon;
-  o.alpha = its.alpha;
 }
 
 void complete(SweepRequest& r, SweepReply& reply, const Session& session) {

@@ -12,8 +12,6 @@ namespace weir::app {
 
 // What the request leaves open is the baseline's.
 void complete(SweepRequest& request, const Plan& baseline, const Session& session);
-// And what no option has words for.
-void take_unnamed(const Plan& baseline, Plan& base);
 // Without a baseline: the precision of the cluster's devices.
 void complete(SweepRequest& request, SweepReply& reply, const Session& session);
 

@@ -28,6 +28,7 @@
 #include "tools/app/run/synthetic.hpp"
 #include "tools/app/schedule/schedule_source.hpp"
 #include "tools/app/shared/exit_code.hpp"
+#include "tools/app/shared/training_fields.hpp"
 #include "tools/app/simulate/builtin_accuracy.hpp"
 #include "tools/app/sweep/search_file.hpp"
 #include "tools/app/sweep/search_request.hpp"
