@@ -136,6 +136,7 @@ class Schedules(Case):
         self.assertEqual(len(compute), 4 * 8 * 2)
         self.assertEqual(int((compute["end_ns"] - compute["start_ns"]).sum()), 4 * 8 * 4_000_000)
         self.refuses(weir.InputError, "f_s", weir.schedule("gpipe", 2, 2).time, f_s=-1)
+        self.refuses(weir.UsageError, "vocabulary", weir.schedule("gpipe", 2, 2).time, s_s=1e-3)
         self.refuses(weir.UsageError, "no plan", trace.save, "out")
 
     def test_the_validator_judges_functions(self):
