@@ -93,6 +93,12 @@ Program blocking(const ResolvedPlan& loaded, TransferMode transfers) {
         "plan", "skips",
         fmt::format("direct: expected buffered transfers, not {}", to_string(transfers)));
   }
+  // Its authors' order of transfers around shards' passes is not known here.
+  if (loaded.schedule.shape.shards() > 0) {
+    throw InputError("plan", "schedule",
+                     fmt::format("{} divides the vocabulary: expected buffered transfers, not {}",
+                                 loaded.schedule.name, to_string(transfers)));
+  }
   LoweringOptions unlimited = loaded.lowering;
   unlimited.slots = 0;
   Program program = block_transfers(lower(loaded.schedule, unlimited), transfers);

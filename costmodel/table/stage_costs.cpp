@@ -332,7 +332,11 @@ void StageCosts::price(CostTable& alone, const ScheduleShape& shape,
       shard_collectives(shape, stages[static_cast<std::size_t>(shape.stages) - 1]);
   const bool shard = shape.is_shard(stage);
   alone.forward_messages[index].occupancy = shard ? shared.all_reduce_f : shared.broadcast;
-  if (shard) alone.backward_messages[index].occupancy = shared.all_reduce_b;
+  if (!shard) return;
+  // Within the compute it begins behind T's input gradient: what W does not hide is waited for.
+  const Nanoseconds beside =
+      shape.vocabulary == Vocabulary::synchronous ? alone.stages[index].w : Nanoseconds(0);
+  alone.backward_messages[index].occupancy = std::max(Nanoseconds(0), shared.all_reduce_b - beside);
 }
 
 // docs/theory.md 2.7, with the dtypes of the authors' fork: what is broadcast travels in fp32
@@ -346,16 +350,18 @@ StageCosts::ShardCollectives StageCosts::shard_collectives(const ScheduleShape& 
     const auto all = static_cast<double>(whole_row * plan_.micro_batch_size);
     return Bytes(static_cast<std::int64_t>(all * prices_.row().tokens));
   };
-  const std::int64_t held = split.sequence_parallel ? split.tp : 1;
+  const bool synchronous = shape.vocabulary == Vocabulary::synchronous;
+  // Synchronous ones sum whole rows over all devices that divide the model's layers.
+  const std::int64_t held = split.sequence_parallel && !synchronous ? split.tp : 1;
+  const int among = shape.ranks * (synchronous ? split.tp : 1);
   const Bytes numbers = of_row(split.tokens(plan_.seq_length) / held * 4);
   const Bytes hidden = of_row(last.output_bytes), wide = of_row(last.output_bytes / element * 4);
   const Link link = pipeline_group(shape);
-  const auto summed = [&](Bytes n) { return all_reduce(n, shape.ranks, link); };
+  const auto summed = [&](Bytes n) { return all_reduce(n, among, link); };
   const auto spread = [&](Bytes n) {
     // Down a ring, piece by piece: the last member has the first piece behind all others.
     return point_to_point(n, link) + link.latency * (shape.ranks - 2.0);
   };
-  const bool synchronous = shape.vocabulary == Vocabulary::synchronous;
   const bool one = waits_for_forwards(shape.vocabulary);
   // The embedding's: a sum of what was looked up, and its gradient to all.
   const Seconds looked_up = summed(hidden) + spread(hidden);
@@ -366,9 +372,15 @@ StageCosts::ShardCollectives StageCosts::shard_collectives(const ScheduleShape& 
 }
 
 Link StageCosts::pipeline_group(const ScheduleShape& shape) const {
-  // The link that was measured, or the slowest on the way around.
-  if (placement_ || !stands_on_builtin(known_.costs().basis))
-    return stage_link_between(Rank{0}, Rank{shape.ranks - 1});
+  // The slowest on the way around, of those that were measured or stand in the placement.
+  if (placement_ || !stands_on_builtin(known_.costs().basis)) {
+    Link slowest = stage_link_between(Rank{0}, Rank{1});
+    for (std::int32_t rank = 1; rank < shape.ranks; ++rank) {
+      const Link link = stage_link_between(Rank{rank}, Rank{(rank + 1) % shape.ranks});
+      if (link.bandwidth < slowest.bandwidth) slowest = link;
+    }
+    return slowest;
+  }
   const int apart = plan_.rank_order == RankOrder::tp_cp_pp_dp ? 1 : plan_.dp;
   return group_link(cluster_, shape.ranks, plan_.tp * plan_.cp * apart);
 }

@@ -156,6 +156,12 @@ void set_treatment(Model& model, const Plan& plan) {
   if (divides_vocabulary(plan.schedule)) set_vocabulary(model, plan.pp);
 }
 
+Model model_of_stages(Model model, const Plan& plan) {
+  set_treatment(model, plan);
+  model.layers.resize(static_cast<std::size_t>(staged_layers(model)));
+  return model;
+}
+
 Plan rebased(Plan plan, const std::filesystem::path& from, const std::filesystem::path& to) {
   const auto seen_from_there = [&](const std::string& path) {
     return std::filesystem::proximate(std::filesystem::absolute(from / path),

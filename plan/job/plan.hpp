@@ -167,6 +167,8 @@ struct Plan {
 // The model's layers as the plan runs them: attention, what is trained, formats of products, blocks
 // that predict further tokens.
 void set_treatment(Model& model, const Plan& plan);
+// The same without the shards of a divided vocabulary: the layers that its boundaries divide.
+[[nodiscard]] Model model_of_stages(Model model, const Plan& plan);
 
 [[nodiscard]] std::string to_json(const Plan& plan);
 // A plan file, and what it says in an older version's words and how that was read, a line each.

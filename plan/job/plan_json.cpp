@@ -8,6 +8,7 @@
 
 #include "plan/format/keys.hpp"
 #include "plan/job/formats.hpp"
+#include "plan/schedule/generators/generators.hpp"
 
 namespace weir {
 namespace format {
@@ -336,7 +337,8 @@ constexpr Key<Plan> kPlan[] = {
     key<&Plan::schedule>("schedule",
                          "a name, or the path of a CSV file relative to the plan's folder; "
                          "`vocab-1`, `vocab-2` and `interlaced` also divide the vocabulary over "
-                         "the ranks ([theory.md](theory.md) 2.7): boundaries are as without"),
+                         "the ranks ([theory.md](theory.md) 2.7): boundaries are as without; "
+                         "`synctwice` and `vocab` are read as the first two"),
     maybe<&Plan::slices>(
         "slices",
         "| where above 1 | of each sequence, one after the other: as many as the schedule "
@@ -457,6 +459,9 @@ PlanFile read_plan(const std::string& text, const std::string& file) {
   const Json json = parse_json(text, file);
   JsonObject top(json, file, "");
   PlanFile read{format::read(top, format::kPlan, format::kFits), {}};
+  // One name for each order: its source may have another.
+  if (const Generator* generator = find_generator(read.plan.schedule))
+    read.plan.schedule = generator->name;
   // Up to v0.1 a placement stood in every file and stage was written full: full with a placement is
   // an old file's stage, full without one is full.
   RecomputeMode& mode = read.plan.recompute.mode;

@@ -54,8 +54,9 @@ void check_model(const Plan& plan, const Model& model, const std::string& file) 
   // Before layers are counted: a vocabulary that is divided is two layers behind the stages'.
   if (const auto misfit = cannot_divide(model, plan))
     throw InputError(file, misfit->key, misfit->reason);
-  const auto layers =
-      static_cast<int>(model.layers.size()) - (divides_vocabulary(plan.schedule) ? 2 : 0);
+  const int layers = staged_layers(model);
+  const bool divided = std::cmp_less(layers, model.layers.size());
+  const int whole = layers + (divided ? 1 : 0);  // with the head
   if (static_cast<int>(plan.boundaries.size()) != plan.stages() - 1) {
     throw InputError(file, "boundaries",
                      fmt::format("expected K*v-1 = {} layer indices, found {}", plan.stages() - 1,
@@ -74,14 +75,15 @@ void check_model(const Plan& plan, const Model& model, const std::string& file) 
     before = boundary;
   }
   if (!plan.recompute.layers.empty() && plan.recompute.layers.back().last > layers) {
-    throw InputError(file, "recompute",
-                     fmt::format("{}: expected layers from 0 to {}", recompute_word(plan.recompute),
-                                 layers - 1));
+    throw InputError(
+        file, "recompute",
+        fmt::format("{}: expected layers from 0 to {}{}", recompute_word(plan.recompute),
+                    layers - 1, divided ? ": shards of the head are not rebuilt" : ""));
   }
-  if (!plan.frozen.empty() && plan.frozen.back().last > layers) {
+  if (!plan.frozen.empty() && plan.frozen.back().last > whole) {
     throw InputError(
         file, "frozen",
-        fmt::format("{}: expected layers from 0 to {}", layers_word(plan.frozen), layers - 1));
+        fmt::format("{}: expected layers from 0 to {}", layers_word(plan.frozen), whole - 1));
   }
   if (model.max_positions > 0 && plan.seq_length > model.max_positions) {
     throw InputError(
@@ -165,7 +167,7 @@ void require_stages(const ResolvedPlan& resolved, const Stack& stack) {
   const auto empty = std::ranges::find_if(
       resolved.stages, [](const StagePart& stage) { return stage.layers.size() == 0; });
   if (empty == resolved.stages.end()) return;
-  const int layers = resolved.part->size();
+  const int layers = staged_layers(resolved.model);
   const int stages = resolved.plan.stages();
   throw InputError(
       "plan", stages > layers ? "pp" : "boundaries",

@@ -107,6 +107,12 @@ void set_vocabulary(Model& model, int ranks) {
   layers.insert(layers.end() - 1, std::move(tokens));
 }
 
+int staged_layers(const Model& model) {
+  const auto layers = static_cast<int>(model.layers.size());
+  const auto* head = layers == 0 ? nullptr : std::get_if<HeadShape>(&model.layers.back().shape);
+  return head != nullptr && head->divided > 0 ? layers - 2 : layers;
+}
+
 void set_attention(Model& model, AttentionKind kind) {
   for (Layer& layer : model.layers) {
     if (auto* block = std::get_if<TransformerShape>(&layer.shape)) block->attention = kind;

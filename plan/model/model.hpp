@@ -77,6 +77,8 @@ void set_prediction(Model& model, int layers);
 // beside looking up stays its first layer. 1: as it was. Does nothing else where
 // cannot_divide_vocabulary.
 void set_vocabulary(Model& model, int ranks);
+// The first so many layers are those that stages divide: all but the shards of a vocabulary.
+[[nodiscard]] int staged_layers(const Model& model);
 // All blocks compute their attention like this.
 void set_attention(Model& model, AttentionKind kind);
 // Which weights are trained: with adapters those alone, else all but these layers'.

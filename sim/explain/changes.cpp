@@ -79,7 +79,7 @@ class Changer {
 
   // Why the plan cannot be; otherwise its receive slots and boundaries are what it needs.
   std::optional<std::string> refusal(Plan& changed) {
-    const auto layers = static_cast<int>(base_.model.layers.size());
+    const auto layers = static_cast<int>(model_of_stages(base_.model, changed).layers.size());
     if (const auto misfit = cannot_divide(base_.model, changed))
       return misfit->key + ": " + misfit->reason;
     if (changed.stages() > layers && !cluster_.stack.empty_stages)
@@ -117,7 +117,7 @@ class Changer {
   }
 
   [[nodiscard]] std::vector<int> balanced(const Plan& of) const {
-    return balanced_boundaries(base_.model, of, costs_, cluster_);
+    return balanced_boundaries(model_of_stages(base_.model, of), of, costs_, cluster_);
   }
 
   void add_microbatches() {
@@ -141,11 +141,14 @@ class Changer {
     if (m > 1 || samples > 0) with(2 * m, b, ", twice the mini-batch", 2 * samples);
   }
 
+  // Shards of a vocabulary stand beside one chunk a rank, and are not rebuilt.
+  [[nodiscard]] bool has_shards() const { return base_.schedule.shape.shards() > 0; }
+
   void add_chunks() {
-    if (plan().pp == 1) return;
+    if (plan().pp == 1 || has_shards()) return;
     // A set, because for v = 1 one more is also twice as many.
     for (const int v : std::set{plan().vpp / 2, plan().vpp + 1, plan().vpp * 2}) {
-      if (v < 1 || v == plan().vpp || v * plan().pp > std::ssize(base_.model.layers)) continue;
+      if (v < 1 || v == plan().vpp || v * plan().pp > staged_layers(base_.model)) continue;
       Plan changed = plan();
       changed.vpp = v;
       // One chunk a rank has schedules of its own.
@@ -192,6 +195,7 @@ class Changer {
       Plan changed = plan();
       changed.recompute = {.mode = mode};
       if (recompute_word(changed.recompute) == recompute_word(plan().recompute)) continue;
+      if (mode == RecomputeMode::stage && has_shards()) continue;
       add("re-materialisation", to_text(changed.recompute), changed);
     }
   }
@@ -281,7 +285,7 @@ class Changer {
   }
 
   void add_boundaries() {
-    if (plan().stages() == 1 || plan().stages() > std::ssize(base_.model.layers)) return;
+    if (plan().stages() == 1 || plan().stages() > staged_layers(base_.model)) return;
     Plan changed = plan();
     changed.boundaries = balanced(changed);
     if (changed.boundaries == plan().boundaries) return;

@@ -126,6 +126,17 @@ class Schedules(Case):
         self.assertEqual(mine.csv(), named.csv())
         self.assertEqual(mine.name, "gpipe")
 
+    # "vocab" is also what a schedule that divides the vocabulary is called.
+    def test_a_functions_name_divides_no_vocabulary(self):
+        def vocab(k, m, v):
+            return gpipe(k, m, v)
+
+        sizes = {"pp": 2, "microbatches": 4}
+        mine = weir.plan("tiny.json", schedule=vocab, boundaries=[2], **sizes)
+        self.assertEqual(mine.to_dict()["schedule"], "vocab.csv")
+        named = weir.plan("tiny.json", schedule="vocab", **sizes).to_dict()
+        self.assertEqual(named["schedule"], "vocab-2")
+
     # F = 2, I = W = 1 ms, K = 4, M = 8: (M + K - 1)(F + I + W) = 44 ms, bubble (K - 1) / (M + K -
     # 1) = 3 / 11.
     def test_durations_without_a_model(self):
@@ -137,6 +148,7 @@ class Schedules(Case):
         self.assertEqual(len(compute), 4 * 8 * 2)
         self.assertEqual(int((compute["end_ns"] - compute["start_ns"]).sum()), 4 * 8 * 4_000_000)
         self.refuses(weir.InputError, "f_s", weir.schedule("gpipe", 2, 2).time, f_s=-1)
+        self.refuses(weir.UsageError, "vocabulary", weir.schedule("gpipe", 2, 2).time, s_s=1e-3)
         self.refuses(weir.UsageError, "no plan", trace.save, "out")
 
     def test_the_validator_judges_functions(self):

@@ -81,6 +81,8 @@ py::tuple time(const Schedule& schedule, double f_s, double i_s, double w_s, dou
                std::optional<double> s_s, std::optional<double> t_s) {
   UniformTimes times{duration(f_s, "f_s"), duration(i_s, "i_s"), duration(w_s, "w_s"),
                      duration(latency_s, "latency_s")};
+  if ((s_s || t_s) && schedule.shape.shards() == 0)
+    throw UsageError("s_s, t_s: of schedules that divide the vocabulary");
   if (s_s) times.s = duration(*s_s, "s_s");
   if (t_s) times.t = duration(*t_s, "t_s");
   TimedSchedule timed = timed_by(schedule, times);

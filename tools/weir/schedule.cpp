@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -127,7 +128,9 @@ void print_grid(Printout& out, const app::GridProof& proof) {
       continue;
     }
     ++proved;
-    const auto word = [](bool safe) { return safe ? "free" : "DEADLOCK"; };
+    const auto word = [](std::optional<bool> safe) {
+      return !safe ? "-" : *safe ? "free" : "DEADLOCK";
+    };
     table.rows.push_back({std::to_string(v.ranks), std::to_string(v.microbatches), word(v.safe[0]),
                           word(v.safe[1]), word(v.safe[2]), fmt::format("{}", v.fewest_slots),
                           fmt::format("{:.4g}", v.in_flight), fmt::format("{:.2f}%", v.gap * 100),

@@ -47,6 +47,39 @@ TEST_F(Command, ExitCodesTellWhatKindOfTrouble) {
   EXPECT_EQ(weir("simulate plan.json --memory-limit 80").code, 2);
 }
 
+// A vocabulary that is divided over the ranks: its source's name is read as ours; changes and
+// baselines count the layers that stages divide; what is not known of it is refused by its name.
+TEST_F(Command, DividesAVocabulary) {
+  const std::string sizes = " -K 2 -M 4 --cluster dgx-a100 --dtype bf16 -o ";
+  ASSERT_EQ(weir("plan tiny.json --schedule vocab" + sizes + "two.json").code, 0);
+  EXPECT_EQ(Json::parse(read("two.json"))["schedule"], "vocab-2");
+  ASSERT_EQ(weir("plan tiny.json --frozen 5" + sizes + "frozen.json").code, 0);
+  Json frozen = Json::parse(read("frozen.json"));  // 5: the head, which has none behind it
+  frozen["schedule"] = "synctwice";
+  write("frozen.json", frozen.dump());
+  EXPECT_EQ(weir("simulate frozen.json --cluster dgx-a100").code, 0);
+  const CommandResult explained = weir("explain two.json --cluster dgx-a100 --json");
+  ASSERT_EQ(explained.code, 0) << explained.out;
+  EXPECT_THAT(explained.out, testing::Not(HasSubstr("one stage a rank")));
+  const CommandResult swept =
+      weir("sweep tiny.json --pp 1,2 --cluster dgx-a100 --baseline two.json -q --json");
+  ASSERT_EQ(swept.code, 0) << swept.out;
+  EXPECT_EQ(Json::parse(swept.out)["baseline"]["plan"]["schedule"], "vocab-2");
+  const auto refused = [&](const std::string& command, int code, const char* line) {
+    const CommandResult said = weir(command);
+    EXPECT_EQ(said.code, code) << said.out;
+    EXPECT_THAT(said.out, HasSubstr(line));
+  };
+  refused(
+      "simulate two.json --cluster dgx-a100 --transfers batched", 3,
+      "plan: schedule: vocab-2 divides the vocabulary: expected buffered transfers, not batched");
+  refused("schedule vocab-1 -K 2 -M 4 --transfers rendezvous", 2,
+          "--transfers rendezvous: vocab-1 divides the vocabulary: expected buffered");
+  refused("schedule 1f1b -K 2 -M 4 --uniform F=1ms,I=1ms,W=1ms,S=1ms", 2,
+          "--uniform: S and T are of schedules that divide the vocabulary");
+  EXPECT_EQ(weir("schedule vocab-1 --grid K=2,M=1..3 --prove").code, 0);
+}
+
 TEST_F(Command, ContradictionsNameAllThree) {
   EXPECT_THAT(
       weir("plan tiny.json -M 4 -b 3 --global-batch-size 8").out,

@@ -129,17 +129,30 @@ TEST(MegatronJob, MayBeARecipeInYaml) {
 }
 
 // Flags of sail-sg/VocabularyParallelism (megatron/training/arguments.py): the others mean nothing
-// without the first.
+// without the first, which asks for tables apart and a vocabulary that all devices divide.
 TEST(MegatronJob, DividesTheVocabulary) {
-  const auto schedule = [](const std::string& arguments) {
-    return megatron(kSmall + "--pipeline-model-parallel-size 4 " + arguments + "\n").plan.schedule;
+  const std::string apart = kSmall + "--untie-embeddings-and-output-weights\n";
+  const auto schedule = [&](const std::string& arguments) {
+    return megatron(apart + "--pipeline-model-parallel-size 4 " + arguments + "\n").plan.schedule;
   };
   EXPECT_EQ(schedule("--enable-vocab-parallel"), "vocab-2");
   EXPECT_EQ(schedule("--enable-vocab-parallel --disable-backward-fusion"), "vocab-1");
   EXPECT_EQ(schedule("--enable-vocab-parallel --use-interlaced-schedule"), "interlaced");
   EXPECT_EQ(schedule("--use-interlaced-schedule --disable-backward-fusion"), "1f1b");
-  EXPECT_THAT(complaint([] { static_cast<void>(megatron(kSmall + "--enable-vocab-parallel\n")); }),
-              HasSubstr("enable-vocab-parallel: needs a pipeline of at least two ranks"));
+  const auto refused = [](const std::string& arguments, const char* reason) {
+    EXPECT_THAT(
+        complaint([&] { static_cast<void>(megatron(arguments + " --enable-vocab-parallel\n")); }),
+        HasSubstr(reason));
+  };
+  refused(apart, "enable-vocab-parallel: needs a pipeline of at least two ranks");
+  refused(kSmall + "--pipeline-model-parallel-size 4",
+          "enable-vocab-parallel: needs --untie-embeddings-and-output-weights");
+  refused(apart + "--pipeline-model-parallel-size 4 --make-vocab-size-divisible-by 6",
+          "make-vocab-size-divisible-by: 6: expected a multiple of tp x pp = 4 with "
+          "--enable-vocab-parallel");
+  const std::string two = apart + "--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2";
+  refused(two + " --sequence-parallel --use-interlaced-schedule",
+          "use-interlaced-schedule: excludes --sequence-parallel");
 }
 
 // 8 blocks on 2 ranks with 2 chunks: 2 blocks a stage; the embedding is layer 0, so stages begin at

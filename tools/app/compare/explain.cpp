@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "costmodel/table/cost_breakdown.hpp"
+#include "plan/schedule/generators/generators.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/explain/explain_json.hpp"
@@ -99,12 +100,18 @@ Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
     add(its);
   }
   Model layers = loaded.model;
-  if (loaded.schedule.shape.shards() > 0) {
-    // Of the shards' schedules and of the others, which have the tables whole.
-    set_vocabulary(layers, 1);
-    layers.layers.insert(layers.layers.end(), loaded.model.layers.begin(),
-                         loaded.model.layers.end());
-  }
+  const auto add_layers = [&](int ranks) {
+    Model its = loaded.model;
+    set_vocabulary(its, ranks);
+    layers.layers.insert(layers.layers.end(), its.layers.begin(), its.layers.end());
+  };
+  const bool divided = loaded.schedule.shape.shards() > 0;
+  const bool to_divided = other && divides_vocabulary(other->schedule);
+  // Of the shards' schedules and of the others, which have the tables whole; shards are of either
+  // number of ranks.
+  if (divided) add_layers(1);
+  if (to_divided && !divided) add_layers(loaded.plan.pp);
+  if (other && other->pp > 1 && (divided || to_divided)) add_layers(other->pp);
   return load(source, layers, loaded.plan, cluster, std::move(splits));
 }
 

@@ -87,8 +87,9 @@ std::string word_for(const Schedule& schedule, const Plan& plan) {
   return file + ".csv";
 }
 
-// The schedule that was asked for, and what the request leaves to the planner.
-Schedule complete(const PlanRequest& r, const Model& model, const Cluster& cluster, Plan& plan,
+// The schedule that was asked for, and what the request leaves to the planner; the model's
+// vocabulary is divided where the schedule divides it.
+Schedule complete(const PlanRequest& r, Model& model, const Cluster& cluster, Plan& plan,
                   PlanResult& result, const Session& session) {
   say_need_of_schedule(plan.stages(), std::int64_t{plan.microbatches} * r.slices.value_or(1),
                        session);
@@ -106,11 +107,12 @@ Schedule complete(const PlanRequest& r, const Model& model, const Cluster& clust
     if (r.slices.value_or(plan.slices) != plan.slices)
       throw UsageError(fmt::format("--slices {} contradicts {}, which has {}", *r.slices,
                                    schedule.name, plan.slices));
+    plan.schedule = word_for(schedule, plan);
     if (const auto misfit = cannot_divide(model, plan))
       throw InputError("plan", misfit->key, misfit->reason);
+    if (schedule.shape.shards() > 0) set_vocabulary(model, schedule.shape.ranks);
     // Two receive slots, or as many as this order needs not to deadlock.
     if (!r.common.slots) plan.slots = fewest_slots(schedule, 2);
-    plan.schedule = word_for(schedule, plan);
   };
   if (!order) {
     take(obtain_schedule(r.schedule,
@@ -131,9 +133,7 @@ Schedule complete(const PlanRequest& r, const Model& model, const Cluster& clust
   if (order) {
     take(chooser.schedule(r.partition, rebuild, plan));
   } else if (r.boundaries.empty() && schedule.shape.shards() > 0) {
-    // Of the layers in front of the shards, which are every rank's.
-    Model staged = model;
-    staged.layers.resize(staged.layers.size() - 2);
+    const Model staged = model_of_stages(model, plan);
     plan.boundaries =
         balanced_boundaries(staged, plan, load(r.costs, staged, plan, cluster), cluster);
   } else if (r.boundaries.empty()) {
@@ -164,7 +164,6 @@ PlanResult by_hand(PlanRequest r, const Session& session) {
   const auto remark = measured ? std::nullopt : complete_precision(r.common, cluster, session);
   if (remark) session.note(*remark);
   Model model = load_model(r.common);
-  if (divides_vocabulary(name_of(r.schedule))) set_vocabulary(model, r.pp);
   if (r.layout)
     take_layout({*r.layout, r.layout_name}, model, session, r.common, r.parallel,
                 r.micro_batch_size);

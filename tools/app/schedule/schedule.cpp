@@ -146,6 +146,17 @@ void take_sizes_of_file(const std::vector<ScheduleChoice>& choices, const Sessio
   if (!session.given("microbatches")) shape.microbatches = sizes.microbatches;
 }
 
+// Times of passes that nobody has would be dropped without a word.
+void refuse_idle_times(const ScheduleRequest& r, const std::vector<ComparedSchedule>& schedules) {
+  if (r.uniform.empty() || is_given(r.beside)) return;
+  const UniformTimes times = parse_uniform(r.uniform);
+  const bool any = std::ranges::any_of(schedules, [](const ComparedSchedule& one) {
+    return !one.schedule || one.schedule->shape.shards() > 0;
+  });
+  if ((times.s || times.t) && !any)
+    throw UsageError("--uniform: S and T are of schedules that divide the vocabulary");
+}
+
 void refuse_contradictions(const ScheduleRequest& r) {
   if (!std::ranges::all_of(r.names, [](const auto& name) { return is_given(name); }) ||
       r.names.empty())
@@ -227,6 +238,7 @@ ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
     require_asked(r, *one.schedule, session);
     one.timed.emplace(timed(*one.schedule));
   }
+  refuse_idle_times(r, result.schedules);
   if (r.picture.file) draw(r, result, session);
   if (r.csv) {
     const ComparedSchedule& one = result.schedules.front();

@@ -45,6 +45,13 @@ ComparedSchedule compared(const ScheduleChoice& choice, const SchedulesBeside& r
     throw UsageError(fmt::format("{} has K = {}, M = {} and cannot stand beside K = {}, M = {}",
                                  row.name, has.ranks, has.microbatches, r.shape.ranks,
                                  r.shape.microbatches));
+  if (const auto mode = parse_transfer_mode(r.transfers)) {
+    if (auto reason = cannot_block(*row.schedule, *mode)) {
+      row.refused = *std::move(reason);
+      row.schedule.reset();
+      return row;
+    }
+  }
   if (r.transfers == to_string(TransferMode::buffered)) {
     row.fewest_slots = fewest_slots(*row.schedule, 1);
     // No slots asked for: unlimited ones. More slots never make a deadlock.

@@ -58,8 +58,10 @@ Program program_for(const Schedule& schedule, TransferMode mode, int slots) {
 Verdict judge(const Schedule& schedule, int slots) {
   Verdict v;
   // Lowered anew for each transport: what blocks differs.
-  for (std::size_t i = 0; i < kProvedModes.size(); ++i)
+  for (std::size_t i = 0; i < kProvedModes.size(); ++i) {
+    if (cannot_block(schedule, kProvedModes[i])) continue;
     v.safe[i] = !find_cycle(program_for(schedule, kProvedModes[i], slots));
+  }
   v.fewest_slots = fewest_slots(schedule, 1);
   const auto peaks = peak_in_flight(schedule);
   v.peak = *std::max_element(peaks.begin(), peaks.end());
@@ -80,8 +82,9 @@ nlohmann::ordered_json verdict_json(const Verdict& v) {
     json["refused"] = v.refused;
     return json;
   }
-  for (std::size_t i = 0; i < kProvedModes.size(); ++i)
-    json[std::string(to_string(kProvedModes[i]))] = v.safe[i];
+  for (std::size_t i = 0; i < kProvedModes.size(); ++i) {
+    if (v.safe[i]) json[std::string(to_string(kProvedModes[i]))] = *v.safe[i];
+  }
   json["fewest_slots"] = v.fewest_slots;
   json["peak_in_flight"] = v.peak;
   json["gap"] = v.gap;
@@ -101,7 +104,7 @@ void prove(GridProof& proof, const GridRequest& r, int ranks, int microbatches) 
       const bool known = std::ranges::any_of(
           proof.examples, [&](const CounterExample& e) { return e.mode == kProvedModes[i]; });
       // One example a transport is enough.
-      if (verdict.safe[i] || known) continue;
+      if (verdict.safe[i].value_or(true) || known) continue;
       const Program program = program_for(schedule, kProvedModes[i], r.slots);
       proof.examples.push_back({kProvedModes[i], ranks, microbatches, describe_deadlock(program)});
     }

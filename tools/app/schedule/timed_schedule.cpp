@@ -18,6 +18,7 @@ namespace weir {
 
 TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table,
                             TransferMode transfers) {
+  if (const auto reason = cannot_block(schedule, transfers)) throw UsageError(*reason);
   // As closed forms assume: slots without limit, no optimizer.
   LoweringOptions lowering;
   lowering.slots = 0;
@@ -37,6 +38,12 @@ TimedSchedule time_schedule(const Schedule& schedule, const CostTable& table,
   f.lower_bound = to_seconds(step_lower_bound(timed.program, costs));
   f.peak_in_flight = peak_in_flight(schedule);
   return timed;
+}
+
+std::optional<std::string> cannot_block(const Schedule& schedule, TransferMode transfers) {
+  if (transfers == TransferMode::buffered || schedule.shape.shards() == 0) return std::nullopt;
+  return fmt::format("--transfers {}: {} divides the vocabulary: expected buffered",
+                     to_string(transfers), schedule.name);
 }
 
 double most_in_flight(const ScheduleShape& shape, int stage_microbatches) {

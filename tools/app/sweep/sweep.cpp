@@ -96,7 +96,13 @@ void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
 
 Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequest& search,
                 const Cluster& cluster) {
-  return load(r.costs, model, search.base, cluster, splits(search, model));
+  Model layers = model;
+  // A baseline that divides the vocabulary has layers of its own.
+  if (search.baseline && search.baseline->schedule.shape.shards() > 0) {
+    const std::vector<Layer>& its = search.baseline->model.layers;
+    layers.layers.insert(layers.layers.end(), its.begin(), its.end());
+  }
+  return load(r.costs, layers, search.base, cluster, splits(search, model));
 }
 
 // The search, which leaves where it stands beside its output until it is done.

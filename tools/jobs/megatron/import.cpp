@@ -25,8 +25,8 @@ int degree(Arguments& a, std::string_view name) {
   return static_cast<int>(a.integer_or(name, 1, 1, kMostRanks));
 }
 
-// Of the fork sail-sg/VocabularyParallelism (training/arguments.py), which ignores the other two
-// without the first.
+// Of the fork sail-sg/VocabularyParallelism@6191c3bf (training/arguments.py), which ignores the
+// other two without the first. What it asserts of a job is refused here.
 void set_vocabulary_schedule(Arguments& a, Plan& plan) {
   const bool divides = a.flag("enable-vocab-parallel");
   const bool interlaced = a.flag("use-interlaced-schedule");
@@ -34,6 +34,18 @@ void set_vocabulary_schedule(Arguments& a, Plan& plan) {
   if (!divides) return;
   if (plan.pp < 2) a.fail("enable-vocab-parallel", "needs a pipeline of at least two ranks");
   if (plan.vpp > 1) a.fail("enable-vocab-parallel", "has one chunk a rank");
+  if (!a.flag("untie-embeddings-and-output-weights"))
+    a.fail("enable-vocab-parallel", "needs --untie-embeddings-and-output-weights");
+  constexpr const char* kDivisor = "make-vocab-size-divisible-by";
+  const std::int64_t divisor = a.integer_or(kDivisor, 128, 1, kLargestSize);
+  if (const int devices = plan.tp * plan.pp; divisor % devices != 0) {
+    a.fail(kDivisor, fmt::format("{}: expected a multiple of tp x pp = {} with "
+                                 "--enable-vocab-parallel",
+                                 divisor, devices));
+  }
+  // Its synchronous backward asserts a sum of the input gradient, which this leaves out.
+  if (interlaced && plan.sequence_parallel)
+    a.fail("use-interlaced-schedule", "excludes --sequence-parallel");
   plan.schedule = interlaced ? "interlaced" : two_barriers ? "vocab-1" : "vocab-2";
 }
 
