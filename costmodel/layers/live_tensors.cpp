@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "plan/words/indexed.hpp"
 
@@ -33,15 +34,32 @@ bool reads_inputs(Act act) {
 }
 bool reads_output(Act act) { return act == Act::softmax; }
 
+// Of a layer that is repeated more often, the first three and the last three repetitions stand for
+// themselves and one for all between them. A tensor is read beside its own repetition and its
+// neighbours', or it is there for all of the step's middle. So from the second repetition to the
+// last but one the counts beside an operation grow or shrink by the same numbers each time: a sum
+// with fixed weights is largest at one of these two. The thirds and the one between are no peaks,
+// and at the others all tensors of those between are there, or none.
+constexpr std::int64_t kWritten = 7, kThird = 2;
+
 class Lives {
  public:
   explicit Lives(const Network& network) : network_(network) {
     for (const NetworkLayer& layer : network.layers)
-      operations_ += layer.operations.size() * at(layer.repeat);
+      operations_ += layer.operations.size() * at(std::min(layer.repeat, kWritten));
+    peaks_.assign(2 * operations_, true);
     outputs_.assign(network.layers.size(), 0);
     std::size_t next = 0;
     for (std::size_t l = 0; l < network.layers.size(); ++l) {
-      for (std::int64_t copy = 0; copy < network.layers[l].repeat; ++copy) add(l, copy, next);
+      const std::int64_t repeat = network.layers[l].repeat, written = std::min(repeat, kWritten);
+      for (std::int64_t copy = 0; copy < written; ++copy) {
+        const bool between = repeat > kWritten && copy == kWritten / 2;
+        copies_ = between ? static_cast<double>(repeat - kWritten + 1) : 1;
+        const std::size_t begin = next;
+        add(l, copy, next);
+        if (repeat <= kWritten || copy < kThird || copy >= kWritten - kThird) continue;
+        for (std::size_t i = begin; i < next; ++i) peaks_[i] = peaks_[mirror_of(i)] = false;
+      }
     }
   }
 
@@ -64,12 +82,19 @@ class Lives {
     return lives;
   }
   [[nodiscard]] std::size_t operations() const { return 2 * operations_; }
+  // Whether the most can be there beside an operation.
+  [[nodiscard]] bool can_be_peak(std::size_t operation) const { return peaks_[operation]; }
 
  private:
+  [[nodiscard]] std::size_t mirror_of(std::size_t operation) const {
+    return 2 * operations_ - 1 - operation;
+  }
+
   std::size_t new_life(const NetworkLayer& layer, int tensor) {
     std::vector<int> kind = layer.tensors[at(tensor)].dimensions;
     std::ranges::sort(kind);
-    lives_.push_back({std::move(kind), static_cast<double>(times_of(network_, layer, tensor))});
+    const auto times = static_cast<double>(times_of(network_, layer, tensor));
+    lives_.push_back({std::move(kind), copies_ * times});
     return lives_.size() - 1;
   }
 
@@ -107,7 +132,7 @@ class Lives {
 
   void run(const layout::Operation& operation, const std::vector<std::size_t>& life,
            std::size_t now) {
-    const std::size_t mirror = 2 * operations_ - 1 - now;
+    const std::size_t mirror = mirror_of(now);
     Life& output = lives_[life[at(operation.output)]];
     output.first = output.made = now;
     output.last = std::max(output.last, reads_output(operation.act) ? mirror : now);
@@ -120,6 +145,8 @@ class Lives {
 
   const Network& network_;
   std::size_t operations_ = 0;  // of the forward
+  std::vector<bool> peaks_;     // by operation, the backward's too
+  double copies_ = 1;           // that the repetition being added stands for
   std::vector<Life> lives_;
   std::vector<std::size_t> outputs_;            // by layer: of the last repetition so far
   std::map<std::string, std::size_t> weights_;  // by name, the first that has it
@@ -138,19 +165,21 @@ LiveTensors live_tensors(const Network& network) {
   const Lives lives(network);
   LiveTensors live;
   std::map<std::vector<int>, std::size_t> kinds;
-  std::vector<std::vector<double>> changes(lives.operations() + 1);
+  // Of a few kinds each.
+  std::vector<std::vector<std::pair<std::size_t, double>>> changes(lives.operations() + 1);
   const std::vector<Life> all = lives.all();
   for (const Life& life : all) kinds.try_emplace(life.kind, kinds.size());
   live.kinds.resize(kinds.size());
   for (const auto& [kind, number] : kinds) live.kinds[number] = kind;
-  for (std::vector<double>& one : changes) one.assign(kinds.size(), 0);
   for (const Life& life : all) {
-    changes[life.first][kinds[life.kind]] += life.count;
-    changes[life.last + 1][kinds[life.kind]] -= life.count;
+    const std::size_t kind = kinds.at(life.kind);
+    changes[life.first].emplace_back(kind, life.count);
+    changes[life.last + 1].emplace_back(kind, -life.count);
   }
   std::vector<double> now(kinds.size(), 0);
   for (std::size_t i = 0; i < lives.operations(); ++i) {
-    for (std::size_t k = 0; k < now.size(); ++k) now[k] += changes[i][k];
+    for (const auto& [kind, count] : changes[i]) now[kind] += count;
+    if (!lives.can_be_peak(i)) continue;
     // Beside another operation there is as much of everything: this one is no peak.
     if (std::ranges::any_of(live.beside, [&](const auto& one) { return within(now, one); }))
       continue;

@@ -115,10 +115,15 @@ class LiveSearch {
 
 }  // namespace
 
-LeastLive least_live(const Network& network, Dtype dtype, const LayoutSpace& space) {
+LeastLive least_live(const Network& network, Dtype dtype, const LayoutSpace& space,
+                     const std::function<void(int, int)>& progress) {
   const LiveTensors live = live_tensors(network);
   LiveSearch search(network, live, dtype);
-  for (const auto& mesh : meshes(space.devices, space.most_axes)) search.search(mesh);
+  const auto all = meshes(space.devices, space.most_axes);
+  for (std::size_t m = 0; m < all.size(); ++m) {
+    search.search(all[m]);
+    progress(static_cast<int>(m + 1), static_cast<int>(all.size()));
+  }
   search.best.layout.name = "least live";
   return search.best;
 }

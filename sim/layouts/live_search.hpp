@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "costmodel/layers/live_tensors.hpp"
 #include "sim/layouts/layout_search.hpp"
@@ -19,8 +20,9 @@ struct LeastLive {
 
 // Exact: branch and bound over placings, where a tensor is bounded by its block if the dimensions
 // that are not placed yet took all mesh dimensions that it has left. Of equal ones the first, on
-// the simplest mesh.
-[[nodiscard]] LeastLive least_live(const layout::Network& network, Dtype dtype,
-                                   const LayoutSpace& space);
+// the simplest mesh. progress(done, of): after each mesh.
+[[nodiscard]] LeastLive least_live(
+    const layout::Network& network, Dtype dtype, const LayoutSpace& space,
+    const std::function<void(int, int)>& progress = [](int, int) {});
 
 }  // namespace weir

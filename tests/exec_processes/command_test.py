@@ -146,6 +146,13 @@ with tempfile.TemporaryDirectory() as name:
     ended = by_mpi.start(folder, 2, lay + "4")
     expect(f"a mesh of four is refused once: {ended}",
            all_exit(ended, 2) and ended.err.count("mpirun started 2 processes") == 1)
+    seed = pathlib.Path(__file__).parents[2] / "tests/fuzz/seeds/layout/network.json"
+    (folder / "own.json").write_bytes(seed.read_bytes())
+    ended = by_mpi.start(folder, 2, "layout own.json --run --mesh m=2 --rules ffn:m "
+                         "--program own.json")
+    expect(f"an input that would be written over is told once: {ended}",
+           ended.err.count("would be written over") == 1
+           and (folder / "own.json").read_bytes() == seed.read_bytes())
     ended = by_mpi.start(folder, 2, lay + "2", f'exec "{weir}" {lay}2 --seed 2')
     expect(f"another seed is named: {ended}",
            all_exit(ended, 2) and "was not given what process 0 was: seed" in ended.err)

@@ -36,7 +36,8 @@ CASES = {
         (("tiny.json",), {"mesh": "d=2,m=2", "rules": "batch:d,heads:m,ffn:m",
                           "micro_batch_size": 2,
                           "cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
-        (("tiny.json",), {"devices": 2, "cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
+        (("tiny.json",), {"devices": 2, "cluster": str(EXAMPLES / "clusters/dgx-h100.json"),
+                          "least_live": True}),
     ],
     "plan": [
         (("tiny.json",), {"pp": 2, "microbatches": 4}),
@@ -81,6 +82,9 @@ CASES = {
         (("tiny.json",), {"gpus": 4, "global_batch_size": 4, "schedule": ["1f1b"],
                           "cluster": str(EXAMPLES / "clusters/dgx-h100.json"),
                           "explain": True, "pareto": "front.svg"}),
+        (("tiny.json",), {"gpus": 4, "global_batch_size": 4, "schedule": ["1f1b"],
+                          "cluster": str(EXAMPLES / "clusters/dgx-h100.json"),
+                          "layouts": "all"}),
     ],
     "run": [
         (("plan.json",), {"steps": 2, "warmup": 1}),
@@ -101,7 +105,9 @@ CASES = {
         (("tiny.json",), {"global_batch_size": 4, "fit": 1, "interval": 9, "held_out": 2,
                           "rounds": 1, "seed": 5, "output": "judged"}),
     ],
-    "export": [(("plan.json",), {"to": name, "output": "job"}) for name in ("torch", "megatron")],
+    "export": [(("plan.json",), {"to": name, "output": "job"}) for name in ("torch", "megatron")] +
+              [((str(EXAMPLES / "layouts/transformer-lm.json"),),
+                {"to": "dtensor", "output": "placed"})],
     "page": [((), {"output": "page.html"})],
     "reports": [(("judged",), {"output": "reports.html"}),
                 ((["judged/report.html", "tuned"],), {"output": "reports.html"})],

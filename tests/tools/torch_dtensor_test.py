@@ -97,10 +97,10 @@ def is_what_pytorch_says(module):
     below = SIZES["vocab"]
     tokens = network.drawn("embedding.0.x.integers", ["batch", "length"], below)
     targets = network.drawn("head.0.losses.integers", ["batch", "length"], below)
-    x = w["embedding/0/table"][tokens]
+    x = w["0:embedding/0/table"][tokens]
     for copy in range(2):
         own = {name.split("/")[2]: weight for name, weight in w.items()
-               if name.startswith(f"block/{copy}/")}
+               if name.startswith(f"1:block/{copy}/")}
         n = x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * own["gain"]
         q = torch.einsum("blh,hnw->bnlw", n, own["wq"])
         k = torch.einsum("blh,hnw->bnlw", n, own["wk"])
@@ -108,7 +108,7 @@ def is_what_pytorch_says(module):
         x = x + torch.einsum("bnlw,nwh->blh", context, own["wo"])
         n = F.layer_norm(x, [SIZES["hidden"]], own["gain2"], own["shift2"], 1e-5)
         x = x + F.gelu(n @ own["up"] + own["bias"]) @ own["down"]
-    loss = F.cross_entropy((x @ w["embedding/0/table"].T).flatten(0, 1), targets.flatten())
+    loss = F.cross_entropy((x @ w["0:embedding/0/table"].T).flatten(0, 1), targets.flatten())
     mine = network()
     loss.backward()
     mine.backward()

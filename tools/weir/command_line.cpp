@@ -9,15 +9,19 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <tuple>
 
+#include "exec/processes/started_by.hpp"
 #include "plan/text/cells.hpp"
 #include "plan/text/ending.hpp"
 #include "plan/text/quote.hpp"
@@ -443,7 +447,14 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
     }
     const app::Session session = session_for(*command, fields);
     // Before any work: a result that cannot be written is refused while nothing is lost.
-    app::try_outputs(fields, session);
+    try {
+      app::try_outputs(fields, session);
+    } catch (...) {
+      // Of processes that a launcher started each finds the same: the first one's end makes the
+      // launcher end the others, which speak only where it was given another command.
+      if (started_rank(std::getenv) > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+      throw;
+    }
     run(session);
   });
 }

@@ -26,9 +26,13 @@ std::int64_t ReducedParts::exchanged(int member) const {
 
 void reduce_own_part(const std::vector<float*>& blocks, const ReducedParts& parts, int member,
                      Reduction reduction) {
-  const std::int64_t end = parts.begin_of(member + 1);
+  reduce_range(blocks, parts.begin_of(member), parts.begin_of(member + 1), member, reduction);
+}
+
+void reduce_range(const std::vector<float*>& blocks, std::int64_t from, std::int64_t end, int into,
+                  Reduction reduction) {
   float sum[kChunk];
-  for (std::int64_t from = parts.begin_of(member); from < end; from += kChunk) {
+  for (; from < end; from += kChunk) {
     const std::int64_t n = std::min(kChunk, end - from);
     std::copy_n(blocks[0] + from, n, sum);
     for (std::size_t other = 1; other < blocks.size(); ++other) {
@@ -39,7 +43,7 @@ void reduce_own_part(const std::vector<float*>& blocks, const ReducedParts& part
         for (std::int64_t i = 0; i < n; ++i) sum[i] = std::max(sum[i], values[i]);
       }
     }
-    std::copy_n(sum, n, blocks[static_cast<std::size_t>(member)] + from);
+    std::copy_n(sum, n, blocks[static_cast<std::size_t>(into)] + from);
   }
 }
 

@@ -28,6 +28,9 @@ enum class Reduction : std::uint8_t { sum, largest };
 // and the others' parts from theirs.
 void reduce_own_part(const std::vector<float*>& blocks, const ReducedParts& parts, int member,
                      Reduction reduction);
+// Numbers from..end-1 of all blocks, in the order of blocks, into one of them.
+void reduce_range(const std::vector<float*>& blocks, std::int64_t from, std::int64_t end, int into,
+                  Reduction reduction);
 void take_other_parts(const std::vector<float*>& blocks, const ReducedParts& parts, int member);
 
 class AllReduce {

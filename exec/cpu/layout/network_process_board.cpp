@@ -38,6 +38,17 @@ class Messages {
 
 }  // namespace
 
+double message_bytes(const layout::Network& network, const layout::NetworkLayout& layout) {
+  std::int64_t largest = 0;
+  for (const layout::NetworkLayer& layer : network.layers) {
+    for (const layout::NetworkTensor& tensor : layer.tensors)
+      largest = std::max(largest, BlockShape(network, layout, tensor.dimensions).elements);
+  }
+  // An all-reduce receives g - 1 parts of g of one block. A move receives and sends copies of at
+  // most the larger one of the two blocks that it is between.
+  return 2.0 * sizeof(float) * static_cast<double>(largest * members(layout, ~Axes{0}));
+}
+
 std::int64_t ProcessBoard::all_reduce(const MeshPlace& place, Axes axes, float* block,
                                       std::int64_t n, Reduction reduction) {
   const std::vector<int> group = place.group(axes);
@@ -48,26 +59,26 @@ std::int64_t ProcessBoard::all_reduce(const MeshPlace& place, Axes axes, float* 
     const std::int64_t begin = parts.begin_of(member);
     return std::span(of + begin, at(parts.begin_of(member + 1) - begin));
   };
-  // 1. Each gets its own part of all blocks.
+  // 1. Each gets its own part of all blocks, and no more of them.
+  const std::span<float> own = part(block, self);
   std::vector<std::vector<float>> others(group.size());
-  std::vector<float*> blocks(group.size(), block);
+  std::vector<float*> own_parts(group.size(), own.data());
   Messages messages(processes_);
   for (int m = 0; m < parts.members; ++m) {
     if (m == self) continue;
-    // As long as a block, so that parts lie where they do in it.
-    others[at(m)].resize(at(n));
-    blocks[at(m)] = others[at(m)].data();
-    messages.receive(group[at(m)], kPartTag, part(blocks[at(m)], self));
+    others[at(m)].resize(own.size());
+    own_parts[at(m)] = others[at(m)].data();
+    messages.receive(group[at(m)], kPartTag, others[at(m)]);
     messages.send(group[at(m)], kPartTag, part(block, m));
   }
   messages.wait();
   // 2. It sums them in the order of members, as threads do.
-  reduce_own_part(blocks, parts, self, reduction);
+  reduce_range(own_parts, 0, std::ssize(own), self, reduction);
   // 3. Everybody gets the sums of the others' parts.
   for (int m = 0; m < parts.members; ++m) {
     if (m == self) continue;
     messages.receive(group[at(m)], kSumTag, part(block, m));
-    messages.send(group[at(m)], kSumTag, part(block, self));
+    messages.send(group[at(m)], kSumTag, own);
   }
   messages.wait();
   return parts.exchanged(self);

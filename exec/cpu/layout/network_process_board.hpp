@@ -11,6 +11,10 @@
 
 namespace weir::cpu {
 
+// About what all processes together hold for messages at a time, beside run_bytes().
+[[nodiscard]] double message_bytes(const layout::Network& network,
+                                   const layout::NetworkLayout& layout);
+
 // Process p is processor p of the mesh. Both throw Transport::Stopped once a process has failed.
 class ProcessBoard final : public Board {
  public:

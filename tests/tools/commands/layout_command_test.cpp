@@ -13,6 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 using testing::HasSubstr;
+using testing::Not;
 
 const std::string kLayouts = WEIR_SOURCE_DIR "/tools/examples/layouts/";
 const std::string kModels = WEIR_SOURCE_DIR "/tools/examples/models/";
@@ -206,6 +207,69 @@ TEST_F(LayoutCommand, AllLayoutsAreTheDegreesThatPlansHave) {
   };
   refused("--layouts all", "--layouts needs --cluster");
   refused("--cluster dgx-h100 --layouts all --cp 2", "--cp contradicts --layouts");
+}
+
+// Experts have no words for shards of weights: the layouts without are searched, and that is said;
+// with --zero 3 alone wanted of them there is none.
+TEST_F(LayoutCommand, ExpertsAreSearchedWithoutShards) {
+  const std::string search =
+      " sweep " + kModels +
+      "mixtral-8x7b.json --seq-length 128 --dtype bf16 --attention fused --cluster dgx-h100:2 "
+      "--gpus 16 --global-batch-size 16 -K 1,2 -v 1 --tp 2,4 --cp 1 --dp 2,4 --ep 1,2 "
+      "--schedule 1f1b --recompute full --layouts all --memory-limit 2TiB ";
+  const CommandResult swept = shell(WEIR_COMMAND + search + "--json --zero 0,3 2> notes");
+  ASSERT_EQ(swept.code, 0) << swept.out << read("notes");
+  const std::string notes = read("notes");
+  EXPECT_THAT(notes, HasSubstr("layouts with shards of weights are left out: "));
+  EXPECT_GT(Json::parse(swept.out)["candidates"].get<int>(), 0);
+}
+
+// A value that no layout of the file has is refused by its option; a layout that has no candidate
+// is named with its cause; the file is not written over; one cut has one name.
+TEST_F(LayoutCommand, WhatAFileOfLayoutsDoesNotHaveIsNamed) {
+  const std::string model = kModels + "gpt2.json ";
+  ASSERT_EQ(weir("-q layout " + model + "--dtype bf16 --attention fused -b 8 --program cut.json " +
+                 "--mesh d=2,m=4 --rules batch:d,heads:m,ffn:m,vocab:m")
+                .code,
+            0);
+  Json file = Json::parse(read("cut.json"));
+  const auto layout = [](const char* name, int d, int m) {
+    return Json{{"name", name},
+                {"mesh", Json::array({{{"name", "d"}, {"size", d}}, {{"name", "m"}, {"size", m}}})},
+                {"rules", "batch:d,heads:m,ffn:m,vocab:m"}};
+  };
+  file["layouts"] = {layout("wide", 2, 4), layout("again", 2, 4), layout("narrow", 4, 2)};
+  write("three.json", file.dump());
+  const std::string before = read("three.json");
+  const std::string search =
+      "sweep " + model +
+      "--cluster dgx-h100 --dtype bf16 --attention fused --layouts three.json -K 1 -v 1 "
+      "--schedule 1f1b --recompute none --gpus 8 ";
+  const auto refused = [&](const std::string& more, const char* words) {
+    const CommandResult result = weir(search + more);
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_THAT(result.out, HasSubstr(words));
+  };
+  const std::string batch = "--global-batch-size 32 ";
+  refused(batch + "--tp 2,8", "--tp 8 contradicts --layouts, whose are 2, 4");
+  refused(batch + "--dp 1", "--dp 1 contradicts --layouts, whose are 2, 4");
+  refused(batch + "--ep 2", "--ep 2 contradicts --layouts, whose are 1");
+  refused("-M 4 -b 3", "--micro-batch-size 3 contradicts --layouts, whose are 2, 4");
+  refused(batch + "--zero 3", "--zero 3 contradicts --layouts: none has shards");
+  refused(batch + "--sequence-parallel", "--sequence-parallel contradicts --layouts");
+  refused(batch + "-o three.json", "is read by this command and would be written over");
+  EXPECT_EQ(read("three.json"), before);
+  const CommandResult swept = weir(search + batch + "--tp 2");
+  EXPECT_EQ(swept.code, 0) << swept.out;
+  EXPECT_THAT(swept.out, HasSubstr("layout again: the same cut as layout wide"));
+  EXPECT_THAT(swept.out, HasSubstr("layout wide: --tp is not 4"));
+  EXPECT_THAT(swept.out, Not(HasSubstr("layout narrow: --")));
+  // Neither makes 4 devices, whatever K is.
+  const CommandResult few = weir("sweep " + model +
+                                 "--cluster dgx-h100 --dtype bf16 --attention fused --gpus 4 "
+                                 "--layouts three.json --global-batch-size 32");
+  EXPECT_EQ(few.code, 2) << few.out;
+  EXPECT_THAT(few.out, HasSubstr("layout wide: no K makes its 8 devices the 4 of a plan"));
 }
 
 // Two processors: of w[hidden, units] over units each holds all rows and half of the columns, which

@@ -11,15 +11,11 @@
 #include <vector>
 
 #include "exec/device/cores.hpp"
-#include "exec/processes/agreement.hpp"
-#include "plan/layout/network_json.hpp"
 #include "plan/layout/read.hpp"
 #include "plan/text/schema.hpp"
-#include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "tools/app/shared/exit_code.hpp"
-#include "tools/app/shared/version.hpp"
+#include "tools/app/model/layout_processes.hpp"
 #include "tools/report/layout_drawing.hpp"
 #include "tools/report/picture_file.hpp"
 
@@ -137,15 +133,6 @@ int workers_of(const LayoutRequest& request, const Processes* others, const Sess
   return static_cast<int>(workers);
 }
 
-// All processes run the same network under the same layouts.
-void agree(const LayoutRequest& request, const NetworksResult& result, Processes& others) {
-  require_agreement(others, {{"weir", version_line()},
-                             {"the program and its layouts",
-                              sha256_hex(layout::to_json(result.network, result.layouts))},
-                             {"rounds", std::to_string(request.layouts.rounds)},
-                             {"seed", std::to_string(request.seed)}});
-}
-
 // Priced by what this machine's cores do, and run on them: by threads, or by `others`.
 template <class Networks>
 NetworksResult run_on_cores(const LayoutRequest& request, Processes* others, const Session& session,
@@ -161,7 +148,8 @@ NetworksResult run_on_cores(const LayoutRequest& request, Processes* others, con
   NetworksResult result = networks(measured);
   result.layouts = layouts_to_run(request, result, workers, session);
   if (result.layouts.empty()) throw UsageError("none of these layouts is legal: nothing to run");
-  if (others != nullptr) agree(request, result, *others);
+  if (others != nullptr)
+    require_same_layouts(result, request.layouts.rounds, request.seed, *others);
   result.run =
       run_networks(result.network, result.layouts, result.job, *result.cluster,
                    {.file = request.plan.model.string(),
@@ -240,28 +228,19 @@ LayoutResult use(const LayoutRequest& request, Processes* others, const Session&
   return result;
 }
 
-// One of several processes that run together: the leader has the result, writes and speaks.
+// One of several processes that run together: the leader has the result, and writes.
 LayoutResult use_with_others(LayoutRequest request, const Session& session) {
-  const ProcessSession joined = open_session(TransportKind::mpi, request.processes, session);
-  Processes& processes = *joined.processes;
-  try {
-    Session own(session);
+  LayoutResult result;
+  by_processes(request.processes, session, [&](Processes& processes, const Session& own) {
     const bool leads = processes.index() == 0;
     if (!leads) {
-      own.note = own.log = [](const std::string&) {};
-      own.progress = [](const std::string&, int, int) {};
       request.svg.reset();
       request.networks.out.reset();
     }
-    LayoutResult result = use(request, &processes, own);
+    result = use(request, &processes, own);
     result.leads = leads;
-    processes.barrier();
-    return result;
-  } catch (const Transport::Stopped&) {
-    throw EndedTogether(processes.conclude({}));
-  } catch (...) {
-    throw EndedTogether(processes.conclude(ending_of(std::current_exception())));
-  }
+  });
+  return result;
 }
 
 }  // namespace

@@ -110,12 +110,28 @@ void set_shapes(const NetworksRequest& r, NetworksResult& result) {
   }
 }
 
+// Beside each of them other tensors live, which every placing is bounded by.
+void require_few_operations(const layout::Network& network) {
+  constexpr std::size_t kMost = 10'000;
+  std::size_t operations = 0;
+  for (const layout::NetworkLayer& layer : network.layers) operations += layer.operations.size();
+  if (operations <= kMost) return;
+  throw UsageError(
+      fmt::format("--least-live: {} has {} operations, each repeated layer's once: "
+                  "expected {} at most",
+                  network.name, operations, kMost));
+}
+
 void search(const NetworksRequest& r, NetworksResult& result, const Session& session) {
   if (!result.cluster) throw UsageError("--devices needs --cluster: its links price the layouts");
   if (const auto note = take_devices(*result.cluster, *r.devices)) session.note(*note);
   require_rate(*result.cluster, result.job.dtype);
   if (!r.rules.empty()) return set_shapes(r, result);
-  if (r.least_live) result.least_live = least_live(result.network, result.job.dtype, {*r.devices});
+  if (r.least_live) {
+    require_few_operations(result.network);
+    result.least_live =
+        least_live(result.network, result.job.dtype, {*r.devices}, session.part("least live"));
+  }
   result.found = search_layouts(result.network, result.job, *result.cluster, {*r.devices});
   for (const FoundLayout& one : result.found->front) result.layouts.push_back(one.layout);
 }

@@ -169,15 +169,18 @@ NetworkLayout unsplit(const layout::Network& network) {
 }
 
 void require_room(const layout::Network& network, const std::vector<NetworkLayout>& layouts,
-                  const Processes* processes) {
+                  Processes* processes) {
   std::vector<RunNeed> needs;
   for (const NetworkLayout& layout : layouts) {
     needs.push_back({fmt::format("{} ({})", layout.name, rules_text(network, layout)),
-                     cpu::run_bytes(network, layout).all});
+                     cpu::run_bytes(network, layout).all +
+                         (processes == nullptr ? 0 : cpu::message_bytes(network, layout))});
   }
   // Each process makes the unsplit computation by itself; all may stand on one host.
   require_memory(needs, cpu::run_bytes(network, unsplit(network)).all *
                             (processes == nullptr ? 1 : processes->count()));
+  // What one has allocated would be missing where another still asks what is free.
+  if (processes != nullptr) processes->barrier();
 }
 
 // make(layout): a run of it. All of them stand side by side, and their steps are interleaved.

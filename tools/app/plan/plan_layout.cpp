@@ -81,6 +81,11 @@ Network network_of(const Model& model, const Plan& plan) {
   }
 }
 
+bool same_cut(const layout::MegatronCut& a, const layout::MegatronCut& b) {
+  return a.tp == b.tp && a.dp == b.dp && a.ep == b.ep &&
+         a.sequence_parallel == b.sequence_parallel && a.zero == b.zero;
+}
+
 template <class T>
 void take(const Session& session, const char* option, std::optional<T>& value, T from_layout) {
   if (session.given(option) && value.value_or(1) != from_layout)
@@ -99,6 +104,14 @@ FileLayouts file_layouts(const std::filesystem::path& file, const Model& model,
     try {
       const layout::MegatronCut cut = layout::megatron_cut(*loaded.network, one);
       const std::int64_t samples = size_of(*loaded.network, "batch") / cut.dp;
+      // A plan says its cut alone, so that of two names for it one would never be listed.
+      const auto same = std::ranges::find_if(
+          found.layouts, [&](const StageLayout& before) { return same_cut(before.cut, cut); });
+      if (same != found.layouts.end()) {
+        found.left_out.push_back(
+            fmt::format("layout {}: the same cut as layout {}", one.name, same->name));
+        continue;
+      }
       found.layouts.push_back({one.name, cut, static_cast<int>(samples)});
     } catch (const std::invalid_argument& why) {
       found.left_out.push_back(fmt::format("layout {}: {}: a plan's stages are cut as Megatron's",
@@ -108,16 +121,16 @@ FileLayouts file_layouts(const std::filesystem::path& file, const Model& model,
   return found;
 }
 
-std::vector<StageLayout> all_layouts(const Model& model, const Plan& base,
-                                     const StageDegrees& degrees) {
-  std::vector<StageLayout> all;
+AllLayouts all_layouts(const Model& model, const Plan& base, const StageDegrees& degrees) {
+  AllLayouts all;
+  const bool third = std::ranges::find(degrees.zero, 3) != degrees.zero.end();
   // Those of one network: with rows whole, and split.
   const auto add = [&](const Plan& plan) {
     const Network network = network_of(model, plan);
     for (const bool rows : {false, true}) {
       const layout::MegatronCut cut{plan.tp, plan.dp, plan.ep, rows, plan.zero};
       if (rows && plan.tp == 1) continue;
-      if (!illegal(network, megatron_layout(network, cut))) all.push_back({"", cut, {}});
+      if (!illegal(network, megatron_layout(network, cut))) all.layouts.push_back({"", cut, {}});
     }
   };
   Plan plan = base;
@@ -130,9 +143,15 @@ std::vector<StageLayout> all_layouts(const Model& model, const Plan& base,
         plan.tp = tp;
         plan.dp = dp;
         plan.ep = ep;
-        for (const int zero : {0, 3}) {
-          plan.zero = zero;
-          if (zero == 0 || dp > 1) add(plan);
+        plan.zero = 0;
+        add(plan);
+        if (!third || dp == 1) continue;
+        plan.zero = 3;
+        // Not every layer has words for shards; without them its other layouts stand.
+        try {
+          add(plan);
+        } catch (const InputError& why) {
+          all.no_shards = why.what();
         }
       }
     }

@@ -21,7 +21,8 @@ struct LayoutChoice {
   std::string name;  // of its layouts; empty: the first
 };
 
-// The layouts of a file whose network is the model's, as far as they are Megatron's cut.
+// The layouts of a file whose network is the model's, as far as they are Megatron's cut; of two
+// with the same cut the first.
 struct FileLayouts {
   std::int64_t seq_length = 0;
   std::vector<StageLayout> layouts;
@@ -31,14 +32,19 @@ struct FileLayouts {
 [[nodiscard]] FileLayouts file_layouts(const std::filesystem::path& file, const Model& model,
                                        const PlanOptions& options);
 
-// All layouts of these degrees that are Megatron's cut of the model, ZeRO's shards included, for
-// plans of the base's number format, attention and tokens. Throws InputError where a layer has no
-// words in a network.
+// All layouts of these degrees that are Megatron's cut of the model, for plans of the base's number
+// format, attention and tokens; ZeRO's shards too where `zero` has the third stage, and where the
+// model's layers have words for them, or `no_shards` says why they have none. Throws InputError
+// where a layer has no words in a network without shards.
 struct StageDegrees {
-  std::vector<int> tp, dp, ep;
+  std::vector<int> tp, dp, ep, zero;
 };
-[[nodiscard]] std::vector<StageLayout> all_layouts(const Model& model, const Plan& base,
-                                                   const StageDegrees& degrees);
+struct AllLayouts {
+  std::vector<StageLayout> layouts;
+  std::string no_shards;  // empty: those that were asked for are there
+};
+[[nodiscard]] AllLayouts all_layouts(const Model& model, const Plan& base,
+                                     const StageDegrees& degrees);
 
 // The layout that each stage of a plan has, in words: "batch:d, heads:m" on "d=2,m=4". Throws as
 // all_layouts().

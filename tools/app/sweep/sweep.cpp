@@ -209,7 +209,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   if (differs) throw InputError(reply.baseline_name, differs->key, differs->reason);
   const weir::SweepRequest asked = search;
   search = with_open_choices(std::move(search), model, reply.cluster);
-  set_layouts(search, r, model, of_file);
+  set_layouts(search, r, model, of_file, session);
   keep_families(search, r.explain);
   reply.costs = costs_for(r, model, search, reply.cluster);
   search.known_software = unnamed_software(search.base.dtype, reply.costs.basis, reply.cluster);

@@ -16,14 +16,17 @@
 namespace weir::app {
 
 // What the request says of layouts. Sets what these decide (tokens of a sample, context parallelism
-// and, of a file, the degrees that it has), where no option says it. Throws UsageError where one
-// says otherwise, InputError for a file that is of another model or has no layout for a stage.
+// and, of a file, the degrees that it has), where no option says it. Throws UsageError for an
+// option with a value that no layout has, InputError for a file that is of another model or has no
+// layout for a stage.
 [[nodiscard]] std::optional<FileLayouts> taken_layouts(SweepRequest& request, const Model& model,
                                                        const Session& session);
 
-// The layouts that the search chooses from, its degrees known: the file's, or all.
+// The layouts that the search chooses from, its degrees known: the file's, or all. Those that were
+// asked for and that no candidate has are noted, each with its cause; throws UsageError where no
+// layout is left.
 void set_layouts(weir::SweepRequest& search, const SweepRequest& request, const Model& model,
-                 const std::optional<FileLayouts>& of_file);
+                 const std::optional<FileLayouts>& of_file, const Session& session);
 
 // The layout inside the stages of each plan.
 [[nodiscard]] std::vector<NamedLayout> listed_layouts(const weir::SweepRequest& search,

@@ -27,10 +27,10 @@ struct SweepRequest {
   // What is not said is the search's to choose: on a cluster all of it, on this machine, which
   // runs pipelines alone, K up to 8 with gpipe and 1f1b.
   std::vector<int> pp, vpp, slices;
-  std::string layouts;                   // inside stages: "all" or a layout file; empty: degrees
-  std::optional<int> gpus, at_most;      // devices; none: the cluster's
-  std::vector<int> microbatches;         // none: all divisors of the mini-batch
-  std::vector<int> micro_batch_size{1};  // without a mini-batch
+  std::optional<std::filesystem::path> layouts;  // inside stages: "all" or a file; none: degrees
+  std::optional<int> gpus, at_most;              // devices; none: the cluster's
+  std::vector<int> microbatches;                 // none: all divisors of the mini-batch
+  std::vector<int> micro_batch_size{1};          // without a mini-batch
   std::optional<int> global_batch_size;
   Words schedule, recompute;
   std::string memory_limit;  // "80 GiB"; empty: the device's memory

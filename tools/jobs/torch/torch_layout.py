@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 
 EPSILON = 1e-5
 FUNCTIONS = {"gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-             "relu": F.relu, "silu": F.silu, "tanh": torch.tanh}
+             "relu": F.relu, "sigmoid": torch.sigmoid, "silu": F.silu, "tanh": torch.tanh}
 
 
 class Value:
@@ -276,8 +276,9 @@ def copies():
 
 
 def key_of(layer, copy, weight):
-    """A module's parameters have no dots in their names."""
-    return f"{layer['name'].replace('.', '_')}/{copy}/{weight}"
+    """A module's parameters have no dots in their names, so that two layers' may be alike without
+    them: the layer's number tells these apart."""
+    return f"{LAYERS.index(layer)}:{layer['name'].replace('.', '_')}/{copy}/{weight}"
 
 
 def make_gradient_whole(weight):

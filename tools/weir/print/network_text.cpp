@@ -248,8 +248,8 @@ void print_run(Printout& out, const app::NetworksResult& result) {
   out.show(table);
   out.say(
       "Every block against the unsplit computation: equal bits where its sums keep that one's "
-      "order, "
-      "else the largest difference over the tensor's largest number. Multiply-adds are the derived "
+      "order, else the largest difference over the tensor's largest number. Multiply-adds are the "
+      "derived "
       "ones, and so are the bytes held. Measured by the workers' core clocks, the step by the wall "
       "clock; spread: interquartile range of measured over its median.\n");
   if (run.pairs > 0) {
@@ -276,8 +276,7 @@ void print_networks(Printout& out, const app::NetworksResult& result) {
     const LeastLive& least = *result.least_live;
     return out.say(
         "Fewest bytes of tensors that live at once (Mesh-TensorFlow's measure; proof: all meshes "
-        "and "
-        "rules): {} by {} on {}\n",
+        "and rules): {} by {} on {}\n",
         format_bytes(least.bytes), rules_text(result.network, least.layout), mesh_of(least.layout));
   }
   for (const layout::NetworkLayout& layout : result.layouts) {
