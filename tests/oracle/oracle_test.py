@@ -50,9 +50,13 @@ def judge(what, kind, folder, rows, told, levels=0):
 
 
 def published():
-    """Every published schedule that can be made, with and without re-materialisation."""
+    """Every published schedule that can be made, with and without re-materialisation; those that
+    divide the vocabulary have no CSV and do not run, and an oracle of their own
+    (tests/sim/vocabulary_test.cpp)."""
     names = {row["name"]: row["default_slices"] for row in
              json.loads(run("schedule", "--list", "--json").stdout)["schedules"]}
+    for name in ("vocab-1", "vocab-2", "interlaced"):
+        del names[name]
     assert len(names) >= 15, names
     for name, slices in names.items():
         for k, m, v in SHAPES:

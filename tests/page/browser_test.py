@@ -13,7 +13,7 @@ import tempfile
 import time
 import urllib.parse
 
-sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "tests/tools"))
+sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "tests/report"))
 import browser
 from settings import ASK, differences, expected, settings
 

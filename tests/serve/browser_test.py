@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "tests/tools"))
+sys.path.insert(0, str(pathlib.Path(sys.argv[1]) / "tests/report"))
 import browser
 from served import SCRIPT, Served
 

@@ -21,11 +21,11 @@ inline constexpr std::array kProvedModes{TransferMode::buffered, TransferMode::r
 
 struct Verdict {
   int ranks = 0, microbatches = 0;
-  std::string refused;                           // why there is no such schedule; empty: there is
+  std::string refused;  // why there is no such schedule; empty: there is
   std::array<std::optional<bool>, kProvedModes.size()> safe{};  // by mode; none: cannot_block
-  int fewest_slots = 0, peak = 0;                // enough receive slots; stage-micro-batches
-  double in_flight = 0;                          // in micro-batches of a whole rank
-  double gap = 0;                                // step time over its lower bound, minus 1
+  int fewest_slots = 0, peak = 0;  // enough receive slots; stage-micro-batches
+  double in_flight = 0;            // in micro-batches of a whole rank
+  double gap = 0;                  // step time over its lower bound, minus 1
 };
 
 struct CounterExample {
