@@ -28,8 +28,7 @@ std::vector<int> each_once(const std::vector<StageLayout>& layouts, Of of) {
   std::vector<int> values;
   for (const StageLayout& one : layouts) values.push_back(of(one));
   std::ranges::sort(values);
-  const auto rest = std::ranges::unique(values);
-  values.erase(rest.begin(), rest.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;
 }
 
