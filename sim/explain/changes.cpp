@@ -421,7 +421,8 @@ class Changer {
       changed.zero = other.zero;
       changed.zero_shards = other.zero_shards;
       changed.zero_secondary = other.zero_secondary;
-      add("ZeRO", fmt::format("among {}", changed.sharers()), std::move(changed));
+      std::string among = fmt::format("among {}", changed.sharers());
+      add("ZeRO", std::move(among), std::move(changed));
     }
     take("CUDA graphs", to_string(other.cuda_graphs), &Plan::cuda_graphs);
     take("optimizer's state with the host", fmt::format("{}", other.offload_optimizer),

@@ -53,7 +53,7 @@ bool is_layout_file(const std::filesystem::path& file) {
   return text_has_schema(read_text_file(file), "weir.layout/1");
 }
 
-LayoutResult of_einsums(const LayoutRequest& request, LayoutsRequest layouts_request,
+LayoutResult of_einsums(const LayoutRequest& request, const LayoutsRequest& layouts_request,
                         const Session& session) {
   if (request.networks.asked() || request.networks.cluster || request.svg || session.given("dtype"))
     throw UsageError(
@@ -216,7 +216,7 @@ LayoutResult use(const LayoutRequest& request, Processes* others, const Session&
   einsums.file = request.plan.model;
   if (!file.network && others != nullptr)
     throw UsageError("processes run networks: a program of einsums alone is run by threads");
-  if (!file.network) return of_einsums(request, std::move(einsums), session);
+  if (!file.network) return of_einsums(request, einsums, session);
   std::optional<Dtype> dtype;
   if (session.given("dtype")) dtype = dtype_of(request.plan);
   const auto of_network = [&](const LayoutRequest& r) {

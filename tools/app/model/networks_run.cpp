@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <ranges>
 #include <utility>
 
 #include "exec/device/cores.hpp"
@@ -98,7 +97,7 @@ NetworkRunRow row_of(NetworkRunRow row, const layout::Network& network, const Ru
   for (const cpu::NetworkTimes& one : times)
     priced.push_back((one.products + one.exchanges).count());
   row.spread = spread_of(std::move(priced));
-  const std::vector<cpu::NetworkCounts> all = run.counts();
+  const std::vector<cpu::NetworkCounts>& all = run.counts();
   row.multiply_adds = all[0].multiply_adds;
   for (const cpu::NetworkCounts& counts : all)
     row.exchanged_elements += counts.exchanged_elements / static_cast<double>(all.size());
@@ -130,9 +129,9 @@ std::vector<NetworkLayout> on_workers(const NetworkLayout& layout, int workers) 
   std::vector<NetworkLayout> all;
   // The first dimension's largest size first.
   const auto factors = layout::ordered_factors(workers, layout.mesh.size());
-  for (const auto& sizes : std::views::reverse(factors)) {
+  for (auto sizes = factors.rbegin(); sizes != factors.rend(); ++sizes) {
     std::vector<MeshDimension> mesh = layout.mesh;
-    for (std::size_t m = 0; m < mesh.size(); ++m) mesh[m].size = sizes[m];
+    for (std::size_t m = 0; m < mesh.size(); ++m) mesh[m].size = (*sizes)[m];
     all.push_back(on_mesh(layout, mesh));
   }
   return all;
