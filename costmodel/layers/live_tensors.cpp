@@ -32,7 +32,7 @@ bool reads_inputs(Act act) {
   return act == Act::product || act == Act::weigh || act == Act::apply || act == Act::glu ||
          act == Act::norm || act == Act::rms_norm || act == Act::attention || act == Act::loss;
 }
-bool reads_output(Act act) { return act == Act::softmax; }
+bool reads_output(Act act) { return act == Act::softmax || act == Act::attention; }
 
 // Of a layer that is repeated more often, the first three and the last three repetitions stand for
 // themselves and one for all between them. A tensor is read beside its own repetition and its

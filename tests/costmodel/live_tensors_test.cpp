@@ -48,6 +48,18 @@ TEST(LiveTensors, RepetitionsHandOn) {
   EXPECT_EQ(peak_live_bytes(network, layout, live_tensors(network), Dtype::fp32), Bytes(4 * 32));
 }
 
+// z = move(o), o = f(x), on 8 elements. Beside the gradient of the move: x, which the gradient of f
+// reads, and the gradients of z and o: 24, as many as x, o and z before. Attention's gradient reads
+// what it has made as well: 32.
+TEST(LiveTensors, AttentionsGradientReadsItsOutput) {
+  Network network{"context", {{"batch", "b", 8}}, {}};
+  add_layer(network, "one", {"x[batch]", "o[batch]", "z[batch]"}, {"o = tanh(x)", "z = move(o)"});
+  const NetworkLayout layout{"", {}, {0}};
+  EXPECT_EQ(peak_live_bytes(network, layout, live_tensors(network), Dtype::fp32), Bytes(4 * 24));
+  network.layers[0].operations[0].act = layout::Act::attention;
+  EXPECT_EQ(peak_live_bytes(network, layout, live_tensors(network), Dtype::fp32), Bytes(4 * 32));
+}
+
 // A block with a residual stream, whose first branch is read by nobody's gradient.
 void add_block(Network& network, const std::string& name, const std::vector<std::string>& reads,
                std::int64_t repeat) {

@@ -151,7 +151,7 @@ with tempfile.TemporaryDirectory() as name:
     ended = by_mpi.start(folder, 2, "layout own.json --run --mesh m=2 --rules ffn:m "
                          "--program own.json")
     expect(f"an input that would be written over is told once: {ended}",
-           ended.err.count("would be written over") == 1
+           all_exit(ended, 2) and ended.err.count("would be written over") == 1
            and (folder / "own.json").read_bytes() == seed.read_bytes())
     ended = by_mpi.start(folder, 2, lay + "2", f'exec "{weir}" {lay}2 --seed 2')
     expect(f"another seed is named: {ended}",

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/cpu/layout/network_numbers.hpp"
@@ -41,7 +42,9 @@ Network network_of(const char* file, int processors) {
   return network;
 }
 
-// On meshes of so many processors every dimension alone, and two of them on two mesh dimensions.
+// Every dimension alone over all processors, and every two together: with one of a product's sums
+// and one of its output's rows a move has summands of several processors. Above two processors,
+// where there is hardly a core each, two that certainly exchange, of one mesh dimension and of two.
 std::vector<NetworkLayout> legal_layouts(const Network& network, int processors) {
   const std::vector<Axes> nowhere(network.dimensions.size(), 0);
   if (processors == 1) return {{"one", {}, nowhere}};
@@ -49,18 +52,28 @@ std::vector<NetworkLayout> legal_layouts(const Network& network, int processors)
   const auto add = [&](NetworkLayout layout) {
     if (!illegal(network, layout) && !cpu::not_run(network, layout)) all.push_back(layout);
   };
-  for (std::size_t d = 0; d < network.dimensions.size(); ++d) {
-    NetworkLayout one{"", {{"m", "m", processors}}, nowhere};
-    one.over[d] = 1;
-    add(one);
-    if (processors % 2 != 0 || processors == 2) continue;
-    NetworkLayout two{"", {{"a", "a", 2}, {"b", "b", processors / 2}}, nowhere};
-    two.over[d] = 1;
-    two.over[(d + 1) % network.dimensions.size()] = 2;
-    add(two);
+  const auto dimension = [&](std::string_view name) {
+    const auto found = std::ranges::find(network.dimensions, name, &layout::Dimension::name);
+    return static_cast<std::size_t>(found - network.dimensions.begin());
+  };
+  if (processors > 2) {
+    NetworkLayout line{"", {{"m", "m", processors}}, nowhere};
+    line.over[dimension("rows")] = line.over[dimension("ffn")] = 1;
+    add(line);
+    if (processors % 2 != 0) return all;
+    NetworkLayout square{"", {{"a", "a", 2}, {"b", "b", processors / 2}}, nowhere};
+    square.over[dimension("batch")] = 1;
+    square.over[dimension("rows")] = square.over[dimension("ffn")] = 2;
+    add(square);
+    return all;
   }
-  // The last has the most mesh dimensions.
-  if (processors > 2 && !all.empty()) all.erase(all.begin(), all.end() - 1);
+  for (std::size_t d = 0; d < network.dimensions.size(); ++d) {
+    for (std::size_t e = d; e < network.dimensions.size(); ++e) {
+      NetworkLayout two{"", {{"m", "m", processors}}, nowhere};
+      two.over[d] = two.over[e] = 1;
+      add(two);
+    }
+  }
   return all;
 }
 
@@ -88,7 +101,8 @@ std::string hashes_of(const std::vector<cpu::NodeBlocks>& nodes) {
 }
 
 // Process 0 alone makes the threads' run, and holds what all tell it of theirs against it.
-void expect_those_of_threads(const Network& network, const NetworkLayout& layout) {
+// The elements that they have exchanged.
+double expect_those_of_threads(const Network& network, const NetworkLayout& layout) {
   const int k = processes().count();
   SCOPED_TRACE(rules_text(network, layout) + " on " + mesh_text(layout));
   cpu::NetworkProcessRun run(network, layout, processes(), 7);
@@ -97,8 +111,15 @@ void expect_those_of_threads(const Network& network, const NetworkLayout& layout
   const std::vector<std::string> hashes = all_gather(processes(), hashes_of(run.nodes()));
   const double held = run.held_bytes();
   EXPECT_EQ(held, cpu::run_bytes(network, layout).numbers);
-  ASSERT_EQ(counts.size(), at(k));
-  if (processes().index() != 0) return;
+  EXPECT_EQ(counts.size(), at(k));
+  double exchanged = 0;
+  for (const cpu::NetworkCounts& one : counts) exchanged += one.exchanged_elements;
+  cpu::Workers alone(1);
+  cpu::NetworkRun whole(network, {"one", {}, std::vector<Axes>(network.dimensions.size(), 0)},
+                        alone, 7);
+  static_cast<void>(whole.step());
+  const cpu::NetworkDifference difference = run.difference(whole);
+  if (processes().index() != 0) return exchanged;
   cpu::Workers workers(k);
   cpu::NetworkRun threads(network, layout, workers, 7);
   static_cast<void>(threads.step());
@@ -108,21 +129,33 @@ void expect_those_of_threads(const Network& network, const NetworkLayout& layout
     EXPECT_EQ(counts[at(p)].multiply_adds, threads.counts()[at(p)].multiply_adds);
     EXPECT_EQ(counts[at(p)].exchanged_elements, threads.counts()[at(p)].exchanged_elements);
   }
+  const cpu::NetworkDifference theirs = threads.difference(whole);
+  EXPECT_EQ(difference.in_order, theirs.in_order);
+  EXPECT_EQ(difference.reordered, theirs.reordered);
+  EXPECT_EQ(difference.tensors_in_order, theirs.tensors_in_order);
+  EXPECT_EQ(difference.tensors_reordered, theirs.tensors_reordered);
+  return exchanged;
 }
 
 TEST(LayoutProcesses, BitsAndCountsAreThoseOfThreads) {
+  const int k = processes().count();
   int runs = 0;
   std::vector<const char*> files{"network.json", "branches.json", "steps.json"};
-  if (processes().count() > 2) files.resize(1);
+  if (k > 2) files.resize(1);
   for (const char* file : files) {
     SCOPED_TRACE(file);
-    const Network network = network_of(file, processes().count());
-    for (const NetworkLayout& layout : legal_layouts(network, processes().count())) {
-      expect_those_of_threads(network, layout);
+    const Network network = network_of(file, k);
+    double exchanged = 0;
+    for (const NetworkLayout& layout : legal_layouts(network, k)) {
+      const double its = expect_those_of_threads(network, layout);
+      EXPECT_TRUE(k <= 2 || its > 0);
+      exchanged += its;
       ++runs;
     }
+    EXPECT_TRUE(k == 1 || exchanged > 0);
   }
-  EXPECT_GE(runs, processes().count() > 2 ? 1 : 3);
+  // Of two processes every dimension of each file but where nothing runs it, and pairs.
+  EXPECT_GE(runs, k == 1 ? 3 : k == 2 ? 12 : k == 3 ? 1 : 2);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ gloo: loss and gradients are those of the network on one device, which are what 
 torch_dtensor_test.py SOURCES WEIR"""
 # SPDX-License-Identifier: Apache-2.0
 import json
+import math
 import pathlib
 import re
 import subprocess
@@ -151,6 +152,7 @@ def trains(folder):
     said = run_ranks(folder / "out-asked" / "dtensor.py", "--steps", "3", ranks=4)
     losses = [float(loss) for loss in re.findall(r"loss (\S+)", said)]
     assert len(losses) == 3 and losses[0] > losses[1] > losses[2], said
+    assert abs(losses[0] - math.log(64)) < 0.2, said  # weights of 0.02 tell the tokens hardly apart
 
 
 with tempfile.TemporaryDirectory() as name:

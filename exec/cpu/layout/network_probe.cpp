@@ -97,6 +97,7 @@ NetworkRates network_rates(Workers& workers, int rounds) {
 }
 
 NetworkRates network_rates(Processes& processes, int rounds) {
+  take_core(processes);
   const layout::Network network = probed();
   const layout::NetworkLayout layout = line_of(processes.count());
   ProcessBoard board(network, layout, processes);

@@ -29,6 +29,11 @@ std::vector<std::vector<double>> all_numbers(Processes& processes, const std::ve
   return all;
 }
 
+void take_core(Processes& processes) {
+  pin_to_core(processes.location(processes.index()).on_cores);
+  use_one_thread();
+}
+
 NetworkProcessRun::NetworkProcessRun(const layout::Network& network,
                                      const layout::NetworkLayout& layout, Processes& processes,
                                      std::uint64_t seed)
@@ -38,9 +43,7 @@ NetworkProcessRun::NetworkProcessRun(const layout::Network& network,
       board_(network_, layout_, processes),
       plan_(std::make_unique<NetworkPlan>(network_plan(network_, layout_))) {
   assert(members(layout_, ~layout::Axes{0}) == processes.count() && "one process a processor");
-  // A core each among those that share cores, and one thread on it.
-  pin_to_core(processes.location(processes.index()).on_cores);
-  use_one_thread();
+  take_core(processes);
   processor_ = std::make_unique<NetworkProcessor>(network_, layout_, *plan_, board_,
                                                   processes.index(), seed);
 }

@@ -18,6 +18,10 @@ namespace weir::cpu {
 [[nodiscard]] std::vector<std::vector<double>> all_numbers(Processes& processes,
                                                            const std::vector<double>& own);
 
+// This process's core: one each among those that share cores, and one thread on it. As threads do,
+// before anything is timed.
+void take_core(Processes& processes);
+
 class NetworkProcessRun {
  public:
   // On a mesh of exactly so many processors as there are processes; else as NetworkRun.

@@ -178,7 +178,12 @@ TEST_F(LayoutCommand, SearchedTogetherWithK) {
     ASSERT_EQ(made.code, 0) << made.out;
     const Json again = Json::parse(read(name + ".json"));
     EXPECT_EQ(again, plan) << name;
-    steps[name] = one["forecast"]["step_time_s"];
+    // As it is forecast by itself, not as the sweep lists it.
+    const CommandResult forecast =
+        shell(WEIR_COMMAND " -q --json simulate " + name + ".json --cluster dgx-h100 --stack weir");
+    ASSERT_EQ(forecast.code, 0) << forecast.out;
+    steps[name] = Json::parse(forecast.out)["step_time_s"];
+    EXPECT_EQ(steps[name], one["forecast"]["step_time_s"].get<double>()) << name;
   }
   EXPECT_EQ(steps.size(), 3U);
   const double best = found["plans"][0]["forecast"]["step_time_s"];
@@ -207,6 +212,9 @@ TEST_F(LayoutCommand, AllLayoutsAreTheDegreesThatPlansHave) {
   };
   refused("--layouts all", "--layouts needs --cluster");
   refused("--cluster dgx-h100 --layouts all --cp 2", "--cp contradicts --layouts");
+  // GPT-2 has 12 heads.
+  refused("--cluster dgx-h100 --gpus 5 --layouts all --tp 5 --dp 1", "tp 5, dp 1, ep 1: ");
+  refused("--cluster dgx-h100 --layouts all --tp 2 --dp 4 --ep 3", "ep 3 does not divide dp 4");
 }
 
 // Experts have no words for shards of weights: the layouts without are searched, and that is said;
@@ -222,6 +230,10 @@ TEST_F(LayoutCommand, ExpertsAreSearchedWithoutShards) {
   const std::string notes = read("notes");
   EXPECT_THAT(notes, HasSubstr("layouts with shards of weights are left out: "));
   EXPECT_GT(Json::parse(swept.out)["candidates"].get<int>(), 0);
+  const CommandResult alone = weir(search + "--zero 3");
+  EXPECT_EQ(alone.code, 2) << alone.out;
+  EXPECT_THAT(alone.out, HasSubstr("no layout is left to search: "));
+  EXPECT_THAT(alone.out, HasSubstr("a shard of an expert's weights"));
 }
 
 // A value that no layout of the file has is refused by its option; a layout that has no candidate

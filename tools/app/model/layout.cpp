@@ -256,8 +256,10 @@ LayoutResult layout_use(const LayoutRequest& request, const Session& session) {
   const TransportKind transport = choose_transport(request.processes);
   if (transport == TransportKind::nccl)
     throw UsageError("--transport nccl: expected threads or mpi, layouts run on cores");
-  return transport == TransportKind::threads ? use(request, nullptr, session)
-                                             : use_with_others(request, session);
+  if (transport != TransportKind::threads) return use_with_others(request, session);
+  // Threads wait for nobody who could be lost.
+  if (session.given("patience")) throw UsageError("--patience is of processes: --transport mpi");
+  return use(request, nullptr, session);
 }
 
 nlohmann::ordered_json to_json(const LayoutResult& result) {

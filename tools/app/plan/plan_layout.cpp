@@ -130,7 +130,11 @@ AllLayouts all_layouts(const Model& model, const Plan& base, const StageDegrees&
     for (const bool rows : {false, true}) {
       const layout::MegatronCut cut{plan.tp, plan.dp, plan.ep, rows, plan.zero};
       if (rows && plan.tp == 1) continue;
-      if (!illegal(network, megatron_layout(network, cut))) all.layouts.push_back({"", cut, {}});
+      if (const auto why = illegal(network, megatron_layout(network, cut))) {
+        all.left_out = fmt::format("tp {}, dp {}, ep {}: {}", plan.tp, plan.dp, plan.ep, *why);
+      } else {
+        all.layouts.push_back({"", cut, {}});
+      }
     }
   };
   Plan plan = base;
@@ -139,12 +143,16 @@ AllLayouts all_layouts(const Model& model, const Plan& base, const StageDegrees&
   for (const int tp : degrees.tp) {
     for (const int dp : degrees.dp) {
       for (const int ep : degrees.ep) {
-        if (dp % ep != 0) continue;
+        if (dp % ep != 0) {
+          all.left_out = fmt::format("ep {} does not divide dp {}", ep, dp);
+          continue;
+        }
         plan.tp = tp;
         plan.dp = dp;
         plan.ep = ep;
         plan.zero = 0;
         add(plan);
+        if (third && dp == 1) all.left_out = "zero 3: shards need several replicas (dp 1)";
         if (!third || dp == 1) continue;
         plan.zero = 3;
         // Not every layer has words for shards; without them its other layouts stand.

@@ -42,6 +42,7 @@ struct StageDegrees {
 struct AllLayouts {
   std::vector<StageLayout> layouts;
   std::string no_shards;  // empty: those that were asked for are there
+  std::string left_out;   // why the last degrees without a layout have none; empty: all have one
 };
 [[nodiscard]] AllLayouts all_layouts(const Model& model, const Plan& base,
                                      const StageDegrees& degrees);

@@ -156,8 +156,9 @@ void set_layouts(weir::SweepRequest& search, const SweepRequest& request, const 
     AllLayouts all =
         all_layouts(model, search.base, {search.tp, search.dp, search.ep, search.zero});
     search.layouts = std::move(all.layouts);
-    why = std::move(all.no_shards);
-    if (!why.empty()) session.note("layouts with shards of weights are left out: " + why);
+    if (!all.no_shards.empty())
+      session.note("layouts with shards of weights are left out: " + all.no_shards);
+    why = all.no_shards.empty() ? all.left_out : all.no_shards;
   }
   // Stages of ZeRO that no layout has left are no choice: each would be refused plan by plan.
   const bool some = std::ranges::any_of(*search.layouts, has_shards);
