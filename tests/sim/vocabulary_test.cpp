@@ -164,6 +164,15 @@ TEST(DividedVocabulary, HasTheBubbleOf1F1BAndItsPeaks) {
   }
 }
 
+// Where B is as short as F the orders, made for twice that, wait: it is no closed form of any B.
+TEST(DividedVocabulary, HasALongerBubbleWhereTheBackwardIsShort) {
+  const Times t{10, 10, 5, 5};
+  const std::int64_t formula = 20 * 30 + 2 * 20;
+  EXPECT_EQ(makespan(made("vocab-1", 3, 20), t), formula + 75);
+  EXPECT_EQ(makespan(made("vocab-2", 3, 20), t), formula + 80);
+  EXPECT_EQ(makespan(made("interlaced", 3, 20), t), formula);
+}
+
 // Against 1F1B whose last stage has all of the vocabulary, K (S + T) of it: that stage's time comes
 // M times, so a divided one gains (M - 1)(K - 1)(S + T) or more.
 TEST(DividedVocabulary, TakesTheLastStagesPaceAway) {

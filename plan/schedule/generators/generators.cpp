@@ -60,9 +60,9 @@ constexpr std::array kGenerators{
 
 constexpr std::array kVocabularyGenerators{
     Generator{"vocab-1", "Yeung et al., Vocabulary Parallelism, arXiv 2411.05288, algorithm 1",
-              "(K-1)(F+B)", "min(M, K-k+2)", 1, 1, true, 1, make_vocab_1},
+              "(K-1)(F+B) for B >= 2F", "min(M, K-k+2)", 1, 1, true, 1, make_vocab_1},
     Generator{"vocab-2", "Yeung et al., Vocabulary Parallelism, arXiv 2411.05288, algorithm 2",
-              "(K-1)(F+B)", "min(M, K-k+1)", 1, 1, true, 1, make_vocab_2},
+              "(K-1)(F+B) for B >= 2F", "min(M, K-k+1)", 1, 1, true, 1, make_vocab_2},
     Generator{"interlaced", "Lin et al., nnScaler, OSDI 2024; as in sail-sg/VocabularyParallelism",
               "(K-1)(F+B), and all-reduces", "min(M, floor(3K/2)-k)", 1, 1, true, 1,
               make_interlaced},

@@ -147,6 +147,9 @@ SweepRequest with_open_choices(SweepRequest request, const Model& model, const C
   open(request.slices, slices_for(request, model), baseline(&Plan::slices));
   open(request.zero, zero_stages_of(*request.within), baseline(&Plan::zero));
   open(request.schedules, schedules_of(*request.within), baseline(&Plan::schedule));
+  // Of a divided vocabulary the model has other layers than of a whole one, and shards are stages
+  // that no bound of a search counts: a baseline may have it, what is searched has not.
+  std::erase_if(request.schedules, divides_vocabulary);
   open(request.recompute, recomputes_of(*request.within), baseline(&Plan::recompute));
   return request;
 }

@@ -77,7 +77,19 @@ TEST_F(Command, DividesAVocabulary) {
           "--transfers rendezvous: vocab-1 divides the vocabulary: expected buffered");
   refused("schedule 1f1b -K 2 -M 4 --uniform F=1ms,I=1ms,W=1ms,S=1ms", 2,
           "--uniform: S and T are of schedules that divide the vocabulary");
+  refused("schedule 1f1b -K 2 -M 4 --beside gpipe --svg a.svg --uniform F=1ms,I=1ms,W=1ms,S=1ms", 2,
+          "--uniform: S and T are of schedules that divide the vocabulary");
+  refused("plan tiny.json -K 2 -M 4 --schedule vocab-2 --partition uniform", 2,
+          "--partition uniform: with --schedule vocab-2 stages are balanced");
   EXPECT_EQ(weir("schedule vocab-1 --grid K=2,M=1..3 --prove").code, 0);
+  // A search beside such a baseline is of whole vocabularies, asked why or not.
+  const std::string beside =
+      "sweep tiny.json --pp 1,2 --cluster dgx-a100 --top 1000 -q --json --explain --baseline ";
+  const CommandResult asked = weir(beside + "two.json");
+  ASSERT_EQ(asked.code, 0) << asked.out;
+  const Json all = Json::parse(asked.out);
+  EXPECT_GT(all["plans"].size(), 4U);
+  for (const Json& one : all["plans"]) EXPECT_NE(one["plan"]["schedule"], "vocab-2") << one["plan"];
 }
 
 TEST_F(Command, ContradictionsNameAllThree) {

@@ -200,6 +200,12 @@ TEST_F(TuneCommand, RefusesAPlanThatDoesNotCompare) {
     EXPECT_FALSE(std::filesystem::exists(folder_ / "out/report.html"));
     return result.out;
   };
+  // Before a profile is taken, which would come to nothing.
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --schedule vocab-1 -o parts.json").code, 0);
+  const CommandResult divided = weir(tune_ + "--baseline parts.json");
+  EXPECT_EQ(divided.code, 5) << divided.out;
+  EXPECT_THAT(divided.out, HasSubstr("divides the vocabulary over the ranks"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out/unfinished"));
   EXPECT_THAT(refused("-K 1 -M 4", "--global-batch-size 2"),
               HasSubstr("now.json: microbatches: b M D = 1 4 1 makes a mini-batch of 4"));
   EXPECT_THAT(refused("-K 1 -M 4", "--seq-length 4"),

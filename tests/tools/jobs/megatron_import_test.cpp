@@ -139,6 +139,8 @@ TEST(MegatronJob, DividesTheVocabulary) {
   EXPECT_EQ(schedule("--enable-vocab-parallel --disable-backward-fusion"), "vocab-1");
   EXPECT_EQ(schedule("--enable-vocab-parallel --use-interlaced-schedule"), "interlaced");
   EXPECT_EQ(schedule("--use-interlaced-schedule --disable-backward-fusion"), "1f1b");
+  const Job idle = megatron(apart + "--pipeline-model-parallel-size 4 --use-interlaced-schedule\n");
+  EXPECT_THAT(names(idle), HasSubstr("use-interlaced-schedule"));
   const auto refused = [](const std::string& arguments, const char* reason) {
     EXPECT_THAT(
         complaint([&] { static_cast<void>(megatron(arguments + " --enable-vocab-parallel\n")); }),
@@ -150,6 +152,10 @@ TEST(MegatronJob, DividesTheVocabulary) {
   refused(apart + "--pipeline-model-parallel-size 4 --make-vocab-size-divisible-by 6",
           "make-vocab-size-divisible-by: 6: expected a multiple of tp x pp = 4 with "
           "--enable-vocab-parallel");
+  refused(apart + "--pipeline-model-parallel-size 4 --enable-zero-bubble",
+          "enable-vocab-parallel: excludes --enable-zero-bubble");
+  refused(apart + "--pipeline-model-parallel-size 4 --enable-zbh1-pipeline",
+          "enable-vocab-parallel: excludes --enable-zbh1-pipeline");
   const std::string two = apart + "--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2";
   refused(two + " --sequence-parallel --use-interlaced-schedule",
           "use-interlaced-schedule: excludes --sequence-parallel");

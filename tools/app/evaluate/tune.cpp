@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "exec/training/batches.hpp"
+#include "exec/training/trainable.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/seal.hpp"
 #include "plan/text/sha256.hpp"
@@ -325,6 +326,7 @@ std::optional<ResolvedPlan> taken_baseline(TuneRequest& r, const Session& sessio
   if (!is_given(r.baseline)) return std::nullopt;
   PlacedPlan placed = load(r.baseline, session);
   Plan& plan = placed.loaded.plan;
+  require_whole_vocabulary(placed.loaded);  // before a profile is taken
   if (!session.given("seq-length")) r.plan.seq_length = plan.seq_length;
   if (!session.given("global-batch-size"))
     r.global_batch_size = mini_batch_of(plan, name_of(r.baseline));

@@ -133,6 +133,13 @@ Schedule complete(const PlanRequest& r, Model& model, const Cluster& cluster, Pl
   if (order) {
     take(chooser.schedule(r.partition, rebuild, plan));
   } else if (r.boundaries.empty() && schedule.shape.shards() > 0) {
+    if (r.partition != PlanRequest{}.partition) {
+      throw UsageError(
+          fmt::format("--partition {}: with --schedule {} stages are balanced by their "
+                      "times (or give --boundaries)",
+                      r.partition, schedule.name));
+    }
+    result.choices.emplace_back("boundaries: balanced by times, as beside a divided vocabulary");
     const Model staged = model_of_stages(model, plan);
     plan.boundaries =
         balanced_boundaries(staged, plan, load(r.costs, staged, plan, cluster), cluster);

@@ -152,7 +152,8 @@ AllLayouts all_layouts(const Model& model, const Plan& base, const StageDegrees&
         plan.ep = ep;
         plan.zero = 0;
         add(plan);
-        if (third && dp == 1) all.left_out = "zero 3: shards need several replicas (dp 1)";
+        if (third && dp == 1 && all.left_out.empty())
+          all.left_out = "zero 3: shards need several replicas (dp 1)";
         if (!third || dp == 1) continue;
         plan.zero = 3;
         // Not every layer has words for shards; without them its other layouts stand.

@@ -148,12 +148,13 @@ void take_sizes_of_file(const std::vector<ScheduleChoice>& choices, const Sessio
 
 // Times of passes that nobody has would be dropped without a word.
 void refuse_idle_times(const ScheduleRequest& r, const std::vector<ComparedSchedule>& schedules) {
-  if (r.uniform.empty() || is_given(r.beside)) return;
+  if (r.uniform.empty()) return;
   const UniformTimes times = parse_uniform(r.uniform);
   const bool any = std::ranges::any_of(schedules, [](const ComparedSchedule& one) {
     return !one.schedule || one.schedule->shape.shards() > 0;
   });
-  if ((times.s || times.t) && !any)
+  const bool beside = is_given(r.beside) && divides_vocabulary(name_of(r.beside));
+  if ((times.s || times.t) && !any && !beside)
     throw UsageError("--uniform: S and T are of schedules that divide the vocabulary");
 }
 

@@ -27,11 +27,21 @@ int degree(Arguments& a, std::string_view name) {
 
 // Of the fork sail-sg/VocabularyParallelism@6191c3bf (training/arguments.py), which ignores the
 // other two without the first. What it asserts of a job is refused here.
-void set_vocabulary_schedule(Arguments& a, Plan& plan) {
+void set_vocabulary_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   const bool divides = a.flag("enable-vocab-parallel");
   const bool interlaced = a.flag("use-interlaced-schedule");
   const bool two_barriers = a.flag("disable-backward-fusion");
-  if (!divides) return;
+  if (!divides) {
+    for (const char* ignored : {"use-interlaced-schedule", "disable-backward-fusion"}) {
+      if (a.flag(ignored))
+        remarks.push_back({ignored, "does nothing without --enable-vocab-parallel"});
+    }
+    return;
+  }
+  for (const char* other :
+       {"enable-zero-bubble", "zero-bubble-v-schedule", "enable-zbh1-pipeline"}) {
+    if (a.flag(other)) a.fail("enable-vocab-parallel", fmt::format("excludes --{}", other));
+  }
   if (plan.pp < 2) a.fail("enable-vocab-parallel", "needs a pipeline of at least two ranks");
   if (plan.vpp > 1) a.fail("enable-vocab-parallel", "has one chunk a rank");
   if (!a.flag("untie-embeddings-and-output-weights"))
@@ -66,7 +76,7 @@ void set_schedule(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
     plan.schedule = pending > plan.pp ? "zb-h2" : "zb-h1";
     if (plan.vpp > 1) a.fail("enable-zero-bubble", "with several chunks a rank is not modelled");
   }
-  set_vocabulary_schedule(a, plan);
+  set_vocabulary_schedule(a, plan, remarks);
   if (a.flag("enable-zbh1-pipeline")) {  // Megatron-DeepSpeed's
     if (plan.vpp > 1) a.fail("enable-zbh1-pipeline", "with several chunks a rank is not modelled");
     plan.schedule = "zb-h1";
