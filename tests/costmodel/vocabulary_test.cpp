@@ -136,20 +136,25 @@ TEST(DividedVocabulary, ExchangesWhatItMust) {
     bool operator==(const Collectives&) const = default;
   };
   std::int64_t weights = 0;  // of T
-  const auto of = [&](const char* schedule) {
-    const ResolvedPlan r = planned(schedule, model_of(1024, false), {2});
+  const auto of = [&](const char* schedule, const std::vector<int>& boundaries = {2}) {
+    const ResolvedPlan r = planned(schedule, model_of(1024, false), boundaries);
+    const std::size_t k = boundaries.size() + 1, last = 2 * k - 1;
     const Costs costs = builtin_costs(r.model, kTokens, Dtype::bf16, cluster);
     const CostTable table = cost_table(r, costs, cluster).table;
-    weights = table.stages[3].w.count();
-    return Collectives{table.forward_messages[1].occupancy.count(),
-                       table.forward_messages[3].occupancy.count(),
-                       table.backward_messages[3].occupancy.count()};
+    weights = table.stages[last].w.count();
+    return Collectives{table.forward_messages[k - 1].occupancy.count(),
+                       table.forward_messages[last].occupancy.count(),
+                       table.backward_messages[last].occupancy.count()};
   };
   EXPECT_EQ(of("vocab-1"), (Collectives{33768, 6768 + 35768, 18384}));
   EXPECT_EQ(of("vocab-2"), (Collectives{33768, 6768 + 35768 + 18384, 18384}));
   const Collectives within = of("interlaced");
   ASSERT_GT(weights, 0);
   EXPECT_EQ(within, (Collectives{17384, 6768 + 35768, std::max<std::int64_t>(0, 18384 - weights)}));
+  // Of four ranks a broadcast has two more latencies, and an all-reduce by a ring is 6 alpha + 1.5
+  // n: 30.576 and 19.384 us of the embedding, 30.576 of dx. 256 bytes are sooner by a tree, 4 alpha
+  // + 2 n: three of 4.512.
+  EXPECT_EQ(of("vocab-1", {1, 2, 3}), (Collectives{35768, 13536 + 49960, 30576}));
 }
 
 // What a divided vocabulary cannot be beside is refused by name.
