@@ -79,9 +79,9 @@ class Changer {
 
   // Why the plan cannot be; otherwise its receive slots and boundaries are what it needs.
   std::optional<std::string> refusal(Plan& changed) {
-    const auto layers = static_cast<int>(model_of_stages(base_.model, changed).layers.size());
     if (const auto misfit = cannot_divide(base_.model, changed))
       return misfit->key + ": " + misfit->reason;
+    const auto layers = static_cast<int>(model_of_stages(base_.model, changed).layers.size());
     if (changed.stages() > layers && !cluster_.stack.empty_stages)
       return fmt::format("K*v = {} is above the {} layers", changed.stages(), layers);
     if (!of_file()) {
