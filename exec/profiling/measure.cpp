@@ -268,7 +268,10 @@ class Measuring {
       if (leaves_) return;
       guarded([&] {
         if (device == 0) {
-          note(jobs[j], times_of(*bench), bench->scratch_bytes(), result);
+          const Times times = times_of(*bench);
+          // A neighbour's failure may come before the first repetition: there is no median then.
+          if (failed_.load()) return;
+          note(jobs[j], times, bench->scratch_bytes(), result);
           // Guarded, too: who watches may end it.
           if (options_.progress)
             options_.progress(static_cast<int>(j) + 1, static_cast<int>(jobs.size()));
