@@ -51,7 +51,7 @@ struct SweepRequest {
   std::vector<int> ep{1};                // those that divide cp dp and the model's experts
   std::vector<int> etp{0};               // devices that divide each expert; 0: tp
   std::vector<int> slices{1};            // of a sequence, for schedules that slice; 1: the others
-  // Of tp that is left open: sequence parallelism wherever the model's sizes allow it.
+  // Sequence parallelism wherever the model's sizes allow it; so too where tp is left open.
   bool sequence_parallel_where_it_can = false;
   // Stages have one of these layouts, as far as the degrees above allow it; none: any degrees. With
   // them cp and etp are 1 and 0, and sequence parallelism is as the layout has it.

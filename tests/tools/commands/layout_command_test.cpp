@@ -120,6 +120,15 @@ TEST_F(LayoutCommand, InsideTheStagesOfAPlan) {
     EXPECT_THAT(result.out, HasSubstr(words));
   };
   refused(model + "--layout cut.json -K 2 --tp 2", 2, "--tp 2 contradicts --layout, whose is 4");
+  refused(model + "--layout cut.json -K 2 --cp 2", 2, "--cp 2 contradicts --layout, whose is 1");
+  refused(model + "--layout cut.json -K 2 --zero 3", 2, "--zero 3 contradicts --layout");
+  // A mini-batch of 64 with the layout's 4 samples and 2 replicas: M = 64 / (4 x 2) = 8.
+  const auto whole = weir("-q plan " + model + "--layout cut.json -K 2 --global-batch-size 64");
+  ASSERT_EQ(whole.code, 0) << whole.out;
+  EXPECT_EQ(Json::parse(whole.out)["microbatches"], 8);
+  EXPECT_EQ(Json::parse(whole.out)["micro_batch_size"], 4);
+  refused(model + "--layout cut.json -K 2 -M 4 --global-batch-size 64", 2,
+          "contradicts --layout's micro-batches of 4 times --microbatches 4 times --dp 2");
   refused(kModels + "opt-125m.json --layout cut.json -K 2", 3, "not the network of");
   ASSERT_EQ(program("--mesh d=2,m=4 --rules batch:d,heads:m"), 0);
   refused(model + "--layout cut.json -K 2", 3,

@@ -29,6 +29,34 @@ class SearchCommand : public InFolder {
   std::string eight_ = "sweep tiny.json --gpus 8 --global-batch-size 8" + cluster_;
 };
 
+// A named degree narrows the search to itself: what the same search had found with it is found
+// again, sequence parallelism with it.
+TEST_F(SearchCommand, ANamedDegreeKeepsWhatGoesWithIt) {
+  const auto best = [&](const std::string& options) {
+    const CommandResult result = weir("-q --json " + eight_ + " --cp 1 --dp 2 --pp 2" + options);
+    EXPECT_EQ(result.code, 0) << result.out;
+    return Json::parse(result.out)["plans"][0]["plan"];
+  };
+  const Json open = best("");
+  ASSERT_EQ(open["tp"], 2);
+  EXPECT_EQ(open["sequence_parallel"], true);
+  EXPECT_EQ(best(" --tp 2"), open);
+}
+
+// A job of so many devices has no more of them, however many the cluster has; a partition that
+// alone is another counts as one key to change.
+TEST_F(SearchCommand, DevicesAndPartitionsCount) {
+  ASSERT_EQ(weir("plan tiny.json -K 4 -M 8 --tp 4 --boundaries 1,2,3 -o plan.json").code, 0);
+  for (const std::string command : {"simulate", "explain"}) {
+    const CommandResult result = weir("-q " + command + " plan.json --gpus 7" + cluster_);
+    EXPECT_EQ(result.code, 4) << result.out;
+    EXPECT_THAT(result.out, HasSubstr("needs 16 devices, --gpus has 7"));
+  }
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --boundaries 1 -o uneven.json").code, 0);
+  EXPECT_THAT(weir("-q sweep tiny.json -K 2 -M 4 --schedule gpipe --baseline uneven.json").out,
+              HasSubstr("(change 1 key of the plan)"));
+}
+
 // Two kinds of nodes by their names: every plan says where its ranks stand, and is forecast alike
 // there; elsewhere, and where it names too few or wrong nodes, one line says which.
 TEST_F(SearchCommand, NodesOfSeveralKindsAreOneCluster) {

@@ -162,7 +162,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
   const MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule,
                              stack_of(loaded.plan.job)};
   const Cluster cluster = machine(choice, r.gpus, session);
-  if (r.cluster) require_devices(loaded.plan, cluster, *r.cluster);
+  require_devices(loaded.plan, cluster, r.cluster, r.gpus);
   const Costs costs = costs_of_changes(r.costs, loaded, cluster);
   const LayerCosts known(loaded, costs, cluster.stack);
   const CostBreakdown breakdown = cost_breakdown(loaded, known, cluster);

@@ -253,7 +253,7 @@ FitsResult fits(const FitsRequest& r, const Session& session) {
   const ResolvedPlan& job = placed.loaded;
   MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule, stack_of(job.plan.job)};
   const Cluster cluster = machine_of(r, choice, session);
-  if (r.cluster) require_devices(job.plan, cluster, *r.cluster);
+  require_devices(job.plan, cluster, r.cluster, r.gpus);
   Fitting fitting(r, job, choice, cluster);
   FitsResult result{
       .name = name_of(r.job), .plan = job.plan, .forecast = fitting.forecast_of(job, cluster)};

@@ -145,7 +145,7 @@ Json plan_for_page(const PageRequest& r, const Session& session) {
                                    .costs = r.costs,
                                    .job_stack = stack_of(plan.plan.job)},
                                   r.gpus, session);
-  if (r.cluster) require_devices(plan.plan, cluster, *r.cluster);
+  require_devices(plan.plan, cluster, r.cluster, r.gpus);
   const Costs costs = load(r.costs, plan.model, plan.plan, cluster);
   const ForecastResult forecast = weir::forecast(plan, costs, cluster);
   std::optional<Bytes> cap;

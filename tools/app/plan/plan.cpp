@@ -35,15 +35,21 @@ namespace {
 constexpr const char* kAuto = "auto";
 constexpr const char* kTorch = "torch";  // --from: a module, not a job
 
-// b: as given, or what G = b M D leaves; where M D does not divide it, micro-batches of b and b
-// - 1.
+// b and M: as given, or what G = b M D leaves of the one that is not; where M D does not divide it,
+// micro-batches of b and b - 1. A layout gives b.
 void set_samples(const PlanRequest& r, const Session& session, Plan& plan) {
   plan.micro_batch_size = r.micro_batch_size;
   if (!r.global_batch_size) return;
   const int dp = r.parallel.dp.value_or(1);
   const std::int64_t others = std::int64_t{r.microbatches} * dp, all = *r.global_batch_size;
+  const bool given = session.given("micro-batch-size") || r.layout;
+  const std::int64_t each_round = std::int64_t{r.micro_batch_size} * dp;
+  if (given && !session.given("microbatches") && all % each_round == 0) {
+    plan.microbatches = static_cast<int>(all / each_round);
+    return;
+  }
   // b may be left to follow from G; both given must agree.
-  const bool open = !session.given("micro-batch-size") && all >= others;
+  const bool open = !given && all >= others;
   const std::int64_t b = open ? ceil_div(all, others) : r.micro_batch_size;
   plan.micro_batch_size = static_cast<int>(b);
   if (b * others == all) return;
@@ -53,8 +59,9 @@ void set_samples(const PlanRequest& r, const Session& session, Plan& plan) {
     return;
   }
   throw UsageError(fmt::format(
-      "--global-batch-size {} contradicts --micro-batch-size {} times --microbatches {}{}",
-      *r.global_batch_size, b, r.microbatches, dp > 1 ? fmt::format(" times --dp {}", dp) : ""));
+      "--global-batch-size {} contradicts {} {} times --microbatches {}{}", *r.global_batch_size,
+      session.given("micro-batch-size") ? "--micro-batch-size" : "--layout's micro-batches of", b,
+      r.microbatches, dp > 1 ? fmt::format(" times --dp {}", dp) : ""));
 }
 
 // What was asked for, without boundaries and schedule. Every number keeps to what a plan file
@@ -176,7 +183,7 @@ PlanResult by_hand(PlanRequest r, const Session& session) {
                 r.micro_batch_size);
   if (!r.layout && !r.layout_name.empty()) throw UsageError("--layout-name is of --layout");
   Plan plan = plan_of(r, model, session);
-  if (r.cluster) require_devices(plan, cluster, *r.cluster);
+  require_devices(plan, cluster, r.cluster, r.import.gpus);
   const bool direct = parse_skip_transport(r.skips) == SkipTransport::direct;
   if (direct && (r.recompute == kAuto || name_of(r.schedule) == kAuto)) {
     throw UsageError(

@@ -191,8 +191,9 @@ void take_layout(const LayoutChoice& choice, const Model& model, const Session& 
   take(session, "tp", degrees.tp, cut.tp);
   take(session, "dp", degrees.dp, cut.dp);
   take(session, "ep", degrees.ep, cut.ep);
-  // The first two stages divide what no layout names.
-  if (cut.zero > 0) take(session, "zero", degrees.zero, cut.zero);
+  // The first two stages divide what no layout names; the third's shards are words of a layout.
+  if (cut.zero > 0 || degrees.zero == 3) take(session, "zero", degrees.zero, cut.zero);
+  take(session, "cp", degrees.cp, 1);
   if (degrees.sequence_parallel && !cut.sequence_parallel)
     throw UsageError("--sequence-parallel contradicts --layout, which has rows whole");
   degrees.sequence_parallel = cut.sequence_parallel;

@@ -190,11 +190,15 @@ void apply(const ParallelLists& o, SweepRequest& request) {
   request.base.overlap_param_gather = o.overlap_grad_reduce;
 }
 
-void require_devices(const Plan& plan, const Cluster& cluster, const std::filesystem::path& file) {
-  if (plan.devices() <= cluster.devices()) return;
-  throw NoFeasiblePlan(fmt::format("K tp cp dp = {} {} {} {} needs {} devices, {} has {}", plan.pp,
-                                   plan.tp, plan.cp, plan.dp, plan.devices(), file.string(),
-                                   cluster.devices()));
+void require_devices(const Plan& plan, const Cluster& cluster,
+                     const std::optional<std::filesystem::path>& file, std::optional<int> gpus) {
+  const auto require = [&plan](const std::string& who, int has) {
+    if (plan.devices() <= has) return;
+    throw NoFeasiblePlan(fmt::format("K tp cp dp = {} {} {} {} needs {} devices, {} has {}",
+                                     plan.pp, plan.tp, plan.cp, plan.dp, plan.devices(), who, has));
+  };
+  if (gpus) require("--gpus", *gpus);
+  if (file) require(file->string(), cluster.devices());
 }
 
 }  // namespace weir

@@ -44,7 +44,9 @@ struct ParallelLists {
 [[nodiscard]] app::Fields fields(ParallelLists& lists);
 void apply(const ParallelLists& lists, SweepRequest& request);
 
-// A named cluster has so many devices and no more; throws NoFeasiblePlan.
-void require_devices(const Plan& plan, const Cluster& cluster, const std::filesystem::path& file);
+// A job of `gpus` devices, and a named cluster, `file`, have so many and no more; throws
+// NoFeasiblePlan.
+void require_devices(const Plan& plan, const Cluster& cluster,
+                     const std::optional<std::filesystem::path>& file, std::optional<int> gpus);
 
 }  // namespace weir

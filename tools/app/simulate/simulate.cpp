@@ -148,7 +148,7 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   // Told with ranks, so after the plan is known.
   cluster.stragglers = parse_stragglers(r.stragglers, loaded.plan.pp);
   const ForecastOptions options = forecast_options(r);
-  if (r.cluster) require_devices(loaded.plan, cluster, *r.cluster);
+  require_devices(loaded.plan, cluster, r.cluster, r.gpus);
   result.device = cluster.device.name;
   const Costs costs = load(r.costs, loaded.model, loaded.plan, cluster);
   auto [forecast, trace] = weir::forecast(loaded, costs, cluster, options);

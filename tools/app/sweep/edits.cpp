@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/sweep/edits.hpp"
 
+#include <algorithm>
+
 #include "plan/words/error.hpp"
 #include "sim/explain/plan_changes.hpp"
 #include "tools/jobs/megatron/patch.hpp"
@@ -47,8 +49,10 @@ Edits edits_between(const Plan& from, const ResolvedPlan& to) {
 
 ArgumentCount count_of(const Edits& edits) {
   ArgumentCount count{.of_job = edits.of_job};
+  // A partition follows from what is chosen, and counts where it alone is another.
+  const bool chosen = std::ranges::any_of(edits.all, &Edit::counts);
   for (const Edit& edit : edits.all) {
-    if (!edit.counts) continue;
+    if (chosen && !edit.counts) continue;
     // One that only one side has is added or removed.
     int& its = !edit.before ? count.added : !edit.after ? count.removed : count.changed;
     ++its;

@@ -175,6 +175,9 @@ weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Clu
                     mode));
   }
   apply(r.parallel, search);
+  // What no option names is searched: a named --tp narrows tp, and not what goes with it.
+  search.sequence_parallel_where_it_can =
+      leaves_degrees_open(r) && !session.given("sequence-parallel");
   set_limits(search, r, cluster);
   search.threads = r.threads;
   search.stop = r.stopping;
