@@ -39,8 +39,10 @@ def function(name, thing, indent=""):
 
 
 def class_of(name, thing):
-    lines = [f"class {name}({thing.__base__.__name__}):\n"
-             if issubclass(thing, Exception) else f"class {name}:\n",
+    base = {dict: "Dict[str, Any]", object: ""}.get(thing.__base__, thing.__base__.__name__)
+    if base.startswith("pybind11"):
+        base = ""
+    lines = [f"class {name}({base}):\n" if base else f"class {name}:\n",
              f"    {(thing.__doc__ or name).strip()!r}\n"]
     for member, value in vars(thing).items():
         if isinstance(value, property):
