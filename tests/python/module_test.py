@@ -257,7 +257,7 @@ class Schedules(Case):
         self.assertIn("<td>&lt;img src=x onerror=1&gt;&amp;'.json</td>", cell)
         whole = xml.etree.ElementTree.fromstring(f"<div>{cell}</div>")  # all that begins ends
         said = {row[0].text: row[1].text for row in whole.iter("tr")}
-        self.assertEqual((said["ranks, K"], said["micro-batches, M"]), ("2", "3 of 1 samples"))
+        self.assertEqual((said["ranks, K"], said["micro-batches, M"]), ("2", "3 of 1 sample"))
         # Layers 0 and 1, and the rest up to the last, whose number is one less than their count.
         last = len(plan.layer_keys) - 1
         self.assertEqual(said["layers by stage"], f"0-1, 2-{last}")

@@ -77,7 +77,8 @@ def drawn(page):
 
 def both_timelines():
     """A sweep draws each action of the winner's step and of the baseline's, under their names: F, I
-    and W of zb-h1, F and B of gpipe, of 32 micro-batches on 8 ranks, and each rank's update. Both are on one axis with their intervals' ends."""
+    and W of zb-h1, F and B of gpipe, of 32 micro-batches on 8 ranks, and each rank's update. Both
+    are on one axis with their intervals' ends."""
     timeline, = [picture for picture in drawn("large.html") if "rank 0 predicted" in picture[0]]
     texts, tips = timeline
     assert texts.index("best plan") < texts.index("present plan"), texts
@@ -89,6 +90,39 @@ def both_timelines():
     assert len(said) == 3 and said[0][1:3] == said[1][1:3] == said[2][1:3], said
     for name, text in zip(("best", "present"), said[0][1:3]):
         assert re.fullmatch(name + r" plan: [\d.]+ s \([\d.]+ s to [\d.]+ s\)", text), text
+
+
+OVERLAPS = """(() => {
+  const faults = [];
+  for (const svg of document.querySelectorAll('.chart svg')) {
+    if (!svg.getClientRects().length) continue;
+    const page = svg.viewBox.baseVal;
+    const boxes = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBBox()]);
+    for (const [i, [name, a]] of boxes.entries()) {
+      if (a.x < 0 || a.y < 0 || a.x + a.width > page.width || a.y + a.height > page.height)
+        faults.push(name + ' is cut');
+      for (const [other, b] of boxes.slice(i + 1))
+        if (a.x < b.x + b.width && b.x < a.x + a.width && a.y + a.height * 0.8 > b.y + b.height * 0.2
+            && b.y + b.height * 0.8 > a.y + a.height * 0.2)
+          faults.push(name + ' and ' + other);
+    }
+  }
+  return JSON.stringify(faults);
+})()"""
+
+
+def room(tab, page):
+    """No text of a chart is cut or covers another's, wherever it is shown, and the tables that
+    explain plans fit a telephone."""
+    for width in (400, 900, 1400):
+        tab.show(pathlib.Path(page).absolute().as_uri(), width, "light")
+        faults = json.loads(tab.ask(OVERLAPS))
+        assert not faults, f"{page}, {width} px: {faults}"
+        cut = json.loads(tab.ask(
+            "JSON.stringify([...document.querySelectorAll('h3 + .wide, .chart + .wide')]"
+            ".map(e => [e.textContent.slice(0, 40), e.scrollWidth - e.clientWidth])"
+            ".filter(([text, more]) => more > 0))"))
+        assert not cut, f"{page}, {width} px: {cut}"
 
 
 def point_and_zoom(tab, page):
@@ -138,6 +172,7 @@ with tempfile.TemporaryDirectory() as folder:
         count = 0
         for page, texts in pages():
             look(tab, pathlib.Path(page).absolute().as_uri(), texts)
+            room(tab, page)
             if pictures:
                 keep(tab, pathlib.Path(page).absolute().as_uri(), pictures,
                      page.removesuffix(".html").replace("/", "-"))

@@ -1,6 +1,7 @@
 // Parts of reports that explain a plan: bars at places that can be worked out, and what a page says
 // of intervals, of where a step goes and of changes.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +9,10 @@
 #include <chrono>
 #include <cmath>
 
+#include "tests/tools/commands/command.hpp"
+#include "tools/app/compare/explain.hpp"
+#include "tools/app/machine/machine.hpp"
+#include "tools/app/shared/explained_step.hpp"
 #include "tools/report/bars.hpp"
 #include "tools/report/font.hpp"
 #include "tools/report/pages/explained.hpp"
@@ -147,6 +152,42 @@ WhatIf change(const std::string& to, double gain) {
 }
 
 using std::chrono::seconds;
+
+// As `weir explain` says it: the same parts and the same changes in the same order. Where there is
+// time for three changes, three of them.
+class ExplainedStep : public InFolder {};
+TEST_F(ExplainedStep, IsWhatTheCommandSays) {
+  write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,)"
+                     R"("n_positions":8})");
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  const app::ExplainResult said =
+      app::explain({.plan = folder_ / "plan.json", .cluster = "dgx-h100"}, app::Session());
+  const ResolvedPlan plan = load_plan(folder_ / "plan.json");
+  const app::MachineChoice choice{.cluster = "dgx-h100"};
+  const Cluster cluster = app::machine(choice);
+  const StackAbilities software = abilities_for(app::abilities(choice, cluster), plan.model);
+  int left = 1000;
+  const app::StepToExplain asked{
+      "best plan", plan, said.forecast, {}, cluster, software, [&left] { return left-- == 0; }};
+  const StepExplained whole = app::explain_step(asked).value();
+  EXPECT_TRUE(whole.whole);
+  EXPECT_EQ(whole.waterfall.parts, said.waterfall.parts);
+  // The command has products in another format besides, which have costs of their own.
+  std::vector<std::string> changes, told;
+  for (const WhatIf& row : whole.what_if)
+    changes.push_back(fmt::format("{} {} {:.9f}", row.change.choice, row.change.to, row.gain));
+  for (const WhatIf& row : said.what_if) {
+    if (row.change.choice != "products")
+      told.push_back(fmt::format("{} {} {:.9f}", row.change.choice, row.change.to, row.gain));
+  }
+  EXPECT_GT(told.size(), 10U);
+  EXPECT_EQ(changes, told);
+  left = 3;
+  const StepExplained part = app::explain_step(asked).value();
+  EXPECT_FALSE(part.whole);
+  EXPECT_EQ(part.what_if.size(), 3U);
+  EXPECT_EQ(part.waterfall.parts, said.waterfall.parts);
+}
 
 // 3 s of 4 computing, and 1 s idle; of the other plan 2 s of 5 are messages, which the first has
 // none of. Parts that no plan has are no rows.

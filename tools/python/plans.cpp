@@ -76,8 +76,8 @@ std::string plan_cell(const PlacedPlan& placed) {
     row("devices a rank",
         fmt::format("{}: tp {}, cp {}, dp {}", plan.devices_per_rank(), plan.tp, plan.cp, plan.dp));
   }
-  row("micro-batches, M",
-      fmt::format("{} of {} samples", plan.microbatches, plan.micro_batch_size));
+  row("micro-batches, M", fmt::format("{} of {} sample{}", plan.microbatches, plan.micro_batch_size,
+                                      plan.micro_batch_size == 1 ? "" : "s"));
   row("samples a step", std::to_string(plan.global_batch_size()));
   row("sequence length", std::to_string(plan.seq_length));
   row("numbers", std::string(to_string(plan.dtype)));

@@ -39,10 +39,12 @@ def function(name, thing, indent=""):
 
 
 def class_of(name, thing):
-    base = {dict: "Dict[str, Any]", object: ""}.get(thing.__base__, thing.__base__.__name__)
-    if base.startswith("pybind11"):
-        base = ""
-    lines = [f"class {name}({base}):\n" if base else f"class {name}:\n",
+    base = ""
+    if issubclass(thing, Exception):
+        base = f"({thing.__base__.__name__})"
+    elif issubclass(thing, dict):
+        base = "(Dict[str, Any])"
+    lines = [f"class {name}{base}:\n",
              f"    {(thing.__doc__ or name).strip()!r}\n"]
     for member, value in vars(thing).items():
         if isinstance(value, property):

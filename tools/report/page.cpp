@@ -17,13 +17,14 @@ constexpr const char* kStyle =
     R"(*{box-sizing:border-box}
 body{font:15px/1.45 system-ui,sans-serif;margin:24px auto;padding:0 16px;max-width:1120px;)"
     R"(overflow-wrap:anywhere;background:var(--page);color:var(--ink)}
-h1{font-size:22px;margin:0 0 4px}h2{font-size:17px;margin:26px 0 6px}h3{font-size:15px;margin:12px 0 4px}p{margin:6px 0}
+h1{font-size:22px;margin:0 0 4px}h2{font-size:17px;margin:26px 0 6px}
+h3{font-size:15px;margin:12px 0 4px}p{margin:6px 0}
 .wide{overflow-x:auto;max-width:100%}
 table{border-collapse:collapse;font-size:13px;overflow-wrap:normal}
 th,td{padding:3px 8px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--rule)}
 th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--page)}
-.words td{white-space:normal;overflow-wrap:anywhere}
-@media(max-width:600px){th,td:first-child{white-space:normal}th,td{padding:3px 5px}
+.words td+td{white-space:normal;overflow-wrap:anywhere}
+@media(max-width:600px){th,td:first-child{white-space:normal}th,td{padding:3px 4px}
 th:first-child,td:first-child{max-width:38vw}}
 .best{font-weight:600}.note,figcaption{color:var(--soft);font-size:13px}
 figure{margin:6px 0}svg{display:block;max-width:none}.chart{overflow-x:auto}

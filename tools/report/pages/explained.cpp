@@ -170,8 +170,11 @@ std::string interval_figure(const std::vector<ForecastStep>& steps) {
     chart.title = fmt::format("Forecast step with its {:.3g} % interval",
                               100 * known->forecast->interval->nominal);
   }
+  const bool run = std::ranges::any_of(
+      steps, [](const ForecastStep& step) { return step.measured.has_value(); });
+  if (run) chart.legend = {{"measured", kRed}};
   // One bar alone that says no more than its number is left out.
-  if (known == steps.end() && steps.size() == 1 && !steps.front().measured) return "";
+  if (known == steps.end() && steps.size() == 1 && !run) return "";
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Forecast& f = *steps[i].forecast;
     Bar bar{.to = f.step_time, .fill = colour_of(i), .mark = steps[i].measured};

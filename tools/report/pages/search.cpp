@@ -145,9 +145,9 @@ Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& f
 std::string search_cell(const SearchReport& report) {
   Chart chart = front_chart(report.result->plans, *report.front, report.result->baseline);
   chart.width = kPaperChart;
-  return fmt::format("<p>{}</p>\n{}<p>{} candidates, {} fit; nothing was run.</p>\n{}",
-                     first_sentence(report), ranking(report), report.result->candidates,
-                     report.result->feasible, to_svg(draw_chart(chart)));
+  return fmt::format("<p>{}</p>\n{}<p>{} candidates, {} fit.</p>\n{}", first_sentence(report),
+                     ranking(report), report.result->candidates, report.result->feasible,
+                     to_svg(draw_chart(chart)));
 }
 
 std::string search_html(const SearchReport& report) {
