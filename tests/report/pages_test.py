@@ -102,7 +102,8 @@ OVERLAPS = """(() => {
       if (a.x < 0 || a.y < 0 || a.x + a.width > page.width || a.y + a.height > page.height)
         faults.push(name + ' is cut');
       for (const [other, b] of boxes.slice(i + 1))
-        if (a.x < b.x + b.width && b.x < a.x + a.width && a.y + a.height * 0.8 > b.y + b.height * 0.2
+        if (a.x < b.x + b.width && b.x < a.x + a.width
+            && a.y + a.height * 0.8 > b.y + b.height * 0.2
             && b.y + b.height * 0.8 > a.y + a.height * 0.2)
           faults.push(name + ' and ' + other);
     }
