@@ -54,6 +54,29 @@ void take_mean(std::vector<StepShare>& parts, std::int64_t ranks) {
   }
 }
 
+// What the parts are called, and causes of a gap that are none of them.
+struct Told {
+  std::string_view name;
+  std::string_view text;
+};
+constexpr std::array kTold{Told{"useful_at_peak", "useful work at the device's peak"},
+                           Told{"kernels", "kernels, beyond the peak"},
+                           Told{"compute", "computing"},
+                           Told{"rematerialised", "re-materialisation"},
+                           Told{"tensor", "tensor parallel collectives"},
+                           Told{"context", "context parallel collectives"},
+                           Told{"experts", "expert parallel exchanges"},
+                           Told{"replicas", "replicas: gradients, shards"},
+                           Told{"messages", "messages between stages"},
+                           Told{"fill", "idle: fill"},
+                           Told{"drain", "idle: drain"},
+                           Told{"imbalance", "idle: imbalance"},
+                           Told{"host", "host"},
+                           Told{"slow_rank", "one rank slower than the others"},
+                           Told{"contention", "contention"},
+                           Told{"update", "update"},
+                           Told{"end", "idle: end of the step"}};
+
 }  // namespace
 
 Nanoseconds Waterfall::of(std::string_view name) const {
@@ -101,6 +124,11 @@ Waterfall waterfall(const ResolvedPlan& resolved, const CostBreakdown& costs,
   add("end", all.idle.optimizer);
   take_mean(fall.parts, ranks);
   return fall;
+}
+
+std::string_view part_in_words(std::string_view name) {
+  const auto row = std::ranges::find(kTold, name, &Told::name);
+  return row == kTold.end() ? name : row->text;
 }
 
 }  // namespace weir

@@ -40,6 +40,9 @@ struct Waterfall {
   [[nodiscard]] Nanoseconds of(std::string_view name) const;  // 0 of a part that is not there
 };
 
+// A part's name, or a cause's of a gap (sim/explain/gap), for people: "kernels, beyond the peak".
+[[nodiscard]] std::string_view part_in_words(std::string_view name);
+
 // `forecast` is of this plan, with buffered transfers; `costs` those of its stages.
 [[nodiscard]] Waterfall waterfall(const ResolvedPlan& resolved, const CostBreakdown& costs,
                                   const ForecastResult& forecast);

@@ -4,6 +4,7 @@ pages and on dark ones. Its texts are there and nothing is wider than the window
 without a complaint, its timeline can be pointed at, zoomed and put back.
 Usage: pages_test.py SOURCE_DIR WEIR [PICTURES]"""
 # SPDX-License-Identifier: Apache-2.0
+import collections
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 import browser
 from looks import keep, look
@@ -24,6 +26,7 @@ TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_si
         "n_positions": 8}
 MADE = ["How this page was made", "command", "date", "version", "seed", "weir 0.", "2026-11-23"]
 CAUSES = ["bubble", "fill", "drain", "imbalance", "communication", "host", "optimizer"]
+EXPLAINED = ["Where the step goes", "What one change would bring", "more samples/s"]
 NAME = "a 'name' <b>&amp; $(x).json"  # of a model: text wherever it stands
 
 
@@ -41,18 +44,86 @@ def pages():
     run("sweep", NAME, "-K", "1,2", "-M", "4", "--baseline", "plan.json", "--report", "sweep.html")
     yield "sweep.html", MADE + CAUSES + [f"weir sweep: {NAME}", "devices", "Pareto front",
                                          "--baseline plan.json --report sweep.html", "weights",
-                                         "optimizer_state", "activations"]
-    run("sweep", f"{examples}/models/llama-3-8b.json", "--cluster", "dgx-h100", "--gpus", 64, "-K",
-        "8", "--tp", "2", "--global-batch-size", 128, "--dtype", "bf16", "--schedule", "1f1b,zb-h1",
-        "--report", "large.html")
-    yield "large.html", MADE + CAUSES + ["tokens/s a device", "MFU", "devices",
-                                         "model TFLOP/s a device", "peak memory"]
+                                         "optimizer_state", "activations", *EXPLAINED,
+                                         "Of the best plan"]
+    llama = f"{examples}/models/llama-3-8b.json"
+    run("plan", llama, "-K", 8, "--tp", 2, "--dp", 4, "-M", 32, "-b", 1, "--schedule", "gpipe",
+        "--dtype", "bf16", "--attention", "fused", "--recompute", "full", "-o", "today.json")
+    run("sweep", llama, "--cluster", "dgx-h100", "--gpus", 64, "-K", "8", "--tp", "2",
+        "--schedule", "1f1b,zb-h1", "--baseline", "today.json", "--report", "large.html")
+    yield "large.html", MADE + CAUSES + [
+        "tokens/s a device", "MFU", "devices", "model TFLOP/s a device", "peak memory",
+        "Forecast step with its", "best plan: ", "present plan: ", *EXPLAINED, "Of the best plan",
+        "Of the present plan", "useful work at the device's peak", "re-materialisation: none"]
     run("tune", NAME, "--global-batch-size", 4, "--rounds", 1, "--steps", 1, "--plans", 2, "-o",
         "tuned")
-    yield "tuned/report.html", MADE + CAUSES + ["(baseline)", "measured", "weights", "Accuracy"]
+    yield "tuned/report.html", MADE + CAUSES + ["(baseline)", "measured", "weights", "Accuracy",
+                                                   "Forecast step", *EXPLAINED]
     run("evaluate", NAME, "--global-batch-size", 8, "--fit", 2, "--interval", 9, "--held-out", 3,
         "--rounds", 1, "-o", "evaluated")
     yield "evaluated/report.html", MADE + CAUSES + ["Where the forecasts are weak", "Method"]
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(page):
+    """Of each picture of a page its texts, and the tips of its boxes."""
+    pictures = re.findall(r"<svg.*?</svg>", pathlib.Path(page).read_text(), re.S)
+    for picture in map(xml.etree.ElementTree.fromstring, pictures):
+        yield ([text.text for text in picture.iter(f"{SVG}text")],
+               [tip.text for box in picture.iter(f"{SVG}rect") for tip in box.iter(f"{SVG}title")])
+
+
+def both_timelines():
+    """A sweep draws each action of the winner's step and of the baseline's, under their names: F, I
+    and W of zb-h1, F and B of gpipe, of 32 micro-batches on 8 ranks, and each rank's update. Both
+    are on one axis with their intervals' ends."""
+    timeline, = [picture for picture in drawn("large.html") if "rank 0 predicted" in picture[0]]
+    texts, tips = timeline
+    assert texts.index("best plan") < texts.index("present plan"), texts
+    assert texts.count("rank 0 predicted") == texts.count("rank 7 predicted") == 2, texts
+    kinds = collections.Counter(re.fullmatch(r"\d+([A-Z]+)\d* .*", tip)[1] for tip in tips)
+    assert kinds == {"F": 2 * 256, "I": 256, "W": 256, "B": 256, "OPTIMIZER": 16}, kinds
+    # On a telephone, on paper and on a desk the same is said.
+    said = [texts for texts, _ in drawn("large.html") if "Forecast step with its" in str(texts)]
+    assert len(said) == 3 and said[0][1:3] == said[1][1:3] == said[2][1:3], said
+    for name, text in zip(("best", "present"), said[0][1:3]):
+        assert re.fullmatch(name + r" plan: [\d.]+ s \([\d.]+ s to [\d.]+ s\)", text), text
+
+
+OVERLAPS = """(() => {
+  const faults = [];
+  for (const svg of document.querySelectorAll('.chart svg')) {
+    if (!svg.getClientRects().length) continue;
+    const page = svg.viewBox.baseVal;
+    const boxes = [...svg.querySelectorAll('text')].map(text => [text.textContent, text.getBBox()]);
+    for (const [i, [name, a]] of boxes.entries()) {
+      if (a.x < 0 || a.y < 0 || a.x + a.width > page.width || a.y + a.height > page.height)
+        faults.push(name + ' is cut');
+      for (const [other, b] of boxes.slice(i + 1))
+        if (a.x < b.x + b.width && b.x < a.x + a.width
+            && a.y + a.height * 0.8 > b.y + b.height * 0.2
+            && b.y + b.height * 0.8 > a.y + a.height * 0.2)
+          faults.push(name + ' and ' + other);
+    }
+  }
+  return JSON.stringify(faults);
+})()"""
+
+
+def room(tab, page):
+    """No text of a chart is cut or covers another's, wherever it is shown, and the tables that
+    explain plans fit a telephone."""
+    for width in (400, 900, 1400):
+        tab.show(pathlib.Path(page).absolute().as_uri(), width, "light")
+        faults = json.loads(tab.ask(OVERLAPS))
+        assert not faults, f"{page}, {width} px: {faults}"
+        cut = json.loads(tab.ask(
+            "JSON.stringify([...document.querySelectorAll('h3 + .wide, .chart + .wide')]"
+            ".map(e => [e.textContent.slice(0, 40), e.scrollWidth - e.clientWidth])"
+            ".filter(([text, more]) => more > 0))"))
+        assert not cut, f"{page}, {width} px: {cut}"
 
 
 def point_and_zoom(tab, page):
@@ -102,6 +173,7 @@ with tempfile.TemporaryDirectory() as folder:
         count = 0
         for page, texts in pages():
             look(tab, pathlib.Path(page).absolute().as_uri(), texts)
+            room(tab, page)
             if pictures:
                 keep(tab, pathlib.Path(page).absolute().as_uri(), pictures,
                      page.removesuffix(".html").replace("/", "-"))
@@ -109,6 +181,7 @@ with tempfile.TemporaryDirectory() as folder:
                 point_and_zoom(tab, page)
             assert not tab.complaints, f"{page}: {tab.complaints}"
             count += 1
+        both_timelines()
         # The test sees what it looks for.
         pathlib.Path("bad.html").write_text("<p style='width:900px'>x</p><script>no()</script>")
         tab.show(pathlib.Path("bad.html").absolute().as_uri(), 400, "light")

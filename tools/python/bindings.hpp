@@ -7,6 +7,7 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include <optional>
 #include <string>
 
 #include "costmodel/table/costs.hpp"
@@ -32,6 +33,10 @@ using app::PlannedTrace;
 
 // A step's timeline, as pictures of the command have it: what a notebook shows of an object.
 [[nodiscard]] std::string timeline_svg(const Trace& trace, const std::string& title);
+
+// An order's, by F = I = W = 1 ms, as `time` has them where nothing is said; nothing of one that
+// deadlocks.
+[[nodiscard]] std::optional<std::string> schedule_svg(const Schedule& schedule);
 
 void bind_schedules(pybind11::module_& module);
 void bind_plans(pybind11::module_& module);

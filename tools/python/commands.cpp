@@ -23,6 +23,7 @@
 #include "tools/app/schedule/schedule.hpp"
 #include "tools/app/simulate/simulate.hpp"
 #include "tools/app/sweep/sweep.hpp"
+#include "tools/app/sweep/sweep_files.hpp"
 #include "tools/python/use_cases.hpp"
 
 namespace py = pybind11;
@@ -86,7 +87,14 @@ void bind_commands(py::module_& m) {
            return py::make_tuple(forecast,
                                  PlannedTrace{std::move(result.trace), std::move(result.plan)});
          });
-  define(m, app::kSweep, {"model"});
+  define(m, app::kSweep, {"model"}, "Search",
+         [](const app::SweepRequest&, app::SweepReply&& reply) -> py::object {
+           const py::object json = to_python(to_json(reply));
+           if (!reply.leads) return json;  // another process has it
+           py::object search = py::module_::import("weir").attr("Search")(json);
+           search.attr("_html") = app::sweep_cell(reply);
+           return search;
+         });
   define(m, app::kRun, {"plan", "backend", "steps", "warmup", "data", "costs"},
          "tuple[dict[str, Any], Trace | None]",
          [](const app::RunRequest&, app::RunResult&& result) -> py::tuple {

@@ -1,7 +1,13 @@
 // Models and plans in Python.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "costmodel/layers/layer_key.hpp"
+#include "plan/job/summary.hpp"
 #include "tools/python/bindings.hpp"
+#include "tools/report/page.hpp"
+#include "tools/report/svg.hpp"
 
 namespace py = pybind11;
 
@@ -40,6 +46,48 @@ std::vector<std::string> layer_keys(const PlacedPlan& placed) {
   return keys;
 }
 
+// First and last layer of each stage: "0-3, 4-7"; of an empty one "-".
+std::string layers_by_stage(const PlacedPlan& placed) {
+  std::vector<int> ends = placed.loaded.plan.boundaries;
+  ends.push_back(static_cast<int>(placed.loaded.model.layers.size()));
+  std::vector<std::string> stages;
+  int first = 0;
+  for (const int end : ends) {
+    const std::string one = std::to_string(first);
+    stages.push_back(end <= first       ? "-"
+                     : end == first + 1 ? one
+                                        : fmt::format("{}-{}", one, end - 1));
+    first = end;
+  }
+  return fmt::format("{}", fmt::join(stages, ", "));
+}
+
+// What a notebook shows: the plan's main words, and its schedule drawn.
+std::string plan_cell(const PlacedPlan& placed) {
+  const Plan& plan = placed.loaded.plan;
+  std::string rows;
+  const auto row = [&rows](const char* name, const std::string& value) {
+    rows += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", name, escape(value));
+  };
+  row("model", std::filesystem::path(plan.model_path).filename().string());
+  row("ranks, K", std::to_string(plan.pp));
+  if (plan.vpp > 1) row("stages a rank, v", std::to_string(plan.vpp));
+  if (plan.devices_per_rank() > 1) {
+    row("devices a rank",
+        fmt::format("{}: tp {}, cp {}, dp {}", plan.devices_per_rank(), plan.tp, plan.cp, plan.dp));
+  }
+  row("micro-batches, M", fmt::format("{} of {} sample{}", plan.microbatches, plan.micro_batch_size,
+                                      plan.micro_batch_size == 1 ? "" : "s"));
+  row("samples a step", std::to_string(plan.global_batch_size()));
+  row("sequence length", std::to_string(plan.seq_length));
+  row("numbers", std::string(to_string(plan.dtype)));
+  row("schedule", placed.loaded.schedule.name);
+  row("re-materialisation", to_text(plan.recompute));
+  row("layers by stage", layers_by_stage(placed));
+  return fmt::format("<p><b>{}</b></p>\n{}{}", escape(summary(plan)), html_table(rows),
+                     schedule_svg(placed.loaded.schedule).value_or(""));
+}
+
 void bind_plan_class(py::module_& m) {
   using P = PlacedPlan;
   py::class_<P>(m, "Plan", "Everything that must be known to run or to forecast a training step.")
@@ -53,14 +101,18 @@ void bind_plan_class(py::module_& m) {
           "microbatches", [](const P& p) { return p.loaded.plan.microbatches; }, "M.")
       .def_property_readonly(
           "micro_batch_size", [](const P& p) { return p.loaded.plan.micro_batch_size; }, "b.")
-      .def_property_readonly("global_batch_size",
-                             [](const P& p) { return p.loaded.plan.global_batch_size(); })
-      .def_property_readonly("seq_length", [](const P& p) { return p.loaded.plan.seq_length; })
+      .def_property_readonly(
+          "global_batch_size", [](const P& p) { return p.loaded.plan.global_batch_size(); },
+          "Samples a step.")
+      .def_property_readonly(
+          "seq_length", [](const P& p) { return p.loaded.plan.seq_length; }, "Tokens of a sample.")
       .def_property_readonly(
           "boundaries", [](const P& p) { return p.loaded.plan.boundaries; },
           "First layers of stages 1...")
       .def_property_readonly("layer_keys", &layer_keys, "What costs files call each layer's work.")
-      .def_property_readonly("schedule", [](const P& p) { return p.loaded.schedule; })
+      .def_property_readonly(
+          "schedule", [](const P& p) { return p.loaded.schedule; },
+          "The order that its ranks keep to.")
       .def(
           "to_dict", [](const P& p) { return from_json(weir::to_json(p.loaded.plan)); },
           "As weir.plan/1.")
@@ -71,6 +123,7 @@ void bind_plan_class(py::module_& m) {
       .def(
           "__eq__", [](const P& a, const P& b) { return a.loaded.plan == b.loaded.plan; },
           py::is_operator())
+      .def("_repr_html_", &plan_cell)
       .def("__repr__", [](const P& p) { return "<weir.Plan " + summary(p.loaded.plan) + ">"; })
       .def("__str__", [](const P& p) { return summary(p.loaded.plan); });
 }

@@ -90,16 +90,6 @@ py::tuple time(const Schedule& schedule, double f_s, double i_s, double w_s, dou
                         PlannedTrace{std::move(timed.trace), {}});
 }
 
-// By F = I = W = 1 ms, as `time` has them where nothing is said; nothing of one that deadlocks.
-std::optional<std::string> drawn(const Schedule& schedule) {
-  constexpr Seconds kEach(1e-3);
-  try {
-    return timeline_svg(timed_by(schedule, {kEach, kEach, kEach, Seconds(0)}).trace, schedule.name);
-  } catch (const NoFeasiblePlan&) {
-    return std::nullopt;
-  }
-}
-
 // As the command lists them.
 py::object list_generators() { return to_python(app::to_json(app::ScheduleResult{}))["schedules"]; }
 
@@ -121,7 +111,7 @@ app::ScheduleFunction schedule_function(const py::object& function) {
 
 void bind_schedules(py::module_& m) {
   py::class_<Schedule>(m, "Schedule", "For each rank, the order of its compute actions.")
-      .def_readonly("name", &Schedule::name)
+      .def_readonly("name", &Schedule::name, "As it is published, or its file's.")
       .def_property_readonly(
           "pp", [](const Schedule& s) { return s.shape.ranks; }, "Ranks, K.")
       .def_property_readonly(
@@ -142,12 +132,21 @@ void bind_schedules(py::module_& m) {
            "of S and T where the vocabulary is divided, as weir schedule --uniform.")
       .def(
           "__eq__", [](const Schedule& a, const Schedule& b) { return a == b; }, py::is_operator())
-      .def("_repr_svg_", &drawn)
+      .def("_repr_svg_", &schedule_svg)
       .def("__repr__", [](const Schedule& s) {
         return fmt::format("<weir.Schedule {}: K = {}, {} stages, M = {}>", s.name, s.shape.ranks,
                            s.shape.stages, s.shape.microbatches);
       });
   m.def("schedules", &list_generators, "The published schedules with their sources and formulas.");
+}
+
+std::optional<std::string> schedule_svg(const Schedule& schedule) {
+  constexpr Seconds kEach(1e-3);
+  try {
+    return timeline_svg(timed_by(schedule, {kEach, kEach, kEach, Seconds(0)}).trace, schedule.name);
+  } catch (const NoFeasiblePlan&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace weir::python

@@ -39,8 +39,12 @@ def function(name, thing, indent=""):
 
 
 def class_of(name, thing):
-    lines = [f"class {name}({thing.__base__.__name__}):\n"
-             if issubclass(thing, Exception) else f"class {name}:\n",
+    base = ""
+    if issubclass(thing, Exception):
+        base = f"({thing.__base__.__name__})"
+    elif issubclass(thing, dict):
+        base = "(Dict[str, Any])"
+    lines = [f"class {name}{base}:\n",
              f"    {(thing.__doc__ or name).strip()!r}\n"]
     for member, value in vars(thing).items():
         if isinstance(value, property):

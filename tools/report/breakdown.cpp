@@ -32,6 +32,11 @@ std::string limited_by(const StepMetrics& step, double bubble) {
   return std::ranges::max_element(kLimits, {}, whole)->name;
 }
 
+std::string fit_word(const Forecast& f) {
+  if (f.fits() != Fits::maybe) return std::string(to_string(f.fits()));
+  return fmt::format("{:.0f} %", 100 * f.fits_probability());
+}
+
 std::string disturbance_warning(const std::string& disturbed) {
   if (disturbed.empty()) return "";
   return fmt::format(
@@ -48,7 +53,7 @@ std::string changes_table(const std::vector<ReportChange>& changes, const std::s
   };
   for (const ReportChange& change : changes)
     rows += "<tr>" + cell(change.name) + cell(change.before) + cell(change.after) + "</tr>\n";
-  return html_table(rows);
+  return words_table(rows);
 }
 
 std::string facts(const Forecast& f, std::optional<Seconds> measured) {

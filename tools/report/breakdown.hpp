@@ -16,6 +16,9 @@ namespace weir {
 // itself where the bubble is below 5 %.
 [[nodiscard]] std::string limited_by(const StepMetrics& step, double bubble);
 
+// Whether it fits: "yes", "no", or of what may the probability: "72 %".
+[[nodiscard]] std::string fit_word(const Forecast& forecast);
+
 // What the figures of a report are worth, to stand before all of them; nothing where nothing is
 // known to have taken from them.
 [[nodiscard]] std::string disturbance_warning(const std::string& disturbed);

@@ -31,8 +31,8 @@ struct Chart {
   double width = 360, height = 240;
 };
 
-// The width of one in a page, a telephone's and a desk's.
-inline constexpr double kPageChart = 270, kWidePageChart = 800;
+// The width of one in a page, a telephone's, a sheet of paper's and a desk's.
+inline constexpr double kPageChart = 270, kPaperChart = 520, kWidePageChart = 800;
 
 [[nodiscard]] Drawing draw_chart(const Chart& chart);
 [[nodiscard]] std::string chart_csv(const Chart& chart);  // series, x, y

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "tools/report/svg.hpp"
@@ -16,24 +17,29 @@ constexpr const char* kStyle =
     R"(*{box-sizing:border-box}
 body{font:15px/1.45 system-ui,sans-serif;margin:24px auto;padding:0 16px;max-width:1120px;)"
     R"(overflow-wrap:anywhere;background:var(--page);color:var(--ink)}
-h1{font-size:22px;margin:0 0 4px}h2{font-size:17px;margin:26px 0 6px}p{margin:6px 0}
+h1{font-size:22px;margin:0 0 4px}h2{font-size:17px;margin:26px 0 6px}
+h3{font-size:15px;margin:12px 0 4px}p{margin:6px 0}
 .wide{overflow-x:auto;max-width:100%}
 table{border-collapse:collapse;font-size:13px;overflow-wrap:normal}
 th,td{padding:3px 8px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--rule)}
 th:first-child,td:first-child{text-align:left;position:sticky;left:0;background:var(--page)}
-@media(max-width:600px){th:first-child,td:first-child{white-space:normal;max-width:38vw}}
+.words td+td{white-space:normal;overflow-wrap:anywhere}
+@media(max-width:600px){th,td:first-child{white-space:normal}th,td{padding:3px 4px}
+th:first-child,td:first-child{max-width:38vw}}
 .best{font-weight:600}.note,figcaption{color:var(--soft);font-size:13px}
 figure{margin:6px 0}svg{display:block;max-width:none}.chart{overflow-x:auto}
-.phone{display:none}@media(max-width:1120px){.phone{display:block}.desk{display:none}}
+.phone,.paper{display:none}@media(max-width:1120px){.paper{display:block}.desk{display:none}}
+@media(max-width:750px){.phone{display:block}.paper{display:none}}
 .timeline text{pointer-events:none}
 figcaption button{font:inherit;color:inherit;background:none;border:1px solid var(--rule);)"
     R"(border-radius:4px;min-width:28px;margin-right:4px}
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(150px,1fr));gap:8px 16px;)"
     R"(margin:10px 0}
 dt{color:var(--soft);font-size:13px}dd{margin:0;font-size:17px}
-@media print{body{margin:0;padding:0;max-width:none}.wide,.chart{overflow:visible}
+@media print{.phone,.desk{display:none}.paper{display:block}
+body{margin:0;padding:0;max-width:none}.wide,.chart{overflow:visible}
 svg{max-width:100%;height:auto}table{font-size:9px}th,td{white-space:normal;padding:2px 4px}
-h2{break-after:avoid}figure,tr,dl{break-inside:avoid}.timeline figcaption{display:none}}
+h2,h3{break-after:avoid}figure,tr,dl{break-inside:avoid}.timeline figcaption{display:none}}
 .made{grid-template-columns:auto 1fr;gap:2px 12px}.made dd{font-size:13px})";
 
 // Zooming changes what part of the picture its frame shows: `part` is x, y, width, height.
@@ -133,14 +139,35 @@ std::string html_table(const std::string& rows) {
   return "<div class=\"wide\"><table>" + rows + "</table></div>\n";
 }
 
-std::string chart_figure(Chart chart) {
-  const auto drawn = [&chart](const char* where, double width) {
-    chart.width = width;
-    return fmt::format("<div class=\"{}\">{}</div>", where, to_svg(draw_chart(chart)));
+std::string words_table(const std::string& rows) {
+  return "<div class=\"wide\"><table class=\"words\">" + rows + "</table></div>\n";
+}
+
+namespace {
+
+// Text keeps its size: a picture that is stretched has not.
+std::string figure_of(const std::function<Drawing(double)>& of_width) {
+  const auto drawn = [&of_width](const char* where, double width) {
+    return fmt::format("<div class=\"{}\">{}</div>", where, to_svg(of_width(width)));
   };
-  // Text keeps its size: a picture that is stretched has not.
-  return "<figure class=\"chart\">" + drawn("phone", kPageChart) + drawn("desk", kWidePageChart) +
-         "</figure>\n";
+  return "<figure class=\"chart\">" + drawn("phone", kPageChart) + drawn("paper", kPaperChart) +
+         drawn("desk", kWidePageChart) + "</figure>\n";
+}
+
+}  // namespace
+
+std::string chart_figure(Chart chart) {
+  return figure_of([&chart](double width) {
+    chart.width = width;
+    return draw_chart(chart);
+  });
+}
+
+std::string bars_figure(BarChart chart) {
+  return figure_of([&chart](double width) {
+    chart.width = width;
+    return draw_bars(chart);
+  });
 }
 
 std::string timeline_figure(const Drawing& drawing) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "tools/report/bars.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/vector.hpp"
 
@@ -31,11 +32,14 @@ struct Provenance {
 
 // A table: `rows` from <tr> on. It scrolls on its own where the page is narrower.
 [[nodiscard]] std::string html_table(const std::string& rows);
+// One whose cells are words, which go on in another line where it is narrow.
+[[nodiscard]] std::string words_table(const std::string& rows);
 
-// A chart, as wide as a telephone's page and as a desk's: the page shows the one that fits. And a
-// timeline whose actions say their name and duration where one points, and that can be zoomed and
-// moved.
+// A chart, and bars, as wide as a telephone's page, as paper and as a desk's page: the page shows
+// the one that fits. And a timeline whose actions say their name and duration where one points, and
+// that can be zoomed and moved.
 [[nodiscard]] std::string chart_figure(Chart chart);
+[[nodiscard]] std::string bars_figure(BarChart chart);
 [[nodiscard]] std::string timeline_figure(const Drawing& drawing);
 
 }  // namespace weir

@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "tools/app/shared/plan_fields.hpp"
@@ -16,34 +15,6 @@
 
 namespace weir {
 namespace {
-
-// What the parts of the waterfall are called.
-struct Told {
-  std::string_view name;
-  std::string_view text;
-};
-constexpr std::array kTold{Told{"useful_at_peak", "useful work at the device's peak"},
-                           Told{"kernels", "kernels, beyond the peak"},
-                           Told{"compute", "computing"},
-                           Told{"rematerialised", "re-materialisation"},
-                           Told{"tensor", "tensor parallel collectives"},
-                           Told{"context", "context parallel collectives"},
-                           Told{"experts", "expert parallel exchanges"},
-                           Told{"replicas", "replicas: gradients, shards"},
-                           Told{"messages", "messages between stages"},
-                           Told{"fill", "idle: fill"},
-                           Told{"drain", "idle: drain"},
-                           Told{"imbalance", "idle: imbalance"},
-                           Told{"host", "host"},
-                           Told{"slow_rank", "one rank slower than the others"},
-                           Told{"contention", "contention"},
-                           Told{"update", "update"},
-                           Told{"end", "idle: end of the step"}};
-
-std::string_view told(std::string_view name) {
-  const auto row = std::ranges::find(kTold, name, &Told::name);
-  return row == kTold.end() ? name : row->text;
-}
 
 // The part as a bar that starts where the one before it ended.
 std::string bar(Nanoseconds from, Nanoseconds time, Nanoseconds step) {
@@ -65,7 +36,7 @@ void print_waterfall(Printout& out, const Waterfall& fall) {
   Nanoseconds from{0};
   for (const auto& [name, time] : fall.parts) {
     if (time.count() == 0) continue;
-    table.rows.push_back({std::string(told(name)), format_duration(to_seconds(time)),
+    table.rows.push_back({std::string(part_in_words(name)), format_duration(to_seconds(time)),
                           fmt::format("{:.1f}%", 100 * (to_seconds(time) / to_seconds(fall.step))),
                           bar(from, time, fall.step)});
     from += time;
@@ -89,7 +60,7 @@ void print_gap(Printout& out, const app::ExplainResult& result) {
   }
   Table table{{left("alone, it would be"), {"times"}, {"plausible"}}, {}, {}};
   for (const SuspectedCause& cause : gap.causes) {
-    table.rows.push_back({std::string(told(cause.name)),
+    table.rows.push_back({std::string(part_in_words(cause.name)),
                           cause.factor ? fmt::format("{:.3f}", *cause.factor) : std::string("-"),
                           !cause.plausible   ? "-"
                           : *cause.plausible ? "yes"

@@ -8,10 +8,10 @@
 #include <cmath>
 
 #include "tools/app/sweep/sweep_layouts.hpp"
+#include "tools/report/breakdown.hpp"
 #include "tools/reproduce/known_software.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/print/changes_text.hpp"
-#include "tools/weir/print/fit_text.hpp"
 #include "tools/weir/print/printout.hpp"
 
 namespace weir {

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "tests/tools/commands/command.hpp"
-#include "tools/report/evaluation_report.hpp"
-#include "tools/report/report.hpp"
+#include "tools/report/pages/evaluation_report.hpp"
+#include "tools/report/pages/report.hpp"
 
 namespace weir::tune_command_test {
 namespace {

@@ -21,11 +21,9 @@
 namespace weir::app {
 namespace {
 
-// A step is explained by a forecast of each change, some forty of them.
 void require_explicable(const ResolvedPlan& loaded, const std::string& file) {
-  constexpr std::int64_t kMostExplained = 1 << 18;
   const std::int64_t stages = loaded.schedule.shape.total_stages();
-  const std::int64_t most = kMostExplained / stages;
+  const std::int64_t most = most_explained(loaded);
   if (loaded.plan.microbatches <= most) return;
   throw InputError(
       file, "microbatches",
@@ -77,42 +75,6 @@ Fields fields(ExplainRequest& r) {
        "log or trace: which causes could make up the difference"},
       {"--plans", &r.plans, "Write each changed plan into this folder", {.writes = Writes::folder}},
       {"-o,--output", &r.output, "Write weir.explanation/1 JSON", {.writes = Writes::file}}};
-}
-
-Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
-                       const Cluster& cluster, const std::optional<Plan>& other) {
-  // The plan's own way to split layers, and the one that a change may take.
-  std::vector<Split> splits{loaded.plan.split()};
-  const auto add = [&](const Split& split) {
-    // A split that the model refuses is no change to offer.
-    const auto misfit = cannot_split(loaded.model, loaded.plan.seq_length, split);
-    if (!misfit && std::ranges::find(splits, split) == splits.end()) splits.push_back(split);
-  };
-  // The one change of split within the same degrees.
-  if (loaded.plan.tp > 1) {
-    Split toggled = splits.front();
-    toggled.sequence_parallel = !toggled.sequence_parallel;
-    add(toggled);
-  }
-  if (other) {
-    Split its = other->split();
-    its.expert_load = loaded.plan.expert_load;
-    add(its);
-  }
-  Model layers = loaded.model;
-  const auto add_layers = [&](int ranks) {
-    Model its = loaded.model;
-    set_vocabulary(its, ranks);
-    layers.layers.insert(layers.layers.end(), its.layers.begin(), its.layers.end());
-  };
-  const bool divided = loaded.schedule.shape.shards() > 0;
-  const bool to_divided = other && divides_vocabulary(other->schedule);
-  // Of the shards' schedules and of the others, which have the tables whole; shards are of either
-  // number of ranks.
-  if (divided) add_layers(1);
-  if (to_divided && !divided) add_layers(loaded.plan.pp);
-  if (other && other->pp > 1 && (divided || to_divided)) add_layers(other->pp);
-  return load(source, layers, loaded.plan, cluster, std::move(splits));
 }
 
 namespace {

@@ -17,6 +17,7 @@
 #include "sim/forecast.hpp"
 #include "tools/app/compare/mistaken_dtype.hpp"
 #include "tools/app/machine/machine.hpp"
+#include "tools/app/shared/explained_step.hpp"
 #include "tools/app/shared/field.hpp"
 
 namespace weir::app {
@@ -45,12 +46,6 @@ struct ExplainResult {
   std::optional<MistakenDtype> mistaken;  // what the measured step is of
   std::string measured;                   // the figure, as it was given
 };
-
-// Costs that know every way to split layers that a change of the plan has (sim/explain/changes),
-// towards `other` too, where there is one.
-[[nodiscard]] Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
-                                     const Cluster& cluster,
-                                     const std::optional<Plan>& other = std::nullopt);
 
 // Throws UsageError for a figure that the plan has no such rate for.
 [[nodiscard]] ExplainResult explain(const ExplainRequest& request, const Session& session);

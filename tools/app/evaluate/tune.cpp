@@ -25,6 +25,7 @@
 #include "tools/app/evaluate/unfinished.hpp"
 #include "tools/app/machine/host.hpp"
 #include "tools/app/profile/profiling.hpp"
+#include "tools/app/shared/explained_step.hpp"
 #include "tools/app/shared/provenance.hpp"
 #include "tools/app/shared/traced_plan.hpp"
 #include "tools/app/shared/training_fields.hpp"
@@ -219,6 +220,24 @@ std::vector<ReportChange> changes_of(const Contenders& contenders) {
   for (const PlanChange& change : step_changes(baseline, best.plan.plan))
     rows.push_back({change.key, cell(change.before), cell(change.after)});
   return rows;
+}
+
+// The fastest of them and the baseline, explained by the costs that forecast them.
+std::vector<StepExplained> explained(const Loop& loop, const Contenders& contenders,
+                                     const Costs& profile, const Report& report) {
+  const StackAbilities software = abilities_for(
+      abilities({.stack = loop.request.stack, .costs = profile}, loop.host), loop.model);
+  std::vector<StepExplained> plans;
+  const auto add = [&](const std::string& name, const Trial& trial) {
+    auto one = explain_step({name, trial.plan, trial.first.forecast, profile, loop.host, software,
+                             [] { return false; }});
+    if (one) plans.push_back(*std::move(one));
+  };
+  const Trial& baseline = contenders.trials[contenders.baseline];
+  const Trial& best = *std::ranges::min_element(contenders.trials, {}, &Trial::measured);
+  add(report.no_winner.empty() ? "best plan" : "fastest plan", best);
+  if (&baseline != &best) add(report.baseline, baseline);
+  return plans;
 }
 
 // Sets the winner: the plan of which three steps in four are faster than three in four of any
@@ -437,6 +456,7 @@ TuneResult tune(const TuneRequest& asked, const Session& session) {
   result.report.changes = changes_of(contenders);
   if (loop.baseline) result.report.baseline = "the present plan";
   name_winner(trials, result);
+  result.report.explained = explained(loop, contenders, profile, result.report);
   result.report.provenance = provenance(session, r.seed);
   // Ranked again by what was learnt from the runs.
   const SweepResult again = sweep(sweep_request(loop), learnt.costs, loop.host);

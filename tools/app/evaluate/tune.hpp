@@ -14,7 +14,7 @@
 #include "tools/app/machine/watch.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/shared/plan_fields.hpp"
-#include "tools/report/report.hpp"
+#include "tools/report/pages/report.hpp"
 
 namespace weir::app {
 

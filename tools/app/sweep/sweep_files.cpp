@@ -5,17 +5,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "plan/text/text_file.hpp"
+#include "tools/app/shared/explained_step.hpp"
 #include "tools/app/shared/picture.hpp"
 #include "tools/app/shared/provenance.hpp"
 #include "tools/app/sweep/edits.hpp"
 #include "tools/report/chart.hpp"
-#include "tools/report/search.hpp"
+#include "tools/report/pages/search.hpp"
 
 namespace weir::app {
 
@@ -54,20 +56,48 @@ std::vector<ReportChange> report_changes(const Edits& edits) {
   return rows;
 }
 
+// The result with its plans' names.
+SearchReport named(const SweepReply& reply) {
+  SearchReport report{.result = &reply.result, .front = &reply.front};
+  for (const Ranked& ranked : reply.result.plans) report.names.push_back(summary(ranked.plan));
+  if (reply.result.baseline) report.baseline_name = summary(reply.result.baseline->ranked.plan);
+  return report;
+}
+
+// The best plan and the present one, explained: by what `--explain` found, where it did, and within
+// half of the search's budget.
+std::vector<StepExplained> explained(const SearchReport& report, const SweepReply& reply,
+                                     const SweepRequest& r) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::optional<Seconds> most;
+  if (!r.budget.empty()) most = parse_duration(r.budget, "--budget") / 2;
+  const auto over = [&] {
+    const Seconds gone = std::chrono::steady_clock::now() - begin;
+    return (r.stopping && r.stopping() != 0) || (most && gone >= *most);
+  };
+  std::vector<StepExplained> plans;
+  const auto add = [&](const char* name, const Ranked& ranked, const std::vector<WhatIf>* known) {
+    const ResolvedPlan plan = resolve(ranked.plan, ".");
+    auto one = explain_step(
+        {name, plan, ranked.forecast, r.costs, reply.cluster, reply.software, over, known});
+    if (one) plans.push_back(*std::move(one));
+  };
+  add("best plan", reply.result.plans.front(), reply.reasons ? &reply.reasons->what_if : nullptr);
+  if (report.present) add("present plan", reply.result.baseline->ranked, nullptr);
+  return plans;
+}
+
 }  // namespace
 
 void write_report(const SweepReply& reply, const SweepRequest& r, const std::string& trust,
                   const Session& session) {
   const weir::SweepResult& result = reply.result;
-  SearchReport report{.model = r.common.model.filename().string(),
-                      .machine = reply.cluster.name,
-                      .costs_origin = reply.costs.origin,
-                      .trust = trust,
-                      .result = &result,
-                      .front = &reply.front,
-                      .provenance = provenance(session, r.seed)};
-  for (const Ranked& ranked : result.plans) report.names.push_back(summary(ranked.plan));
-  if (result.baseline) report.baseline_name = summary(result.baseline->ranked.plan);
+  SearchReport report = named(reply);
+  report.model = r.common.model.filename().string();
+  report.machine = reply.cluster.name;
+  report.costs_origin = reply.costs.origin;
+  report.trust = trust;
+  report.provenance = provenance(session, r.seed);
   const ResolvedPlan best = resolve(result.plans.front().plan, ".");
   if (result.baseline)
     report.changes = report_changes(edits_between(result.baseline->ranked.plan, best));
@@ -83,8 +113,11 @@ void write_report(const SweepReply& reply, const SweepRequest& r, const std::str
     const ResolvedPlan present = resolve(result.baseline->ranked.plan, ".");
     report.present = forecast(present, reply.costs, reply.cluster).trace;
   }
+  report.explained = explained(report, reply, r);
   write_file_atomically(session.output(*r.report), search_html(report));
 }
+
+std::string sweep_cell(const SweepReply& reply) { return search_cell(named(reply)); }
 
 SweepReply placed_in(SweepReply reply, const std::filesystem::path& folder) {
   const auto move = [&](Plan& plan) { plan = rebased(std::move(plan), ".", folder); };

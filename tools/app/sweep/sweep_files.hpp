@@ -16,6 +16,8 @@ void draw_front(const SweepReply& reply, const std::filesystem::path& file, cons
 // `trust`: what stands behind the forecasts, for people.
 void write_report(const SweepReply& reply, const SweepRequest& request, const std::string& trust,
                   const Session& session);
+// What a notebook shows of it (HTML).
+[[nodiscard]] std::string sweep_cell(const SweepReply& reply);
 // Each listed plan as plan-1.json, plan-2.json, ...
 void write_plans(const SweepReply& reply, const std::filesystem::path& folder,
                  const Session& session);

@@ -9,7 +9,7 @@
 #include "sim/explain/explain_json.hpp"
 #include "sim/explain/outside.hpp"
 #include "sim/forecast.hpp"
-#include "tools/app/compare/explain.hpp"
+#include "tools/app/shared/explained_step.hpp"
 #include "tools/app/sweep/edits.hpp"
 
 namespace weir::app {

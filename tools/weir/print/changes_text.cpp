@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "plan/job/summary.hpp"
-#include "tools/weir/print/fit_text.hpp"
+#include "tools/report/breakdown.hpp"
 #include "tools/weir/print/printout.hpp"
 
 namespace weir {

@@ -21,11 +21,6 @@ std::string verdict(const Forecast& f) {
 
 }  // namespace
 
-std::string fit_word(const Forecast& f) {
-  if (f.fits() != Fits::maybe) return std::string(to_string(f.fits()));
-  return fmt::format("{:.0f} %", 100 * f.fits_probability());
-}
-
 std::string describe_fit(const Forecast& f) {
   if (f.rank_memory_limits.empty()) {
     return fmt::format("memory: {} expected, {} at most, of {}: {}", format_bytes(f.peak_memory()),

@@ -8,8 +8,6 @@
 
 namespace weir {
 
-// "yes", "no", or of what may fit the probability: "72 %".
-[[nodiscard]] std::string fit_word(const Forecast& forecast);
 // "memory: 61.20 GiB expected, 68.00 GiB at most, of 79.10 GiB: fits". Precondition: a limit.
 [[nodiscard]] std::string describe_fit(const Forecast& forecast);
 

@@ -1,6 +1,6 @@
 // The page of a search.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/report/search.hpp"
+#include "tools/report/pages/search.hpp"
 
 #include <fmt/format.h>
 
@@ -121,6 +121,12 @@ Series series_of(std::string name, const std::vector<Ranked>& plans, const Paint
   return series;
 }
 
+std::string intervals(const SearchReport& report) {
+  std::vector<ForecastStep> steps{{"best plan", &report.result->plans.front().forecast}};
+  if (report.present) steps.push_back({"present plan", &report.result->baseline->ranked.forecast});
+  return interval_figure(steps);
+}
+
 }  // namespace
 
 Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& front,
@@ -136,16 +142,25 @@ Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& f
   return chart;
 }
 
+std::string search_cell(const SearchReport& report) {
+  Chart chart = front_chart(report.result->plans, *report.front, report.result->baseline);
+  chart.width = kPaperChart;
+  return fmt::format("<p>{}</p>\n{}<p>{} candidates, {} fit.</p>\n{}", first_sentence(report),
+                     ranking(report), report.result->candidates, report.result->feasible,
+                     to_svg(draw_chart(chart)));
+}
+
 std::string search_html(const SearchReport& report) {
   const SweepResult& result = *report.result;
   const Ranked& best = result.plans.front();
   std::string html = fmt::format(
-      "<p>{}</p>\n{}{}<h2>The best plans</h2>\n{}<p class=\"note\">{} candidates, {} fit; nothing "
+      "<p>{}</p>\n{}{}{}<h2>The best plans</h2>\n{}<p class=\"note\">{} candidates, {} fit; "
+      "nothing "
       "was "
       "run. Costs: {}. Machine: {}. {}.</p>\n",
-      first_sentence(report), facts(best.forecast), changes_section(report), ranking(report),
-      result.candidates, result.feasible, escape(report.costs_origin), escape(report.machine),
-      escape(report.trust));
+      first_sentence(report), facts(best.forecast), intervals(report), changes_section(report),
+      ranking(report), result.candidates, result.feasible, escape(report.costs_origin),
+      escape(report.machine), escape(report.trust));
   // On one scale, where the two are not the same.
   const bool two = report.present.has_value();
   std::vector<TimelinePanel> panels{{two ? "best plan" : "", {{&report.best, 0, "predicted"}}}};
@@ -157,6 +172,7 @@ std::string search_html(const SearchReport& report) {
           bubble_table({{"predicted", shares_of(best.forecast.metrics)}});
   html += "<h2>Its memory by kind, at each rank's peak</h2>\n" + memory_table(best.forecast.memory);
   html += idle_section(best.forecast);
+  html += explained_sections(report.explained);
   html += "<h2>Step time against memory</h2>\n" +
           chart_figure(front_chart(result.plans, *report.front, result.baseline));
   const ReportCard card{.command = "sweep",

@@ -11,6 +11,7 @@
 #include "tools/report/breakdown.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/page.hpp"
+#include "tools/report/pages/explained.hpp"
 
 namespace weir {
 
@@ -26,6 +27,7 @@ struct SearchReport {
   std::vector<std::string> first_changes;  // the smallest first, a line each
   Trace best;                              // the best plan's predicted step
   std::optional<Trace> present;            // the present plan's, where it is another
+  std::vector<StepExplained> explained;    // the best plan, and the present one; or none
   const std::vector<Ranked>* front;        // of step time and peak memory
   Provenance provenance;
 };
@@ -34,6 +36,10 @@ struct SearchReport {
 // plan where there is one.
 [[nodiscard]] Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& front,
                                 const std::optional<Baseline>& baseline);
+
+// What a notebook shows of a search: the first sentence, the ranking, and the chart of the front.
+// Of the report's fields it takes the result, the names and the front.
+[[nodiscard]] std::string search_cell(const SearchReport& report);
 
 // The ranking has five rows, and the baseline's where it is not among them.
 [[nodiscard]] std::string search_html(const SearchReport& report);

@@ -1,6 +1,6 @@
 // The page of `weir tune`, from the plan to use down to how it was found; and its table.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/report/report.hpp"
+#include "tools/report/pages/report.hpp"
 
 #include <fmt/format.h>
 
@@ -59,6 +59,18 @@ std::string changes_section(const Report& report) {
                   baseline->measured / best.measured,
                   won ? "" : " as the fastest plan: how much of that is scatter cannot be told");
   return html + changes_table(report.changes, report.baseline, won ? "best plan" : "fastest plan");
+}
+
+std::string intervals(const Report& report) {
+  const auto step = [](const std::string& name, const ReportRow& row) {
+    return ForecastStep{name, &row.forecast, row.measured};
+  };
+  const auto baseline = std::ranges::find_if(report.rows, &ReportRow::baseline);
+  std::vector<ForecastStep> steps{
+      step(report.no_winner.empty() ? "best plan" : "fastest plan", report.rows.front())};
+  if (baseline > report.rows.begin() && baseline != report.rows.end())
+    steps.push_back(step(report.baseline, *baseline));
+  return interval_figure(steps);
 }
 
 std::string ranking(const Report& report, std::size_t most) {
@@ -140,14 +152,14 @@ std::string report_html(const Report& report) {
       "",
       {{&best.predicted, 0, "predicted"}, {&best.run, best.comparison.typical_step, "measured"}}}};
   std::string html = fmt::format(
-      "{}<p>{}</p>\n{}{}<h2>The plans that were run</h2>\n{}<p class=\"note\">{} candidates, {} "
+      "{}<p>{}</p>\n{}{}{}<h2>The plans that were run</h2>\n{}<p class=\"note\">{} candidates, {} "
       "fit. Costs: {}. Machine: {}. Median "
       "error "
       "{:.1f} % as first predicted{}.</p>\n",
       disturbance_warning(report.disturbed), first_sentence(report),
-      facts(best.forecast, best.measured), changes_section(report), ranking(report, kFirstRows),
-      report.candidates, report.feasible, escape(report.costs_origin), escape(report.machine),
-      report.error_before * 100,
+      facts(best.forecast, best.measured), intervals(report), changes_section(report),
+      ranking(report, kFirstRows), report.candidates, report.feasible, escape(report.costs_origin),
+      escape(report.machine), report.error_before * 100,
       report.error_after
           ? fmt::format(", {:.1f} % after recalibration with each plan left out of its own fit",
                         *report.error_after * 100)
@@ -160,6 +172,7 @@ std::string report_html(const Report& report) {
           bubble_table({{"predicted", shares_of(best.comparison.predicted_metrics)},
                         {"measured", shares_of(best.comparison.measured_metrics)}});
   html += "<h2>Idle time by cause, rank by rank</h2>\n" + idle_table(best) + waterfall(best);
+  html += explained_sections(report.explained);
   html += "<h2>Memory by kind, at each rank's predicted peak</h2>\n" +
           memory_table(best.forecast.memory);
   html += "<h2>Accuracy</h2>\n" + accuracy(report);

@@ -13,6 +13,7 @@
 #include "sim/forecast.hpp"
 #include "tools/report/breakdown.hpp"
 #include "tools/report/page.hpp"
+#include "tools/report/pages/explained.hpp"
 #include "traces/compare.hpp"
 #include "traces/trace.hpp"
 
@@ -45,6 +46,7 @@ struct Report {
   std::string no_winner;  // why the first row cannot be told from others; empty: it can
   std::string baseline = "one rank alone";  // what the baseline is
   std::vector<ReportChange> changes;        // from it to the first row
+  std::vector<StepExplained> explained;     // the first row, and the baseline; or none
   int candidates = 0;
   int feasible = 0;
   double error_before = 0;  // median |predicted - measured| / measured over the rows

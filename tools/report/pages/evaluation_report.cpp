@@ -1,6 +1,6 @@
 // The pages and sentences of an evaluation.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/report/evaluation_report.hpp"
+#include "tools/report/pages/evaluation_report.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,42 @@
+// A plan's step explained, for `explain` and for reports: the costs that its changes need, where
+// its time goes and what one change would bring.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/job/stack_abilities.hpp"
+#include "tools/app/shared/source.hpp"
+#include "tools/report/pages/explained.hpp"
+
+namespace weir::app {
+
+// Costs that know every way to split layers that a change of the plan has (sim/explain/changes),
+// towards `other` too, where there is one.
+[[nodiscard]] Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
+                                     const Cluster& cluster,
+                                     const std::optional<Plan>& other = std::nullopt);
+
+// A step is explained by a forecast of each change, some forty of them: of a plan of at most so
+// many micro-batches.
+[[nodiscard]] std::int64_t most_explained(const ResolvedPlan& loaded);
+
+// A plan whose step a report explains, as `explain` does one that was not measured.
+struct StepToExplain {
+  std::string name;  // "best plan"
+  const ResolvedPlan& plan;
+  const Forecast& forecast;  // its own, with the memory limit that changes are held against
+  const CostsSource& costs;
+  const Cluster& cluster;
+  const StackAbilities& software;
+  std::function<bool()> over;  // asked before each change: whether the others are left out
+  const std::vector<WhatIf>* what_if = nullptr;  // where they are forecast already
+};
+// Nothing of a plan of too many micro-batches for `explain`.
+[[nodiscard]] std::optional<StepExplained> explain_step(const StepToExplain& step);
+
+}  // namespace weir::app
