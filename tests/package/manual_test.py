@@ -38,7 +38,7 @@ def faults_of(path, expected):
     faults = [f"{path.name}: no {name}" for name in sorted(expected)
               if not re.search(rf"(?<![-\w]){re.escape(name)}(?![-\w])", plain(page))]
     # A line is text or one of the requests that the pages are made of.
-    requests = re.compile(r'\.(TH|SH|SS|TP|nf|fi|\\")( |$)')
+    requests = re.compile(r'\.(TH|SH|SS|TP|nf|fi|nh|ad|br|\\")( |$)')
     faults += [f"{path.name}: {line}" for line in page.splitlines()
                if line[:1] in (".", "'") and not requests.match(line)]
     if shutil.which("groff"):

@@ -24,13 +24,15 @@ std::string section(std::string_view title, std::string_view text) {
   return fmt::format(".SH {}\n{}", title, text);
 }
 
-// Without a date: the same sources make the same page.
+// Without a date: the same sources make the same page. Words are not divided, nor set apart: what
+// looks like a path or an option is one.
 std::string title(std::string_view name, std::string_view summary) {
   std::string capitals(name);
   std::ranges::transform(capitals, capitals.begin(),
                          [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   return fmt::format(
-      ".\\\" Made by weir --man-pages.\n.TH {} 1 \"\" \"weir {}\" \"User Commands\"\n{}",
+      ".\\\" Made by weir --man-pages.\n.TH {} 1 \"\" \"weir {}\" \"User Commands\"\n.nh\n.ad "
+      "l\n{}",
       roff_text(capitals), WEIR_VERSION,
       section("NAME", fmt::format("{} \\- {}\n", roff_text(name), roff_text(summary))));
 }
@@ -61,6 +63,16 @@ std::string more_of(const CompletedArgument& argument) {
   const bool said = argument.help.find("default") != std::string::npos;
   if (!argument.unsaid.empty() && !said) more += fmt::format(" Default: {}.", argument.unsaid);
   return more;
+}
+
+// Lines that may be filled, each of which begins anew.
+std::string line_by_line(std::string_view lines) {
+  std::string text;
+  for (const char c : roff_text(lines)) {
+    text += c;
+    if (c == '\n') text += ".br\n";
+  }
+  return text;
 }
 
 std::string paragraph_of(const CompletedArgument& argument) {
@@ -145,8 +157,8 @@ std::string manual_of_all(const std::vector<CompletedCommand>& commands, const A
          section("SYNOPSIS", fmt::format("{} [{}] {} [{}]\n", bold("weir"), italic("OPTIONS"),
                                          italic("COMMAND"), italic("ARGUMENTS"))) +
          section("COMMANDS", listed) + section("OPTIONS", options) + topic("FILES", "files") +
-         topic("SCHEDULES", "schedules") + section("CLUSTERS", roff_text(*help_on("clusters"))) +
-         exit_status();
+         topic("SCHEDULES", "schedules") +
+         section("CLUSTERS", line_by_line(help_on("clusters").value())) + exit_status();
 }
 
 std::string manual_of(const CompletedCommand& command) {
