@@ -1,6 +1,7 @@
-# What `cmake --install` and `cpack` carry: the command with its completions and examples, and the
-# planner's floors (all but the executor) as a library for find_package(weir). And the component
-# `wheel`, which pyproject.toml alone asks for: the package with its stubs, and the command.
+# What `cmake --install` and `cpack` carry: the command with its completions, manual pages and
+# examples, and the planner's floors (all but the executor) as a library for find_package(weir). And
+# the component `wheel`, which pyproject.toml alone asks for: the package with its stubs, and the
+# command.
 # SPDX-License-Identifier: Apache-2.0
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -32,6 +33,15 @@ install(FILES ${completions}/bash/weir DESTINATION ${share}/bash-completion/comp
 install(FILES ${completions}/zsh/_weir DESTINATION ${share}/zsh/site-functions COMPONENT command)
 install(FILES ${completions}/fish/weir.fish DESTINATION ${share}/fish/vendor_completions.d
   COMPONENT command)
+
+# And the manual pages from the same tables; none is left of a command that is gone.
+set(manual ${CMAKE_BINARY_DIR}/man1)
+add_custom_command(OUTPUT ${manual}/weir.1
+  COMMAND ${CMAKE_COMMAND} -E rm -rf ${manual}
+  COMMAND weir --man-pages ${manual}
+  DEPENDS weir VERBATIM)
+add_custom_target(weir_manual ALL DEPENDS ${manual}/weir.1)
+install(DIRECTORY ${manual} DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT command)
 
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/weir)
 foreach(floor plan traces costmodel sim)

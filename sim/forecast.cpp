@@ -86,6 +86,25 @@ void add_rates(Forecast& forecast, const ResolvedPlan& loaded, const Cluster& cl
   if (peak > 0) forecast.mfu = flops / peak;
 }
 
+// Of an hour of all of a plan's devices; none where one of them has no price.
+std::optional<Price> price_per_hour(const Plan& plan, const Cluster& cluster) {
+  if (cluster.kinds() == 1) {
+    const auto& price = cluster.kind(0).price_per_gpu_hour;
+    return price ? std::optional(*price * plan.devices()) : std::nullopt;
+  }
+  const Placement placement(plan, cluster);
+  std::optional<Price> sum;
+  for (int kind = 0; kind < cluster.kinds(); ++kind) {
+    const auto devices = static_cast<double>(placement.devices(kind));
+    const auto& price = cluster.kind(kind).price_per_gpu_hour;
+    if (devices == 0) continue;
+    if (!price) return std::nullopt;
+    if (!sum) sum = Price{0, price->currency};
+    sum->amount += price->amount * devices;
+  }
+  return sum;
+}
+
 Program blocking(const ResolvedPlan& loaded, TransferMode transfers) {
   // Between two actions a rank posts one send and one receive: there is no order for more.
   if (!loaded.lowering.skips.empty()) {
@@ -279,6 +298,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.step_time = to_seconds(timing.makespan + overhead);
   f.stack = cluster.stack.name;
   f.devices = loaded.plan.devices();
+  f.on_gpus = cluster.device.multiprocessors > 0;
   f.warnings = run.priced.warnings;
   warn_of_empty_stages(loaded, f);
   say_of_host(loaded, cluster, f);
@@ -292,6 +312,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
     f.lower_bound = to_seconds(step_lower_bound(loaded.program, run.costs) + overhead);
     f.jitter_spread = jitter_spread(run, costs, options.detail);
     f.peak_in_flight = peak_in_flight(loaded.schedule);
+    f.price_per_hour = price_per_hour(loaded.plan, cluster);
     add_basis(f, loaded.plan, costs, cluster, run.priced.inside_range);
   }
   if (options.jitter) add_distribution(f, run, costs, *options.jitter);

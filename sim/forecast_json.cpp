@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/text/strict_json.hpp"
+#include "sim/training_cost.hpp"
 
 namespace weir {
 namespace {
@@ -88,6 +89,7 @@ Json forecast_json(const Forecast& f) {
   if (f.tokens_per_s) json["tokens_per_s_per_device"] = *f.tokens_per_s / f.devices;
   json["model_tflops_per_device"] = or_null(f.model_tflops_per_device);
   json["mfu"] = or_null(f.mfu);
+  json["training_cost"] = training_cost_json(f);
   json["memory_limit_bytes"] = f.memory_limit ? Json(f.memory_limit->count()) : Json(nullptr);
   for (const Bytes limit : f.rank_memory_limits)
     json["rank_memory_limits_bytes"].push_back(limit.count());

@@ -226,6 +226,11 @@ constexpr Key<Cluster> kNodes[] = {
         .expect("expected a rate with its unit, as \"50 GB/s\""),
     maybe<&Cluster::host, Object<kHost>>(
         "host", "| where a plan keeps the optimizer's state in the host's memory |"),
+    maybe<&Cluster::price_per_gpu_hour, Word<parse_price>>(
+        "price_per_gpu_hour",
+        "money | may be left out: no money is printed | of one device, whatever its kind; the "
+        "currency by its three letters. It needs no origin")
+        .expect("expected an amount with its currency, as \"2.50 USD\""),
     // Where constants come from: each by its key, or as files before 0.2 said it, in lines.
     maybe<&Cluster::origin>(
         "origin",
@@ -296,6 +301,7 @@ Cluster joined(std::string name, std::vector<Cluster> pools, const std::string& 
   if (pools.size() < 2 || pools.size() > kMostKinds)
     throw InputError(where, "pools", "expected two to four kinds of nodes");
   std::vector<std::string> names;
+  std::string currency;  // of the first pool that has a price
   for (const Cluster& pool : pools) {
     const auto fail = [&](const std::string& reason) {
       throw InputError(where, "pools", fmt::format("{}: {}", pool.name, reason));
@@ -304,6 +310,12 @@ Cluster joined(std::string name, std::vector<Cluster> pools, const std::string& 
     if (std::ranges::find(names, pool.name) != names.end()) fail("is there twice");
     if (pool.device.allocator != pools.front().device.allocator)
       fail("its devices get their memory from another allocator than the first pool's");
+    if (const auto& price = pool.price_per_gpu_hour) {
+      if (currency.empty()) currency = price->currency;
+      // Their sum would be no amount of either.
+      if (price->currency != currency)
+        fail(fmt::format("its price is in {}, another pool's in {}", price->currency, currency));
+    }
     names.push_back(pool.name);
   }
   // What stands before the pools is the first one's, for all that looks at one kind.

@@ -13,6 +13,7 @@
 #include "plan/job/origins.hpp"
 #include "plan/job/stack.hpp"
 #include "plan/words/attention_library.hpp"
+#include "plan/words/price.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -133,8 +134,9 @@ struct Cluster {
   Link inter;
   BytesPerSecond node_bandwidth{
       0};  // all ranks of a node together, to other nodes, each direction; 0: no such limit
-  std::optional<Host> host;    // none: nothing is known of it
-  double slowdown = 1;         // how many times longer its devices compute than these constants say
+  std::optional<Host> host;  // none: nothing is known of it
+  double slowdown = 1;       // how many times longer its devices compute than these constants say
+  std::optional<Price> price_per_gpu_hour;  // what one of its devices costs; none: nobody said
   std::vector<Cluster> pools;  // of several kinds of nodes: two or more, none with pools of its own
   std::map<std::int32_t, double>
       stragglers;                   // rank -> how many times slower it computes; not in the file
@@ -165,7 +167,8 @@ struct Cluster {
 };
 
 // Pools as one cluster. Throws InputError, of `name`, where two have one name, where a pool has
-// pools, or where devices get their memory from different allocators.
+// pools, where devices get their memory from different allocators, or where prices are in several
+// currencies.
 [[nodiscard]] Cluster pooled(std::string name, std::vector<Cluster> pools);
 // The software on all of its nodes.
 void set_stack(Cluster& cluster, const Stack& stack);

@@ -57,8 +57,9 @@ void ByPath::describe(const std::string& path, Rows& rows) {
 
 namespace {
 
-// Keys of a file that hold no constant.
-constexpr std::array<std::string_view, 4> kNoConstants{"schema", "name", "origin", "origins"};
+// Keys of a file that hold no constant of the machine. What its hours cost is its user's to say.
+constexpr std::array<std::string_view, 5> kNoConstants{"schema", "name", "origin", "origins",
+                                                       "price_per_gpu_hour"};
 
 void collect(const Json& value, const std::string& path, const Origins& origins,
              std::vector<Constant>& found) {

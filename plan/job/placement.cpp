@@ -29,7 +29,8 @@ std::int64_t first_device(const Plan& plan, Rank rank) {
 Placement::Placement(const Plan& plan, const Cluster& cluster)
     : cluster_(cluster),
       kinds_(static_cast<std::size_t>(plan.pp)),
-      first_(static_cast<std::size_t>(plan.pp)) {
+      first_(static_cast<std::size_t>(plan.pp)),
+      devices_(static_cast<std::size_t>(cluster.kinds()), 0) {
   if (plan.placement.empty()) {
     fill_in_order(plan);
   } else {
@@ -67,10 +68,18 @@ void Placement::fill_in_order(const Plan& plan) {
     std::ranges::sort(kinds_[at]);
     kinds_[at].erase(std::unique(kinds_[at].begin(), kinds_[at].end()), kinds_[at].end());
   }
+  // The pools before the last one that is reached are full.
+  std::int64_t left = plan.devices();
+  for (int kind = 0; kind < cluster_.kinds(); ++kind) {
+    const bool last = kind + 1 == cluster_.kinds();
+    const std::int64_t here =
+        last ? left : std::min<std::int64_t>(left, cluster_.kind(kind).devices());
+    devices_[static_cast<std::size_t>(kind)] = here;
+    left -= here;
+  }
 }
 
 void Placement::follow(const Plan& plan) {
-  std::vector<std::int64_t> taken(static_cast<std::size_t>(cluster_.kinds()), 0);
   std::int64_t ranks = 0;
   for (const PlacedRanks& placed : plan.placement) ranks += placed.ranks;
   if (ranks != plan.pp) {
@@ -85,7 +94,7 @@ void Placement::follow(const Plan& plan) {
       throw InputError("plan", "placement",
                        fmt::format("{} is no pool of {}", placed.pool, cluster_.name));
     }
-    std::int64_t& used = taken[static_cast<std::size_t>(kind)];
+    std::int64_t& used = devices_[static_cast<std::size_t>(kind)];
     for (int r = 0; r < placed.ranks; ++r, ++rank) {
       kinds_[rank] = {kind};
       first_[rank] = {kind, used};

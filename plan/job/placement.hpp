@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,6 +23,10 @@ class Placement {
 
   // On which kinds of the cluster's nodes a rank's devices stand, ascending, by Cluster::kind.
   [[nodiscard]] const std::vector<int>& kinds(Rank rank) const { return kinds_[rank.position()]; }
+  // How many of the plan's devices stand on nodes of a kind.
+  [[nodiscard]] std::int64_t devices(int kind) const {
+    return devices_[static_cast<std::size_t>(kind)];
+  }
   // Between the first devices of two ranks.
   [[nodiscard]] Link link(Rank from, Rank to) const;
   // Of a rank's first device; nodes are numbered over all pools.
@@ -39,6 +44,7 @@ class Placement {
   const Cluster& cluster_;
   std::vector<std::vector<int>> kinds_;  // by rank
   std::vector<Place> first_;             // by rank
+  std::vector<std::int64_t> devices_;    // by kind
 };
 
 }  // namespace weir

@@ -101,6 +101,9 @@ constexpr char kJson[] = ".json", kCsv[] = ".csv", kTxt[] = ".txt";
 
 void cluster(const std::string& bytes) {
   const Cluster read = parse_cluster(utf8(bytes), kFile);
+  const Cluster again = parse_cluster(to_json(read), kFile);
+  for (int kind = 0; kind < read.kinds(); ++kind)
+    require(again.kind(kind).price_per_gpu_hour == read.kind(kind).price_per_gpu_hour, "a price");
   carry_on(tiny(), read);
 }
 

@@ -353,6 +353,9 @@ def outputs(folder):
     )
     yield json.loads((folder / "forecast/predicted.json").read_text())
     yield printed("simulate", "split.json", "--cluster", cluster)
+    priced = {**json.loads(cluster.read_text()), "price_per_gpu_hour": "2.50 USD"}
+    (folder / "priced.json").write_text(json.dumps(priced))
+    yield printed("simulate", "split.json", "--cluster", "priced.json", "--train-tokens", "1e12")
     yield printed("explain", "split.json", "--cluster", cluster, "--measured", "5ktok/s")
     yield printed("explain", "gpipe.json", "--costs", "costs.json", "--measured", "1s")
     yield printed(

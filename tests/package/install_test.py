@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What is built installs: the command says its version and its commit, each shell reads the
-completions, and a project of its own finds, links and runs the library.
+completions, the manual pages are the command's, and a project of its own finds, links and runs the
+library.
 Usage: install_test.py SOURCE_DIR BUILD_DIR"""
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
@@ -55,6 +56,10 @@ with tempfile.TemporaryDirectory() as folder:
         built = (build / "built_commit.cpp").read_text()
         assert commit in version or commit not in built, f"{version}: of {commit}"
     completes(prefix, weir)
+    manual = prefix / "share/man/man1"
+    run(weir, "--man-pages", pathlib.Path(folder, "man1"))
+    for page in pathlib.Path(folder, "man1").iterdir():
+        assert (manual / page.name).read_text() == page.read_text(), page.name
     models = prefix / "share/weir/examples/models"
     assert "gpt2" in run(weir, "model", models / "gpt2-mini.json", "--json")
 
@@ -63,4 +68,4 @@ with tempfile.TemporaryDirectory() as folder:
     run("cmake", "--build", consumer)
     # 1F1B by its closed form: (M + K - 1) (F + B) = 5 * 6 ms.
     assert run(consumer / "consumer").strip() == "0.030000"
-print("install: command, completions and library are whole")
+print("install: command, completions, manual and library are whole")

@@ -31,6 +31,7 @@ with tempfile.TemporaryDirectory() as name:
     assert root.name == archives[0].name.removesuffix(".tar.gz"), root
 
     for part in ("bin/weir", "share/bash-completion/completions/weir", "share/doc/weir/LICENSE",
+                 "share/man/man1/weir.1", "share/man/man1/weir-sweep.1",
                  "share/zsh/site-functions/_weir", "share/fish/vendor_completions.d/weir.fish"):
         assert (root / part).is_file(), part
     weir, examples = root / "bin/weir", root / "share/weir/examples"

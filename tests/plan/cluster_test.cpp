@@ -136,6 +136,26 @@ TEST(Clusters, OriginsByConstantOrInLines) {
               HasSubstr("origins.nodes.rows"));
 }
 
+// A price is the user's, so it needs no origin beside those of the file's constants.
+TEST(Clusters, AnHourOfADeviceMayHaveAPrice) {
+  const auto with = [](const std::string& price) {
+    Json json =
+        Json::parse(read_text_file(WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json"));
+    json["price_per_gpu_hour"] = Json::parse(price);
+    return json.dump();
+  };
+  const Cluster cluster = parsed(with("\"2.50 USD\""));
+  EXPECT_EQ(cluster.price_per_gpu_hour, (Price{2.5, "USD"}));
+  EXPECT_EQ(to_json(parsed(to_json(cluster))), to_json(cluster));
+  EXPECT_THAT(to_json(cluster), HasSubstr(R"("price_per_gpu_hour": "2.5 USD")"));
+  for (const char* bad : {"\"-1 USD\"", "\"nan USD\"", "\"2.5\"", "\"much\"", "\"1e999 USD\""})
+    EXPECT_THAT(complaint([&] { static_cast<void>(parse_cluster(with(bad), "mine.json")); }),
+                HasSubstr("mine.json: price_per_gpu_hour: expected an amount with its currency"))
+        << bad;
+  EXPECT_THAT(complaint([&] { static_cast<void>(parse_cluster(with("2.5"), "mine.json")); }),
+              HasSubstr("mine.json: price_per_gpu_hour: "));
+}
+
 TEST(Clusters, RegimesOfSmallMessages) {
   const std::string head =
       R"({"schema":"weir.cluster/1","name":"x","device":{"name":"H100","memory":"80 GB",)"

@@ -67,6 +67,13 @@ TEST(Pools, WhatCannotBeIsRefusedByNameAndKey) {
                 static_cast<void>(pooled("c", {two_pools(), slow}));
               }),
               HasSubstr("has pools itself"));
+  Cluster dear = fast, dearer = slow;
+  dear.price_per_gpu_hour = Price{2, "USD"};
+  dearer.price_per_gpu_hour = Price{3, "EUR"};
+  EXPECT_THAT(complaint([&] {
+                static_cast<void>(pooled("c", {dear, dearer}));
+              }),
+              HasSubstr("slow: its price is in EUR, another pool's in USD"));
   std::string text = to_json(two_pools());
   std::string twice = text;  // the file is named, not the cluster
   twice.replace(twice.find("\"slow\""), 6, "\"fast\"");
@@ -87,6 +94,7 @@ TEST(Placement, DevicesFillNodesInOrder) {
   EXPECT_EQ(placement.node(Rank{0}), 0);
   EXPECT_EQ(placement.node(Rank{1}), 1);
   EXPECT_EQ(placement.node(Rank{2}), 2);
+  EXPECT_EQ(placement.devices(1), 2);
   EXPECT_EQ(placement.link(Rank{0}, Rank{1}).bandwidth.count(), 4e9);
   // Between pools the slower adapters decide, and the longer latency.
   EXPECT_EQ(placement.link(Rank{1}, Rank{2}).bandwidth.count(), 1e9);
@@ -99,6 +107,8 @@ TEST(Placement, ARankMayStandOnTwoKinds) {
   const Placement placement(plan_of(2, 3), cluster);
   EXPECT_THAT(placement.kinds(Rank{0}), ElementsAre(0));
   EXPECT_THAT(placement.kinds(Rank{1}), ElementsAre(0, 1));
+  EXPECT_EQ(placement.devices(0), 4);
+  EXPECT_EQ(placement.devices(1), 2);
 }
 
 // Ranks of a replica side by side: replica 0 is devices 0 to 2, replica 1 devices 3 to 5, of which

@@ -7,6 +7,7 @@
 #include "plan/words/figures.hpp"
 #include "plan/words/indexed.hpp"
 #include "plan/words/names.hpp"
+#include "plan/words/price.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir::words_test {
@@ -73,6 +74,18 @@ TEST(Durations, AreReadAtAGlance) {
   EXPECT_EQ(shown(0.5704), "570 ms");
   EXPECT_EQ(shown(0.9994), "999 ms");
   EXPECT_EQ(shown(0), "0 ns");
+}
+
+TEST(Prices, AreAnAmountAndACurrency) {
+  EXPECT_EQ(parse_price("2.50 USD"), (Price{2.5, "USD"}));
+  EXPECT_EQ(parse_price("0EUR"), (Price{0, "EUR"}));
+  for (const char* text : {"", "2.5", "USD", "$2.50", "2.5 usd", "2.5 USDT", "2.5  USD", "-1 USD",
+                           "+1 USD", "nan USD", "inf USD", "1e999 USD", "1e10 USD", "1,5 EUR"})
+    EXPECT_FALSE(parse_price(text)) << text;
+  EXPECT_EQ(to_string(Price{0.1, "USD"}), "0.1 USD");
+  EXPECT_EQ(parse_price(to_string(Price{1e-7 / 3, "JPY"})), (Price{1e-7 / 3, "JPY"}));
+  EXPECT_EQ(format_price(Price{2.5, "USD"} * 100.1), "250.2 USD");
+  EXPECT_EQ(format_price({1234567.4, "USD"}), "1,234,567 USD");
 }
 
 TEST(Names, AreFoundByEitherSide) {

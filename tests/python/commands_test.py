@@ -60,7 +60,7 @@ CASES = {
         (("plan.json",), {"costs": "profile.json", "memory_limit": "1 GiB", "no_barrier": True,
                           "transfers": "batched", "straggler": ["1=1.5", "0=2"]}),
         (("plan.json",), {"mtbf": "3h", "checkpoint_cost": "30s", "restart_cost": "5min", "tp": 2,
-                          "dp": 2, "zero": 1}),
+                          "dp": 2, "zero": 1, "train_tokens": 1e12}),
     ],
     "fits": [
         (("split.json",), {"cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),

@@ -35,6 +35,7 @@
 #include "tools/app/shared/version.hpp"
 #include "tools/weir/examples.hpp"
 #include "tools/weir/heard_signal.hpp"
+#include "tools/weir/manual.hpp"
 #include "tools/weir/progress.hpp"
 
 namespace weir {
@@ -73,7 +74,7 @@ class Options {
  public:
   explicit Options(CLI::App& command) : command_(command) {}
 
-  void add(const app::Field& field) {
+  const CLI::Option& add(const app::Field& field) {
     CLI::Option* option =
         std::visit([&](auto* target) { return added(field, *target); }, field.target);
     if (field.traits.required) option->required();
@@ -81,6 +82,7 @@ class Options {
     if (field.names.starts_with("-")) option->group(option_group(app::long_names(field).front()));
     if (std::holds_alternative<std::string*>(field.target) && !field.traits.choices.empty())
       option->check(CLI::IsMember(field.traits.choices));
+    return *option;
   }
 
  private:
@@ -187,6 +189,20 @@ void flush_output() {
   cannot_write({errno, std::generic_category()});
 }
 
+// What --help says of it beside its names and its help.
+void take_details(const CLI::Option& option, CompletedArgument& argument) {
+  argument.group = option.get_group();
+  argument.required = option.get_required();
+  if (argument.names.empty()) argument.place = option.get_name();
+  argument.unsaid = option.get_default_str();
+  if (!argument.takes_value) return;
+  // "INT:0 to 64", and of choices "TEXT:{a,b}", which are known.
+  const std::string type = option.get_type_name();
+  const std::size_t colon = std::min(type.find(':'), type.size());
+  argument.value = type.substr(0, colon);
+  if (colon < type.size() && argument.choices.empty()) argument.within = type.substr(colon + 1);
+}
+
 // The options that go with every sub-command, as completion has them.
 std::vector<CompletedArgument> arguments_of_all(const CLI::App& app) {
   std::vector<CompletedArgument> all;
@@ -200,6 +216,7 @@ std::vector<CompletedArgument> arguments_of_all(const CLI::App& app) {
     if (argument.names.empty()) continue;  // by place
     if (argument.names.back() == "--completion") argument.choices = {"bash", "zsh", "fish"};
     if (argument.names.back() == "--format") argument.choices = kFormats;
+    take_details(*option, argument);
     all.push_back(std::move(argument));
   }
   return all;
@@ -425,6 +442,13 @@ CommandLine::CommandLine()
   app_->add_option_function<std::string>("--completion", complete,
                                          "Print the completion script of bash, zsh or fish")
       ->trigger_on_parse();
+  const auto write = [this](const std::string& folder) {
+    write_manual(folder, completed_, arguments_of_all(*app_));
+    throw CLI::Success();
+  };
+  app_->add_option_function<std::string>("--man-pages", write,
+                                         "Write the manual pages of all commands into this folder")
+      ->trigger_on_parse();
 }
 
 CommandLine::~CommandLine() = default;
@@ -436,9 +460,9 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
   CompletedCommand& known = completed_.emplace_back(CompletedCommand{name, summary, {}});
   for (const app::Field& field : fields) {
     if (is_seed(field)) continue;
-    Options(*command).add(field);
+    const CLI::Option& option = Options(*command).add(field);
     if (field.traits.unsaid) unsaid_["--" + app::long_names(field).front()] = *field.traits.unsaid;
-    known.arguments.push_back(completed(field));
+    take_details(option, known.arguments.emplace_back(completed(field)));
   }
   // By value: the tables go when this function returns, the callback runs later.
   command->callback([this, command, fields = std::move(fields), run = std::move(run)] {
@@ -462,7 +486,8 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
 void CommandLine::add_timeline(const char* command) {
   static constexpr const char* kHelp = "Draw the step in characters, folded to the terminal";
   app_->get_subcommand(command)->add_flag("--timeline", timeline_, kHelp);
-  completed_.back().arguments.push_back({{"--timeline"}, kHelp, false, {}});
+  completed_.back().arguments.push_back(
+      {.names = {"--timeline"}, .help = kHelp, .takes_value = false, .group = "Options"});
 }
 
 bool CommandLine::print_json(const std::string& text) {

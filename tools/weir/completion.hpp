@@ -1,5 +1,5 @@
-// What a shell completes after `weir`: the sub-commands, their options, and the words that an
-// option takes, made from the tables of fields.
+// The sub-commands, their options, and the words that an option takes, as the tables of fields have
+// them: what a shell completes after `weir`, and what the manual tells (tools/weir/manual).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,7 +16,11 @@ struct CompletedArgument {
   std::vector<std::string> names;  // "-K", "--pp"; empty for one by place
   std::string help;
   bool takes_value = true;
-  std::vector<std::string> choices;  // of its value; empty: a file or anything
+  std::vector<std::string> choices = {};  // of its value; empty: a file or anything
+  // What --help says beside: its heading, the kind of value ("INT"), the range of a number ("0 to
+  // 64"), what it is where it is not given; of one by place what it is called.
+  std::string group = {}, value = {}, within = {}, unsaid = {}, place = {};
+  bool required = false;
 };
 struct CompletedCommand {
   std::string name, summary;

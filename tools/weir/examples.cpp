@@ -103,12 +103,18 @@ std::string clusters() {
 
 }  // namespace
 
+std::vector<std::pair<std::string_view, std::string_view>> examples_for(std::string_view command) {
+  std::vector<std::pair<std::string_view, std::string_view>> lines;
+  for (const Example& example : kExamples) {
+    if (example.command == command) lines.emplace_back(example.line, example.says);
+  }
+  return lines;
+}
+
 std::string examples_of(std::string_view command) {
   std::string text = "Examples:\n";
-  for (const Example& example : kExamples) {
-    if (example.command == command)
-      text += fmt::format("  {:<66} {}\n", example.line, example.says);
-  }
+  for (const auto& [line, says] : examples_for(command))
+    text += fmt::format("  {:<66} {}\n", line, says);
   return text;
 }
 
@@ -120,7 +126,10 @@ std::string exit_codes_text() {
   text += fmt::format(", {} stopped by Ctrl-C, {} by SIGTERM, {} by SIGHUP",
                       exit_code_of_signal(SIGINT), exit_code_of_signal(SIGTERM),
                       exit_code_of_signal(SIGHUP));
-  return text + "\nMore of a command, with examples: weir help COMMAND\n";
+  return text +
+         fmt::format(
+             "\nMore of a command, with examples: weir help COMMAND; of {}: weir help TOPIC\n",
+             fmt::join(kTopics, ", "));
 }
 
 std::optional<std::string> help_on(std::string_view topic) {

@@ -5,10 +5,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace weir {
 
+// Lines to copy of a sub-command, and what each does.
+[[nodiscard]] std::vector<std::pair<std::string_view, std::string_view>> examples_for(
+    std::string_view command);
 // "Examples:" and the lines of that sub-command.
 [[nodiscard]] std::string examples_of(std::string_view command);
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "sim/training_cost.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/print/printout.hpp"
@@ -81,7 +82,10 @@ void print_advice(Printout& out, const app::FitsResult& result) {
   }
   out.say("no change that was tried, and no two of them, make it surely fit\n");
   if (!result.larger) return out.say("nor do up to 8 times as many devices\n");
-  out.say("on {} devices instead of {}:\n", result.larger->plan.devices(), result.plan.devices());
+  // Of equally many devices the ratio of steps says it all.
+  const std::string cost = cost_text(result.larger->forecast);
+  out.say("on {} devices instead of {}{}{}:\n", result.larger->plan.devices(),
+          result.plan.devices(), cost.empty() ? "" : ", ", cost);
   print_fitting(out, *result.larger);
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "plan/words/figures.hpp"
+#include "sim/training_cost.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/simulate/builtin_accuracy.hpp"
 #include "tools/jobs/job/doubt.hpp"
@@ -78,6 +79,7 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
   if (f.tokens_per_s) out.say(", {} tokens/s", format_figure(*f.tokens_per_s, 4));
   if (f.model_tflops_per_device)
     out.say(", {} model TFLOP/s a device", format_figure(*f.model_tflops_per_device, 4));
+  if (const std::string cost = cost_text(f); !cost.empty()) out.say(", {}", cost);
   out.say("\n");
   out.show(rank_table(f));
   if (f.interval_source) print_source(out, *f.interval_source);
@@ -101,6 +103,7 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
             format_duration(best_interval(r)), format_duration(daly_interval(r)),
             format_duration(young_interval(r)));
   }
+  if (f.training_tokens) out.say("{}\n", training_text(f));
   // Doubts go to stderr: stdout may be read by a program.
   for (const std::string& warning : f.warnings) note(warning);
 }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/words/figures.hpp"
+#include "sim/training_cost.hpp"
 #include "tools/app/sweep/sweep_layouts.hpp"
 #include "tools/report/breakdown.hpp"
 #include "tools/reproduce/known_software.hpp"
@@ -53,7 +55,31 @@ std::optional<std::size_t> best_of(const app::SweepReply& reply) {
   return best;
 }
 
-Table table_of(const app::SweepReply& reply) {
+// Hours and money of a billion tokens, behind the other columns: for programs always, for people
+// where plans use unequally many devices; else the step says which costs less.
+void add_costs(Table& table, const Printout& out, const app::SweepReply& reply) {
+  const Forecast& first = reply.ranked(reply.rows.front()).forecast;
+  const bool unequal = std::ranges::any_of(reply.rows, [&](const app::SweepRow& row) {
+    return reply.ranked(row).forecast.devices != first.devices;
+  });
+  const bool told = unequal && !cost_text(first).empty();
+  if (!out.for_programs() && !told) return;
+  const auto figure = [&](double value) {
+    return out.for_programs() ? fmt::format("{:.6g}", value) : format_figure(value, 4);
+  };
+  const auto& price = first.price_per_hour;
+  table.columns.push_back({first.on_gpus ? "GPU-hours/1e9 tokens" : "core-hours/1e9 tokens"});
+  if (price) table.columns.push_back({price->currency + "/1e9 tokens"});
+  for (std::size_t i = 0; i < reply.rows.size(); ++i) {
+    const auto cost = cost_of_tokens(reply.ranked(reply.rows[i]).forecast, kBillion);
+    table.rows[i].push_back(cost ? figure(cost->expected.gpu_hours) : "-");
+    if (!price) continue;
+    const bool priced = cost && cost->expected.price;
+    table.rows[i].push_back(priced ? figure(cost->expected.price->amount) : "-");
+  }
+}
+
+Table table_of(const Printout& out, const app::SweepReply& reply) {
   Table table{.columns = {left("plan"),
                           {"predicted"},
                           {"measured"},
@@ -79,6 +105,7 @@ Table table_of(const app::SweepReply& reply) {
          row.baseline || reply.layouts.empty() ? "" : app::to_text(reply.layouts[row.place]),
          row.baseline ? "(baseline)" : ""});
   }
+  if (!reply.rows.empty()) add_costs(table, out, reply);
   return table;
 }
 
@@ -90,7 +117,7 @@ void print_rows(Printout& out, const app::SweepReply& reply) {
   if (result.effort) print_effort(out, result);
   for (const std::string& reason : result.refused) note("left out: " + reason);
   for (const LeftOut& left_out : result.left_out) note("left out: " + app::to_text(left_out));
-  out.show(table_of(reply));
+  out.show(table_of(out, reply));
 }
 
 // Plans that a place is among: of a search that lists the best, those listed and the baseline.
@@ -167,7 +194,10 @@ void print_best(Printout& out, const app::SweepReply& reply) {
     line += fmt::format("{}{} at most, of {}", line.empty() ? "" : "; ",
                         format_bytes(f.peak_memory_upper()), format_bytes(*f.memory_limit));
   }
+  if (const std::string cost = cost_text(f); !cost.empty())
+    line += (line.empty() ? "" : "; ") + cost;
   if (!line.empty()) out.say("the first: {}\n", line);
+  if (f.training_tokens) out.say("  {}\n", training_text(f));
 }
 
 // What may not fit is no answer, but it may be worth a try.

@@ -12,6 +12,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/explain/explain_json.hpp"
+#include "sim/training_cost.hpp"
 #include "tools/app/compare/measured_figure.hpp"
 #include "tools/app/jobs/import.hpp"
 #include "tools/app/machine/unnamed_software.hpp"
@@ -163,6 +164,7 @@ nlohmann::ordered_json to_json(const ExplainResult& result) {
   Json json{{"schema", "weir.explanation/1"}, {"basis", to_string(f.basis)}};
   json["stack"] = f.stack.empty() ? Json() : Json(f.stack);
   json["step_time_s"] = f.step_time.count();
+  json["training_cost"] = training_cost_json(f);
   json["mfu"] = f.mfu ? Json(*f.mfu) : Json();
   json["waterfall"] = waterfall_json(result.waterfall);
   json["critical_path"] = critical_path_json(result.critical_path, result.waterfall.step);

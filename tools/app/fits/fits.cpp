@@ -14,6 +14,7 @@
 #include "plan/model/readers/foreign_job.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "sim/training_cost.hpp"
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/jobs/import.hpp"
 #include "tools/app/machine/unnamed_software.hpp"
@@ -300,6 +301,7 @@ FitsJson change_json(const FittingChange& c) {
           {"peak_memory_bytes", c.forecast.peak_memory().count()},
           {"peak_memory_upper_bytes", c.forecast.peak_memory_upper().count()},
           {"step_time_s", c.forecast.step_time.count()},
+          {"training_cost", training_cost_json(c.forecast)},
           {"step_time_ratio", c.ratio},
           {"arguments_count", count_of(c.edits).all()},
           {"arguments", arguments}};
@@ -314,6 +316,7 @@ FitsJson to_json(const FitsResult& result) {
                 {"fits_probability", f.fits_probability()},
                 {"stack", f.stack.empty() ? FitsJson() : FitsJson(f.stack)},
                 {"step_time_s", f.step_time.count()},
+                {"training_cost", training_cost_json(f)},
                 {"fullest_rank", result.fullest},
                 {"ranks", FitsJson::array()}};
   for (std::size_t r = 0; r < f.memory.size(); ++r) {

@@ -26,6 +26,7 @@ inline constexpr Range kShare{0, 1};
 inline constexpr Range kWeightDecay{0, 1e3};
 inline constexpr Range kNorm{0, 1e9};                      // of gradients
 inline constexpr Range kIterations{0, 1'099'511'627'776};  // 2^40
+inline constexpr Range kTrainedTokens{1, 1e18};            // of a whole training
 inline constexpr Range kSeed{0, 9007199254740992};         // 2^53: a JSON number that is exact
 inline constexpr Range kWorkers{0, 256};                   // 0: all cores
 inline constexpr Range kRounds{1, 10'000};                 // of layouts

@@ -17,6 +17,7 @@
 #include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/shared/traced_plan.hpp"
+#include "tools/app/shared/training_tokens.hpp"
 #include "tools/app/simulate/builtin_accuracy.hpp"
 #include "traces/stats.hpp"
 
@@ -118,6 +119,7 @@ Fields fields(SimulateRequest& r) {
                {"--downtime", &r.downtime, "Time from a failure until the restart begins"},
                {"--straggler", &r.stragglers,
                 "RANK=FACTOR: this rank computes so many times slower (repeatable)"},
+               train_tokens_field(r.train_tokens),
                {"-o,--output",
                 &r.output,
                 "Folder for forecast.json and the predicted trace",
@@ -139,6 +141,7 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   // Only a changed plan is derived anew: that takes time in large models.
   if (plan != loaded.plan)
     loaded = derive(std::move(plan), std::move(loaded.model), std::move(loaded.schedule));
+  require_tokens(r.train_tokens, loaded.plan);
   const auto failures = reliability(r);
   Cluster cluster = machine({.cluster = r.cluster,
                              .stack = r.stack,
@@ -157,6 +160,7 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   widen_for_job(forecast, loaded, cluster);
   if (failures)
     forecast.goodput = GoodputForecast{*failures, best_checkpoints(forecast.step_time, *failures)};
+  forecast.training_tokens = r.train_tokens;
   // A limit that was said comes before the cluster's.
   if (!r.memory_limit.empty()) {
     forecast.memory_limit = parse_memory(r.memory_limit, "--memory-limit");

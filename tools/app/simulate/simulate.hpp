@@ -30,6 +30,7 @@ struct SimulateRequest {
   ParallelOptions parallel;
   std::string mtbf, checkpoint_cost, restart_cost, downtime = "0s";  // durations, as 3h
   std::vector<std::string> stragglers;                               // "RANK=FACTOR"
+  std::optional<double> train_tokens;                                // of a whole training
   std::uint64_t seed = 1;
   PictureOptions picture;
   std::optional<std::filesystem::path> output;  // folder for forecast.json and the trace

@@ -29,6 +29,7 @@
 #include "tools/app/schedule/schedule_source.hpp"
 #include "tools/app/shared/exit_code.hpp"
 #include "tools/app/shared/training_fields.hpp"
+#include "tools/app/shared/training_tokens.hpp"
 #include "tools/app/simulate/builtin_accuracy.hpp"
 #include "tools/app/sweep/search_file.hpp"
 #include "tools/app/sweep/search_request.hpp"
@@ -196,6 +197,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   for (const std::string& line : of_file.value_or(FileLayouts()).left_out) session.note(line);
   Plan base = base_plan(r.common, r.seed, model, session);
   if (baseline) take_unnamed(baseline->plan, base);
+  require_tokens(r.train_tokens, base);
   weir::SweepRequest search = search_for(r, base, reply.cluster, session);
   // A run is of every plan, as is a list of what was said; a report has five.
   if (!r.run && searches) search.keep = std::max(r.top, r.report ? 5 : 1);
@@ -235,6 +237,9 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
     if (reply.stopped_by != 0) session.fault()("stopped: not every reason was looked for");
   }
   if (leads) widen_listed(reply, r, search);
+  for (Ranked& listed : reply.result.plans) listed.forecast.training_tokens = r.train_tokens;
+  if (reply.result.baseline)
+    reply.result.baseline->ranked.forecast.training_tokens = r.train_tokens;
   // Without a front of the search's own, that of the listed plans.
   reply.front = reply.result.front.empty() ? pareto_front(reply.result.plans) : reply.result.front;
   return reply;
@@ -350,6 +355,7 @@ Fields fields(SweepRequest& r) {
       all,
       {{"--budget", &r.budget,
         "Search so long, as 30s (default: until no plan can be better, or 1,024 were refined)"},
+       train_tokens_field(r.train_tokens),
        {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
        {"--may-fit", &r.may_fit,
         "List plans that may fit where none surely does (default: none is an answer)"},

@@ -33,8 +33,9 @@ struct SweepRequest {
   std::vector<int> micro_batch_size{1};          // without a mini-batch
   std::optional<int> global_batch_size;
   Words schedule, recompute;
-  std::string memory_limit;  // "80 GiB"; empty: the device's memory
-  bool may_fit = false;      // a plan that may fit can be the best
+  std::optional<double> train_tokens;  // of a whole training
+  std::string memory_limit;            // "80 GiB"; empty: the device's memory
+  bool may_fit = false;                // a plan that may fit can be the best
   CostsSource costs;
   std::optional<std::filesystem::path> cluster;
   StackChoice stack;
