@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "plan/words/figures.hpp"
+#include "sim/explain/place_of_baseline.hpp"
 #include "sim/training_cost.hpp"
 #include "tools/app/sweep/sweep_layouts.hpp"
 #include "tools/report/breakdown.hpp"
@@ -52,7 +53,8 @@ std::optional<std::size_t> best_of(const app::SweepReply& reply) {
     best = i;
     least = step;
   }
-  return best;
+  // A baseline alone was compared with nothing that stands here.
+  return reply.rows.size() == 1 && reply.rows.front().baseline ? std::nullopt : best;
 }
 
 // Hours and money of a billion tokens, behind the other columns: for programs always, for people
@@ -120,11 +122,6 @@ void print_rows(Printout& out, const app::SweepReply& reply) {
   out.show(table_of(out, reply));
 }
 
-// Plans that a place is among: of a search that lists the best, those listed and the baseline.
-std::int64_t among(const SweepResult& result) {
-  return result.effort ? std::ssize(result.plans) + 1 : result.feasible;
-}
-
 void print_baseline(Printout& out, const app::SweepReply& reply) {
   const SweepResult& result = reply.result;
   const Baseline& baseline = *result.baseline;
@@ -132,9 +129,8 @@ void print_baseline(Printout& out, const app::SweepReply& reply) {
   std::string place = fmt::format(
       "{} devices, {} tokens/s a device", f.devices,
       f.tokens_per_s ? fmt::format("{:.0f}", *f.tokens_per_s / f.devices) : std::string("no"));
-  // A place only where the baseline is one of the search's candidates.
-  if (baseline.place)
-    place = fmt::format("place {} among {} plans", *baseline.place, among(result));
+  // A place only where it fits, on devices that the search may use.
+  if (baseline.place) place = place_in_words(result);
   if (!f.may_fit())
     place = fmt::format("does not fit: {} of {}", format_bytes(f.peak_memory()),
                         format_bytes(*f.memory_limit));
@@ -143,6 +139,7 @@ void print_baseline(Printout& out, const app::SweepReply& reply) {
       "{}\n",
       reply.baseline_name, place, *baseline.ratio, f.devices,
       result.plans.front().forecast.devices);
+  if (is_beaten_by_none(result)) out.say("none that was found is faster than the baseline\n");
   // On equal devices the ratio of steps says it all.
   if (f.devices == result.plans.front().forecast.devices) return;
   out.say("  a device of the best plan does {:.3f} times as much in a second\n",

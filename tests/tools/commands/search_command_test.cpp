@@ -57,6 +57,37 @@ TEST_F(SearchCommand, DevicesAndPartitionsCount) {
               HasSubstr("(change 1 key of the plan)"));
 }
 
+// Two micro-batches over two ranks: of a vocabulary in two shards each rank computes half of the
+// head at once, which no plan of the search does. It is compared with them, and is none of them.
+TEST_F(SearchCommand, ABaselineThatNoSearchMakesHasItsPlace) {
+  const std::string model = WEIR_SOURCE_DIR "/tools/examples/models/gpt2-mini.json";
+  const std::string plan = "plan " + model + " -K 2 -M 1 ";
+  ASSERT_EQ(weir(plan + "--schedule vocab-1 --boundaries 1 -o slow.json").code, 0);
+  ASSERT_EQ(weir(plan + "--schedule vocab-1 -o quick.json").code, 0);
+  const std::string sweep = "-q sweep " + model + " -K 2 -M 1 --report page.html --baseline ";
+  // gpipe and 1f1b, two of each one's two partitions at most: three with it where it is last.
+  const CommandResult slow = weir(sweep + "slow.json");
+  ASSERT_EQ(slow.code, 0) << slow.out;
+  EXPECT_THAT(slow.out, HasSubstr("baseline slow.json: place 3 among 3 plans"));
+  EXPECT_THAT(read("page.html"), HasSubstr("place 3 among 3 plans"));
+  const CommandResult quick = weir(sweep + "quick.json");
+  ASSERT_EQ(quick.code, 0) << quick.out;
+  EXPECT_THAT(quick.out, HasSubstr("none that was found is faster than the baseline"));
+  const std::string page = read("page.html");
+  EXPECT_THAT(page, HasSubstr("Keep the present plan: none that was found is faster."));
+  EXPECT_THAT(page, HasSubstr("<p>Nothing: none that was found is faster.</p>"));
+}
+
+// A search with bounds keeps its best alone: what is behind them has no place among thousands.
+TEST_F(SearchCommand, ABaselineBehindTheListedIsSlowerThanThem) {
+  ASSERT_EQ(
+      weir("plan tiny.json -K 1 -M 1 --dp 8 -b 1 --recompute full -o plan.json" + cluster_).code,
+      0);
+  const CommandResult result = weir("-q " + eight_ + " --top 2 --baseline plan.json");
+  ASSERT_EQ(result.code, 0) << result.out;
+  EXPECT_THAT(result.out, HasSubstr("baseline plan.json: slower than the 2 best; its step"));
+}
+
 // Two kinds of nodes by their names: every plan says where its ranks stand, and is forecast alike
 // there; elsewhere, and where it names too few or wrong nodes, one line says which.
 TEST_F(SearchCommand, NodesOfSeveralKindsAreOneCluster) {

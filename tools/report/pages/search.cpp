@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/explain/place_of_baseline.hpp"
 #include "sim/explain/plan_changes.hpp"
 #include "tools/report/breakdown.hpp"
 #include "tools/report/card.hpp"
@@ -28,8 +29,12 @@ std::string interval_text(const Forecast& f) {
 
 std::string first_sentence(const SearchReport& report) {
   const Forecast& f = report.result->plans.front().forecast;
-  std::string text = fmt::format("Use <b>{}</b>: forecast {} a step ({}), {} on its fullest device",
-                                 escape(report.names.front()), format_duration(f.step_time),
+  const char* use =
+      is_beaten_by_none(*report.result)
+          ? "Keep the present plan: none that was found is faster. The best of them is"
+          : "Use";
+  std::string text = fmt::format("{} <b>{}</b>: forecast {} a step ({}), {} on its fullest device",
+                                 use, escape(report.names.front()), format_duration(f.step_time),
                                  interval_text(f), format_bytes(f.peak_memory()));
   if (f.memory_limit) text += fmt::format(" of {} allowed", format_bytes(*f.memory_limit));
   text += fmt::format("; it is limited by {}.", limited_by(f.metrics, f.metrics.bubble_fraction));
@@ -40,7 +45,7 @@ std::string first_sentence(const SearchReport& report) {
              " The present plan takes {:.3f} times as long on {} devices where that has {}{}.",
              *baseline.ratio, baseline.ranked.forecast.devices, f.devices,
              baseline.place
-                 ? fmt::format(", place {} of {}", *baseline.place, report.result->feasible)
+                 ? ", " + place_in_words(*report.result)
                  : std::string(baseline.ranked.forecast.may_fit() ? "" : " and does not fit"));
 }
 
@@ -63,11 +68,12 @@ std::string ranking(const SearchReport& report) {
       "<th>peak memory</th><th>devices</th><th>tokens/s a device</th><th>MFU</th></tr>\n";
   const SweepResult& result = *report.result;
   const Seconds best = result.plans.front().forecast.step_time;
-  // A baseline that does not fit, or has other devices, has a row, but no place.
+  // Numbers are those of the plans that were found, which `weir plan --place` takes; a baseline
+  // that is none of them has a row, but no number.
   const auto baseline = [&] {
     const Baseline& b = *result.baseline;
     const char* none = b.ranked.forecast.may_fit() ? "other devices" : "does not fit";
-    text += row(b.place ? std::to_string(*b.place) : none, report.baseline_name + " (baseline)",
+    text += row(b.place ? "baseline" : none, report.baseline_name + (b.place ? "" : " (baseline)"),
                 b.ranked, best);
   };
   const std::size_t shown = std::min(kRows, report.names.size());
@@ -107,6 +113,8 @@ std::string changes_section(const SearchReport& report) {
   if (!report.result->baseline) return "";
   std::string html = "<h2>What changes against the present plan</h2>\n";
   if (report.changes.empty()) return html + "<p>Nothing: it is the best plan.</p>\n";
+  if (is_beaten_by_none(*report.result))
+    return html + "<p>Nothing: none that was found is faster.</p>\n";
   for (const std::string& line : report.first_changes) html += "<p>" + escape(line) + "</p>\n";
   return html + changes_table(report.changes, "present plan");
 }
