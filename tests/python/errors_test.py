@@ -68,6 +68,9 @@ class Errors(unittest.TestCase):
             self.assertIn("from needs output PLAN", said(weir.plan, model, **{"from": "megatron"}))
             vocab = weir.plan(model, pp=2, microbatches=4, schedule="vocab-1")
             self.assertIn("has --enable-vocab-parallel)", said(weir.export, vocab, to="torch"))
+            # What a shell is to run is the shell's, `simulate` having a -o or not.
+            self.assertIn("as weir plan", said(weir.simulate, model))
+            self.assertIn("-K 2 -M 4 -o plan.json", said(weir.simulate, model))
             self.assertIn("memory_limit", said(weir.sweep, model, pp=2, microbatches=4,
                                                cluster="dgx-h100", memory_limit="many"))
 

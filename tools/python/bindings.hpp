@@ -30,7 +30,8 @@ using app::PlannedTrace;
 using ArgumentNames = std::map<std::string, std::string, std::less<>>;
 
 // Within a catch of a function: Python's error for what was caught, the function's options in its
-// line under their names here. What stands between backquotes is for a shell, and stays.
+// line under their names here. What is for a shell, between backquotes or behind "weir COMMAND",
+// stays.
 [[noreturn]] void throw_to_python(const ArgumentNames& names);
 
 // JSON as Python's own objects, and back.

@@ -44,14 +44,24 @@ std::size_t option_length(std::string_view line, std::size_t at) {
   return end - at;
 }
 
+// How many bytes a line for a shell takes that begins there: between backquotes, or from "weir" and
+// a command's name to what ends a clause. 0: there is none.
+std::size_t shell_length(std::string_view line, std::size_t at) {
+  constexpr std::string_view kWeir = "weir ";
+  if (line[at] == '`') return std::min(line.find('`', at + 1), line.size() - 1) + 1 - at;
+  const bool begins = at == 0 || line[at - 1] == ' ' || line[at - 1] == '(';
+  const std::size_t word = at + kWeir.size();
+  const bool runs = begins && line.substr(at).starts_with(kWeir) && word < line.size() &&
+                    std::islower(static_cast<unsigned char>(line[word])) != 0;
+  return runs ? std::min(line.find_first_of(",;()", at), line.size()) - at : 0;
+}
+
 std::string python_words(std::string_view line, const ArgumentNames& names) {
   std::string text;
   for (std::size_t at = 0; at < line.size();) {
-    // A line for a shell ends at its second backquote.
-    if (line[at] == '`') {
-      const std::size_t end = std::min(line.find('`', at + 1), line.size() - 1) + 1;
-      text += line.substr(at, end - at);
-      at = end;
+    if (const std::size_t shell = shell_length(line, at); shell > 0) {
+      text += line.substr(at, shell);
+      at += shell;
       continue;
     }
     const std::size_t length = option_length(line, at);
