@@ -11,6 +11,7 @@
 #include "exec/cpu/kernels/map_kernels.hpp"
 #include "exec/cpu/kernels/update.hpp"
 #include "exec/cpu/layers.hpp"
+#include "exec/device/formats.hpp"
 #include "exec/device/free_memory.hpp"
 #include "exec/device/host_blocks.hpp"
 #include "plan/words/error.hpp"
@@ -25,8 +26,8 @@ constexpr std::size_t kEvictedBytes = std::size_t{32} << 20;
 class CpuBackend : public Backend {
  public:
   explicit CpuBackend(const BackendRequest& request) : core_(request.rank) {
-    if (request.dtype != Dtype::fp32) {
-      throw UsageError(fmt::format("the cpu backend computes in fp32, the plan asks for {}",
+    if (const auto formats = formats_instead_of(request.dtype, BackendKind::cpu)) {
+      throw UsageError(fmt::format("the cpu backend computes in {}, the plan asks for {}", *formats,
                                    to_string(request.dtype)));
     }
     on_.group = request.group;

@@ -17,6 +17,7 @@
 #include "exec/cuda/layers.hpp"
 #include "exec/cuda/sm/device_sharing.hpp"
 #include "exec/cuda/update.hpp"
+#include "exec/device/formats.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -217,8 +218,9 @@ std::optional<DeviceUse> CudaBackend::device_use() const {
 }
 
 void require_device_for(const BackendRequest& request) {
-  if (request.dtype == Dtype::fp16) {
-    throw UsageError("the cuda backend computes in fp32, tf32 or bf16, the plan asks for fp16");
+  if (const auto formats = formats_instead_of(request.dtype, BackendKind::cuda)) {
+    throw UsageError(fmt::format("the cuda backend computes in {}, the plan asks for {}", *formats,
+                                 to_string(request.dtype)));
   }
   const CudaFacts facts = cuda_facts();
   if (!facts.device) throw MissingComponent(fmt::format("backend cuda: {}", facts.why));

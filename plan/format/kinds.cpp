@@ -17,6 +17,15 @@ V known(const Spec& key, const JsonObject& object, const std::optional<V>& amoun
   // With a rate of 0 no message would ever arrive.
   const bool moves = !std::same_as<V, BytesPerSecond> || (amount && amount->count() > 0);
   if (!amount || !moves) object.fail(key.name, *key.expected == '\0' ? expected : key.expected);
+  if constexpr (!std::same_as<V, Bytes>) {
+    constexpr bool kIsRate = std::same_as<V, BytesPerSecond>;
+    if (amount->count() < key.range.low)
+      object.fail(key.name,
+                  fmt::format("expected at least {:g} {}", key.range.low, kIsRate ? "B/s" : "s"));
+    if (amount->count() > key.range.high)
+      object.fail(key.name,
+                  fmt::format("expected at most {:g} {}", key.range.high, kIsRate ? "B/s" : "s"));
+  }
   return *amount;
 }
 

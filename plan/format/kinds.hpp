@@ -63,7 +63,8 @@ struct Plain {
   static Json write(const Spec&, const Quantity auto& value) { return value.count(); }
 };
 
-// Quantities as texts with their unit, "80 GiB", "4 us", "300 GB/s"; rates are above 0.
+// Quantities as texts with their unit, "80 GiB", "4 us", "300 GB/s"; rates are above 0. The range
+// is of seconds and of bytes/s.
 struct WithUnit {
   static constexpr const char* kType = "text";
   static void read(const Spec& key, JsonObject& object, Bytes& value);

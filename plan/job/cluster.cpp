@@ -17,21 +17,26 @@ namespace weir {
 namespace format {
 namespace {
 
-constexpr Range kShareOfPeak{0, 2}, kWork{0, 1e5};
+// What is slower than these trains nothing: a step would be longer than times can be.
+constexpr double kLeastShare = 1e-3;
+constexpr double kLeastPeakTflops = 1e-3;
+constexpr Range kShare{kLeastShare, 1}, kShareOfPeak{kLeastShare, 2}, kWork{0, 1e5};
+constexpr Range kRate{.low = 1e3};  // bytes/s
+constexpr Range kWait{0, 3600};     // s
 constexpr const char* kLatency = "expected a duration with its unit, as \"5 us\"";
 
 constexpr Key<SwitchReduction> kReduction[] = {
     key<&SwitchReduction::members>("members", "devices | always | the fewest it is used for",
                                    {2, 4096}),
-    key<&SwitchReduction::latency, WithUnit>("latency", "s | always |").expect(kLatency),
+    key<&SwitchReduction::latency, WithUnit>("latency", "s | always |", kWait).expect(kLatency),
     key<&SwitchReduction::bandwidth, WithUnit>(
-        "bandwidth", "bytes/s | always | as nccl-tests counts it (busbw)"),
+        "bandwidth", "bytes/s | always | as nccl-tests counts it (busbw)", kRate),
 };
 constexpr Key<LinkRegime> kMessages[] = {
     key<&LinkRegime::up_to, WithUnit>("up_to", "bytes | always | the largest message it holds for"),
-    key<&LinkRegime::latency, WithUnit>("latency", "s | always |").expect(kLatency),
+    key<&LinkRegime::latency, WithUnit>("latency", "s | always |", kWait).expect(kLatency),
     key<&LinkRegime::bandwidth, RateOrNone>(
-        "bandwidth", "bytes/s | always | `unlimited`: the time does not grow with the size"),
+        "bandwidth", "bytes/s | always | `unlimited`: the time does not grow with the size", kRate),
 };
 constexpr auto kLarger = [](JsonObject& regime, const std::vector<LinkRegime>& before) {
   const auto up_to = parse_bytes(regime.text("up_to"));
@@ -39,18 +44,20 @@ constexpr auto kLarger = [](JsonObject& regime, const std::vector<LinkRegime>& b
     regime.fail("up_to", "expected ascending sizes");
 };
 constexpr Key<Link> kConnection[] = {
-    key<&Link::latency, WithUnit>("latency", "s | always |").expect(kLatency),
+    key<&Link::latency, WithUnit>("latency", "s | always |", kWait).expect(kLatency),
     key<&Link::bandwidth, WithUnit>(
         "bandwidth",
         "bytes/s | always | one direction; what collectives reach, and messages larger than all "
-        "`regimes`"),
+        "`regimes`",
+        kRate),
     maybe<&Link::efficiency, Portion>(
         "efficiency",
-        "share | may be left out: 1 | of `bandwidth` that large messages and rings reach", {0, 1}),
+        "share | may be left out: 1 | of `bandwidth` that large messages and rings reach", kShare),
     maybe<&Link::tree, WithUnit>(
         "tree",
         "s | between nodes, where it was measured | of a level of NCCL's trees, which are then "
-        "taken where they are faster than rings"),
+        "taken where they are faster than rings",
+        kWait),
     maybe<&Link::switch_reduction, Object<kReduction>>(
         "switch_reduction", "| where the switch adds up all-reduces | NVLink SHARP"),
     maybe<&Link::regimes, Objects<kMessages, kUnchecked, kLarger>>(
@@ -73,7 +80,7 @@ struct OfWire {
 constexpr Key<ProductRates> kProducts[] = {
     key<&ProductRates::efficiency, Portion>(
         "matrix_efficiency",
-        "share of the peak | always | of products, all multiprocessors at work", {0, 1}),
+        "share of the peak | always | of products, all multiprocessors at work", kShare),
     maybe<&ProductRates::half_tile, Portion>(
         "half_tile_efficiency",
         "share of `matrix_efficiency` | may be left out: there are none | with tiles of half the "
@@ -88,7 +95,7 @@ constexpr Key<ProductRates> kProducts[] = {
         "unaligned_efficiency",
         "share of `matrix_efficiency` | may be left out: 1 | of heads whose rows do not fill words "
         "of 16 bytes",
-        {0, 1}),
+        kShare),
 };
 constexpr Key<AttentionRates> kAttention[] = {
     key<&AttentionRates::forward, Portion>("forward", "share of the peak | always |", kShareOfPeak),
@@ -133,17 +140,22 @@ constexpr Key<KernelModel> kKernels[] = {
         "| may be left out: as products | fused attention by library: `flash1`, `flash2`, "
         "`flash3`, `cudnn`"),
     key<&KernelModel::bandwidth_efficiency, Portion>(
-        "bandwidth_efficiency", "share | always | of the memory's bandwidth", {0, 1}),
+        "bandwidth_efficiency", "share | always | of the memory's bandwidth", kShare),
     maybe<&KernelModel::start, WithUnit>(
-        "start", "s | may be left out: 0 | of a kernel that streams, before its bytes flow"),
-    key<&KernelModel::floor, WithUnit>("floor", "s | always | the shortest kernel"),
-    key<&KernelModel::launch, WithUnit>("launch", "s | always | host time to launch one kernel"),
+        "start", "s | may be left out: 0 | of a kernel that streams, before its bytes flow", kWait),
+    key<&KernelModel::floor, WithUnit>("floor", "s | always | the shortest kernel", kWait),
+    key<&KernelModel::launch, WithUnit>("launch", "s | always | host time to launch one kernel",
+                                        kWait),
 };
 
 struct Tflops {
   static constexpr const char* kType = "number";
   static void read(const Spec& key, JsonObject& object, FlopsPerSecond& rate) {
-    rate = FlopsPerSecond(object.number(key.name) * 1e12);
+    const double tflops = object.number(key.name);
+    // 0: the device has no such unit.
+    if (tflops > 0 && tflops < kLeastPeakTflops)
+      object.fail(key.name, fmt::format("expected a number of at least {}", kLeastPeakTflops));
+    rate = FlopsPerSecond(tflops * 1e12);
   }
   static Json write(const Spec&, FlopsPerSecond rate) {
     return std::round(rate.count() / 1e6) / 1e6;
@@ -167,7 +179,7 @@ constexpr Key<Device> kDevice[] = {
         "fp8_any_layout",
         "| may be left out: false | those units take factors by rows and by columns alike, so that "
         "a tensor whose scale is one needs one copy in 8 bits, not two"),
-    key<&Device::memory_bandwidth, WithUnit>("memory_bandwidth", "bytes/s | always |")
+    key<&Device::memory_bandwidth, WithUnit>("memory_bandwidth", "bytes/s | always |", kRate)
         .expect("expected a rate, as \"3.35 TB/s\""),
     or_null<&Device::multiprocessors>("multiprocessors",
                                       "| GPUs | for waves of tiles ([theory.md](theory.md) 5.3)",
@@ -196,7 +208,8 @@ constexpr Key<Host> kHost[] = {
     key<&Host::bandwidth, WithUnit>(
         "bandwidth",
         "bytes/s | always | that one device's process reaches when it updates weights there, its "
-        "neighbours beside it")
+        "neighbours beside it",
+        kRate)
         .expect("expected a rate with its unit, as \"20 GB/s\""),
 };
 
@@ -222,7 +235,7 @@ constexpr Key<Cluster> kNodes[] = {
         .in("cluster link"),
     maybe<&Cluster::node_bandwidth, WithUnit>(
         "node_bandwidth",
-        "bytes/s | where a node's cards limit all its ranks together | each direction")
+        "bytes/s | where a node's cards limit all its ranks together | each direction", kRate)
         .expect("expected a rate with its unit, as \"50 GB/s\""),
     maybe<&Cluster::host, Object<kHost>>(
         "host", "| where a plan keeps the optimizer's state in the host's memory |"),

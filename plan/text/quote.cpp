@@ -74,6 +74,19 @@ std::string printable(std::string_view text) {
   return shown;
 }
 
+std::string printable_in_line(std::string_view text) {
+  std::string line;
+  for (const char c : printable(text)) {
+    // Which is all that steers and still stands: a message has lines.
+    if (c == '\n') {
+      line += "\\x0a";
+    } else {
+      line += c;
+    }
+  }
+  return line;
+}
+
 std::string in_one_line(std::string_view message) {
   const auto drawn = [](std::string_view line) {
     return line.starts_with("  ") || line.starts_with("rank ") ||

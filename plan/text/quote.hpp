@@ -20,6 +20,9 @@ namespace weir {
 // \xff. Lines stay lines.
 [[nodiscard]] std::string printable(std::string_view text);
 
+// The same as one line of a table or a headline has it: a new line as \x0a, too.
+[[nodiscard]] std::string printable_in_line(std::string_view text);
+
 // A message in one line, with the drawing that it may end in: the lines of a grid or of an order
 // begin with two spaces or "rank ", those of a cycle say what waits for what. Any other new line
 // was in a name that the message quotes, and is shown as \x0a.

@@ -13,12 +13,13 @@ namespace weir {
 namespace {
 
 constexpr std::size_t kDeepest = 64;
+constexpr int kOverflow = 406;  // nlohmann's own number of it: a double cannot hold it
 
 // Builds the value while it watches depth and keys: a recursive reader would be led into the depth,
 // and one that looks for each key among those before it takes their square.
 class Builder : public nlohmann::json_sax<Json> {
  public:
-  explicit Builder(std::string file) : file_(std::move(file)) {}
+  Builder(const std::string& text, std::string file) : text_(text), file_(std::move(file)) {}
   Json take() { return std::move(root_); }
 
   bool null() override { return add(nullptr); }
@@ -47,8 +48,15 @@ class Builder : public nlohmann::json_sax<Json> {
     open_.pop_back();
     return true;
   }
-  bool parse_error(std::size_t, const std::string&,
+  bool parse_error(std::size_t position, const std::string& token,
                    const nlohmann::detail::exception& error) override {
+    if (error.id == kOverflow) {
+      const auto read = static_cast<std::ptrdiff_t>(std::min(position, text_.size()));
+      const auto line = 1 + std::count(text_.begin(), text_.begin() + read, '\n');
+      throw InputError(file_, fmt::format("line {}", line),
+                       fmt::format("{}: expected a number of at most {:.3g}", token,
+                                   std::numeric_limits<double>::max()));
+    }
     const std::string_view what = error.what();
     const auto at = what.find("parse error");
     throw InputError(file_, "",
@@ -82,6 +90,7 @@ class Builder : public nlohmann::json_sax<Json> {
     return true;
   }
 
+  const std::string& text_;
   std::string file_;
   Json root_;
   std::vector<Json*> open_;
@@ -92,7 +101,7 @@ class Builder : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Json parse_json(const std::string& text, const std::string& file) {
-  Builder builder(file);
+  Builder builder(text, file);
   Json::sax_parse(text, &builder);
   return builder.take();
 }

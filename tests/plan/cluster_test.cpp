@@ -156,6 +156,37 @@ TEST(Clusters, AnHourOfADeviceMayHaveAPrice) {
               HasSubstr("mine.json: price_per_gpu_hour: "));
 }
 
+// A step at such rates would be longer than times can be: the constant is named, not the time.
+TEST(Clusters, RatesAtWhichNothingTrainsAreRefused) {
+  const Json whole = Json::parse(to_json(load_cluster(std::filesystem::path(WEIR_SOURCE_DIR) /
+                                                      "tools/examples/clusters/dgx-h100.json")));
+  const auto refusal = [&](const char* at, const Json& value) {
+    Json changed = whole;
+    changed[Json::json_pointer(at)] = value;
+    return complaint([&] { static_cast<void>(parse_cluster(changed.dump(), "oc.json")); });
+  };
+  const std::string share = "expected a number from 0.001 to 1";
+  EXPECT_EQ(refusal("/device/peak_bf16_tflops", 1e-300),
+            "oc.json: device.peak_bf16_tflops: expected a number of at least 0.001");
+  EXPECT_EQ(refusal("/device/peak_bf16_tflops", 0.001), "no complaint");
+  EXPECT_EQ(refusal("/device/memory_bandwidth", "1e-300 GB/s"),
+            "oc.json: device.memory_bandwidth: expected at least 1000 B/s");
+  EXPECT_EQ(refusal("/device/kernels/matrix_efficiency", 1e-300),
+            "oc.json: device.kernels.matrix_efficiency: " + share);
+  EXPECT_EQ(refusal("/device/kernels/bandwidth_efficiency", 1e-300),
+            "oc.json: device.kernels.bandwidth_efficiency: " + share);
+  EXPECT_EQ(refusal("/device/kernels/launch", "1e300 s"),
+            "oc.json: device.kernels.launch: expected at most 3600 s");
+  for (const std::string link : {"intra", "inter"}) {
+    EXPECT_EQ(refusal(("/" + link + "/efficiency").c_str(), 1e-300),
+              "oc.json: " + link + ".efficiency: " + share);
+    EXPECT_EQ(refusal(("/" + link + "/bandwidth").c_str(), "1e-300 GB/s"),
+              "oc.json: " + link + ".bandwidth: expected at least 1000 B/s");
+    EXPECT_EQ(refusal(("/" + link + "/latency").c_str(), "1e9 h"),
+              "oc.json: " + link + ".latency: expected at most 3600 s");
+  }
+}
+
 TEST(Clusters, RegimesOfSmallMessages) {
   const std::string head =
       R"({"schema":"weir.cluster/1","name":"x","device":{"name":"H100","memory":"80 GB",)"

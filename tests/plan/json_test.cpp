@@ -31,6 +31,24 @@ TEST(StrictJson, RefusesWhatIsNone) {
   EXPECT_EQ(said_of(std::string(64, '[') + std::string(64, ']')), "no complaint");
 }
 
+// A double ends at 1.8e308: the line says where the number stands.
+TEST(StrictJson, NumbersBeyondADouble) {
+  EXPECT_EQ(said_of("{\"a\": [1,\n 2,\n -1e999]}"),
+            "a.json: line 3: -1e999: expected a number of at most 1.8e+308");
+}
+
+// What is damaged further on, or says so of an object within, is what it says of itself.
+TEST(Schema, IsReadBeforeTheDamage) {
+  for (const char* text :
+       {R"({"schema": "weir.plan/1", "pp": NaN})", R"({"schema": "weir.plan/1", "pp": 1e999})",
+        R"({"a": [{"schema": "weir.plan/2"}], "b": {"schema": 1}, "schema": "weir.plan/1")"})
+    EXPECT_TRUE(text_has_schema(text, "weir.plan/1")) << text;
+  for (const char* text :
+       {R"({"a": {"schema": "weir.plan/1"}})", R"([{"schema": "weir.plan/1"}])",
+        R"({"schema": ["weir.plan/1"]})", R"({"schema": {"schema": "weir.plan/1"}})"})
+    EXPECT_FALSE(text_has_schema(text, "weir.plan/1")) << text;
+}
+
 // A file that is anything else is of no schema, and does not throw.
 TEST(Schema, IsWhatAnObjectSays) {
   EXPECT_TRUE(text_has_schema(R"({"schema": "weir.plan/1", "pp": 2})", "weir.plan/1"));

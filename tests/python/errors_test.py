@@ -2,8 +2,11 @@
 """Whatever ends a call of the module is one of its own classes with one line, or Python's
 MemoryError; what a user's function raises stays what it is."""
 # SPDX-License-Identifier: Apache-2.0
+import json
+import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import weir
@@ -42,6 +45,34 @@ class Errors(unittest.TestCase):
         with self.assertRaises(weir.InputError) as caught:
             weir.load_plan("x" * 300)
         self.assertIn("cannot be", str(caught.exception))
+
+    def test_a_list_of_nothing_is_not_given(self):
+        for call in (lambda: weir.reports([], output="x.html"),
+                     lambda: weir.commands.reports(folders=[], output="x.html")):
+            with self.assertRaisesRegex(TypeError, "needs 'folders'"):
+                call()
+
+    def test_options_of_the_function_alone_have_its_names(self):
+        tiny = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32,
+                "n_positions": 8}
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder, "tiny.json")
+            model.write_text(json.dumps(tiny))
+
+            def said(function, *words, **options):
+                with self.assertRaises(weir.Error) as caught:
+                    function(*words, **options)
+                return str(caught.exception)
+
+            # One of its own, short or long, and one of the patched fork's, which is not.
+            self.assertIn("from needs output PLAN", said(weir.plan, model, **{"from": "megatron"}))
+            vocab = weir.plan(model, pp=2, microbatches=4, schedule="vocab-1")
+            self.assertIn("has --enable-vocab-parallel)", said(weir.export, vocab, to="torch"))
+            # What a shell is to run is the shell's, `simulate` having a -o or not.
+            self.assertIn("as weir plan", said(weir.simulate, model))
+            self.assertIn("-K 2 -M 4 -o plan.json", said(weir.simulate, model))
+            self.assertIn("memory_limit", said(weir.sweep, model, pp=2, microbatches=4,
+                                               cluster="dgx-h100", memory_limit="many"))
 
     def test_a_time_that_is_none_is_bad_input(self):
         # 1e12 s are beyond 63 bits of nanoseconds.

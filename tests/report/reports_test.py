@@ -100,9 +100,16 @@ def passes_over():
     (damaged / "other.html").write_text(text.replace("weir.report/1", "weir.report/9"))
     (damaged / "bytes.html").write_bytes(text.replace("tiny.json", "\udcff").encode(
         errors="surrogateescape"))
+    # Its card is whole, and its page ends before or within its last words.
+    (damaged / "short.html").write_text(text[:text.index("</script>") + 3000])
+    (damaged / "last.html").write_text(text.rstrip()[:-1])
+    (damaged / "day.html").write_text(text.replace("2026-11-24", "9999-99-99"))
     done = subprocess.run([weir, "reports", "runs", "-o", "again.html"], capture_output=True,
                           text=True)
-    assert done.returncode == 0 and done.stderr.count("left out: ") == 3, done.stderr
+    assert done.returncode == 0 and done.stderr.count("left out: ") == 6, done.stderr
+    assert "short.html: is cut short: its page has no end" in done.stderr, done.stderr
+    assert "last.html: is cut short: its page has no end" in done.stderr, done.stderr
+    assert "day.html: date: expected a day, as 2026-11-23" in done.stderr, done.stderr
     assert "3 reports." in done.stdout and "again.html" in done.stdout, done.stdout
     for words, code, says in (
             (["runs/plain.html"], 3, "plain.html: expected one of the pages"),

@@ -71,6 +71,24 @@ with tempfile.TemporaryDirectory() as folder:
     refused("schedule mine.csv -v 2", 2, "--vpp 2 contradicts mine.csv, which has 1")
     assert run("schedule mine.csv -K 2 -M 4").returncode == 0
 
+    # Times of passes: each once, and one that a pass can take.
+    timed = "schedule 1f1b -K 2 -M 4 --uniform"
+    refused(f"{timed} S=1ms,S=2ms", 2, "--uniform S=2ms: S is there twice")
+    refused(f"{timed} F=1ms,I=1ms,W=1ms,F=1ms", 2, "--uniform F=1ms: F is there twice")
+    refused(f"{timed} S=1e300ms", 2, "--uniform S=1e300ms: expected at most 9000000000 s")
+    refused(f"{timed} latency=1e10s,F=1ms,I=1ms,W=1ms", 2, "latency=1e10s: expected at most 9")
+    refused(f"{timed} F=1ms,W=1ms", 2, "--uniform: expected all of F, I and W")
+
+    # What a layout has nothing of is refused where one is exported.
+    layout = pathlib.Path(sys.argv[1]) / "tools/examples/layouts/transformer-lm.json"
+    for option in ("--fork", "--allow-other-schedule"):
+        refused(f"export {layout} --to dtensor {option}", 2, f"{option} is of a plan's schedule")
+    refused(f"export {layout} --to dtensor --torchtitan-version 0.2", 2, "needs --to torchtitan")
+    # A plan that a page or a job has no words for is named with its key.
+    assert run("plan tiny.json -K 2 -M 4 --schedule vocab-1 -o vocab.json").returncode == 0
+    refused("page vocab.json -o page.html", 3, "vocab.json: schedule: expected one that does not")
+    refused("export vocab.json --to torch", 3, "vocab.json: schedule: vocab-1 divides")
+
     # A model where a plan is expected says how to go on.
     refused("simulate tiny.json", 3, "tiny.json: is a model: make a plan of it")
     refused("run tiny.json", 3, "weir plan tiny.json -K 2")
@@ -79,7 +97,8 @@ with tempfile.TemporaryDirectory() as folder:
     if whole != json.loads(pathlib.Path("whole.json").read_text()):
         faults.append(f"weir plan -o --json: {whole}")
     # Who reads has read enough: nothing is said of it, and nothing failed.
-    gone = subprocess.Popen([weir, "schedule", "1f1b", "-K", "16", "-M", "512"],
+    # What is written is more than a pipe holds, or it might all be there before the reader goes.
+    gone = subprocess.Popen([weir, "schedule", "1f1b", "-K", "64", "-M", "512"],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     gone.stdout.readline()
     gone.stdout.close()

@@ -76,6 +76,51 @@ TEST_F(Outputs, APicturesDataHasANameOfItsOwn) {
   expect_kept("mine.csv", "schedule mine.csv --csv mine.csv");
 }
 
+// Of two outputs of one name the first would be lost: nothing is computed, nothing written. A
+// picture's data is an output too, and a file is itself by whatever name.
+TEST_F(Outputs, AreWrittenByOneOptionEach) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  std::filesystem::create_directory(folder_ / "d");
+  const auto refused = [this](const std::string& command, const std::string& options,
+                              const std::string& file) {
+    const CommandResult result = weir(command + " " + options);
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_THAT(result.out, HasSubstr("both write " + file)) << command << options;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / file)) << command << options;
+    return result.out;
+  };
+  const std::string sweep = "sweep tiny.json -K 1,2 -M 4";
+  EXPECT_EQ(refused(sweep, "-o same.json --report same.json", "same.json"),
+            "weir: --output and --report both write same.json: expected a file each\n");
+  refused(sweep, "--report rp.svg --pareto d/../rp.svg", "rp.svg");
+  const std::string layout = "layout tiny.json --mesh d=2 --rules batch:d -b 2";
+  refused(layout, "--svg q.svg --program q.svg", "q.svg");
+  EXPECT_THAT(refused(layout, "--svg q.svg --program q.data.csv", "q.data.csv"),
+              HasSubstr("--program and --svg"));
+  refused("schedule 1f1b -K 2 -M 4", "--svg s.svg --csv s.data.csv", "s.data.csv");
+  // A device takes what everybody writes.
+  EXPECT_EQ(weir("schedule 1f1b -K 2 -M 4 --csv /dev/null").code, 0);
+}
+
+// A name that a script left empty is not as if the option was not there; a folder is no file.
+TEST_F(Outputs, HaveNames) {
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  const auto refused = [this](const std::string& arguments, int code, const std::string& words) {
+    const CommandResult result = weir(arguments);
+    EXPECT_EQ(result.code, code) << result.out;
+    EXPECT_EQ(result.out, "weir: " + words + "\n") << arguments;
+  };
+  const std::string empty = ": expected a name, found an empty one";
+  refused("layout tiny.json --mesh d=2 --rules batch:d -b 2 --program ''", 2, "--program" + empty);
+  refused("simulate plan.json --costs ''", 2, "--costs" + empty);
+  refused("simulate ''", 2, "plan" + empty);
+  std::filesystem::create_directory(folder_ / "d");
+  refused("plan tiny.json -K 2 -M 4 -o d", 3,
+          "d: cannot be written: it is a folder, --output names a file");
+  refused("export plan.json --to torch -o /dev/null", 3,
+          "/dev/null: cannot be written: /dev/null is no folder, --output names one");
+}
+
 // What does not reach standard output is an error, in one line.
 TEST_F(Outputs, AFullDeviceIsAFailedRun) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full on this machine";

@@ -7,6 +7,8 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -23,6 +25,15 @@ namespace weir::python {
 using app::moved_to;
 using app::PlacedPlan;
 using app::PlannedTrace;
+
+// What the options of a command are called as arguments of its function, by the names that messages
+// have: "memory_limit" of "--memory-limit", "output" of "-o".
+using ArgumentNames = std::map<std::string, std::string, std::less<>>;
+
+// Within a catch of a function: Python's error for what was caught, the function's options in its
+// line under their names here. What is for a shell, between backquotes or behind "weir COMMAND",
+// stays.
+[[noreturn]] void throw_to_python(const ArgumentNames& names);
 
 // JSON as Python's own objects, and back.
 [[nodiscard]] pybind11::object from_json(const std::string& text);

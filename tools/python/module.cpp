@@ -4,10 +4,12 @@
 // commands.cpp; plans.cpp, schedules.cpp and costs.cpp have the values; traces.cpp and tensors.cpp
 // give theirs to NumPy, images.cpp and tensors.cpp take NumPy's.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cctype>
 #include <exception>
 #include <map>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "plan/text/ending.hpp"
@@ -29,28 +31,53 @@ std::string to_json(const py::handle& object) {
 
 namespace {
 
-// What the options of the command are called in Python: "--memory-limit" is memory_limit.
-std::string python_words(const std::string& line) {
+// Whether a character can stand in an option's name, or so close before one that it is none.
+bool of_a_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-'; }
+
+// How many bytes the option takes that begins there: "--memory-limit", "-o". 0: there is none.
+std::size_t option_length(std::string_view line, std::size_t at) {
+  const bool begins = at == 0 || (!of_a_word(line[at - 1]) && line[at - 1] != '_' &&
+                                  line[at - 1] != '/' && line[at - 1] != '.');
+  if (line[at] != '-' || !begins) return 0;
+  std::size_t end = at;
+  while (end < line.size() && of_a_word(line[end])) ++end;
+  return end - at;
+}
+
+// How many bytes a line for a shell takes that begins there: between backquotes, or from "weir" and
+// a command's name to what ends a clause. 0: there is none.
+std::size_t shell_length(std::string_view line, std::size_t at) {
+  constexpr std::string_view kWeir = "weir ";
+  if (line[at] == '`') return std::min(line.find('`', at + 1), line.size() - 1) + 1 - at;
+  const bool begins = at == 0 || line[at - 1] == ' ' || line[at - 1] == '(';
+  const std::size_t word = at + kWeir.size();
+  const bool runs = begins && line.substr(at).starts_with(kWeir) && word < line.size() &&
+                    std::islower(static_cast<unsigned char>(line[word])) != 0;
+  return runs ? std::min(line.find_first_of(",;()", at), line.size()) - at : 0;
+}
+
+std::string python_words(std::string_view line, const ArgumentNames& names) {
   std::string text;
-  for (std::size_t i = 0; i < line.size();) {
-    const bool option = line.compare(i, 2, "--") == 0 && i + 2 < line.size() &&
-                        std::islower(static_cast<unsigned char>(line[i + 2])) != 0 &&
-                        (i == 0 || line[i - 1] != '-');
-    if (!option) {
-      text += line[i++];
+  for (std::size_t at = 0; at < line.size();) {
+    if (const std::size_t shell = shell_length(line, at); shell > 0) {
+      text += line.substr(at, shell);
+      at += shell;
       continue;
     }
-    for (i += 2; i < line.size(); ++i) {
-      const auto c = static_cast<unsigned char>(line[i]);
-      if (std::isalnum(c) == 0 && c != '-') break;
-      text += c == '-' ? '_' : line[i];
+    const std::size_t length = option_length(line, at);
+    const auto name = names.find(line.substr(at, length));
+    if (length > 0 && name != names.end()) {
+      text += name->second;
+    } else {
+      text += line.substr(at, std::max<std::size_t>(length, 1));
     }
+    at += std::max<std::size_t>(length, 1);
   }
   return text;
 }
 
 // One class for each exit code of the command; str(error) is the command's line without its "weir:
-// ", its options under their names here.
+// ".
 py::object& class_of(EndKind kind) {
   static std::map<EndKind, py::object>& classes = *new std::map<EndKind, py::object>;  // to the end
   return classes[kind];
@@ -58,7 +85,7 @@ py::object& class_of(EndKind kind) {
 
 // What Python's own functions and pybind11 raise stays what it is, and memory that ends is Python's
 // MemoryError; all else ends as the command's table has it.
-void translate(std::exception_ptr thrown) {
+void set_error(std::exception_ptr thrown, const ArgumentNames& names) {
   try {
     if (thrown) std::rethrow_exception(std::move(thrown));
   } catch (const py::error_already_set&) {
@@ -69,9 +96,13 @@ void translate(std::exception_ptr thrown) {
     PyErr_SetString(PyExc_MemoryError, "out of memory");
   } catch (...) {
     const Ending ending = ending_of(std::current_exception());
-    PyErr_SetString(class_of(ending.kind).ptr(), python_words(in_one_line(ending.line)).c_str());
+    PyErr_SetString(class_of(ending.kind).ptr(),
+                    python_words(in_one_line(ending.line), names).c_str());
   }
 }
+
+// Of what has no options of a command.
+void translate(std::exception_ptr thrown) { set_error(std::move(thrown), {}); }
 
 void bind_errors(py::module_& m) {
   const auto named = [&](EndKind kind, const char* name, const py::handle& base, const char* doc) {
@@ -94,6 +125,12 @@ void bind_errors(py::module_& m) {
 }
 
 }  // namespace
+
+void throw_to_python(const ArgumentNames& names) {
+  set_error(std::current_exception(), names);
+  throw py::error_already_set();
+}
+
 }  // namespace weir::python
 
 PYBIND11_MODULE(_weir, m) {

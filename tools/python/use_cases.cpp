@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <type_traits>
 
 #include "plan/text/quote.hpp"
@@ -167,6 +168,19 @@ py::object to_python(const nlohmann::ordered_json& json) {
   }
 }
 
+ArgumentNames argument_names(const app::Fields& fields) {
+  ArgumentNames names;
+  for (const app::Field& field : fields) {
+    if (!field.names.starts_with("-")) continue;
+    const auto long_ones = app::long_names(field);
+    for (const std::string& name : long_ones) names.emplace("--" + name, python_name(name));
+    std::istringstream in(field.names);
+    for (std::string name; std::getline(in, name, ',');)
+      names.emplace(name, python_name(long_ones.front()));  // -o; a long one is there already
+  }
+  return names;
+}
+
 std::set<std::string> fill(const char* function, const app::Fields& fields, const Places& places,
                            const py::args& args, const py::kwargs& kwargs) {
   std::map<std::string, const app::Field*> by_name;
@@ -205,10 +219,9 @@ std::set<std::string> fill(const char* function, const app::Fields& fields, cons
   };
   for (std::size_t i = 0; i < args.size(); ++i) set(names[i], args[i]);
   for (const auto& [name, value] : kwargs) set(name.cast<std::string>(), value);
-  for (const app::Field& field : fields) {
-    const std::string name = app::long_names(field).front();
-    if (field.traits.required && !given.contains(name))
-      throw py::type_error(fmt::format("{}() needs '{}'", function, python_name(name)));
+  if (const app::Field* missing = app::first_missing(fields, given)) {
+    throw py::type_error(
+        fmt::format("{}() needs '{}'", function, python_name(app::long_names(*missing).front())));
   }
   return given;
 }

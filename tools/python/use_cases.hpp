@@ -31,6 +31,9 @@ using Places = std::vector<std::string>;
 std::set<std::string> fill(const char* function, const app::Fields& fields, const Places& places,
                            const pybind11::args& args, const pybind11::kwargs& kwargs);
 
+// Each field's options, as messages name them, by the field's first name here.
+[[nodiscard]] ArgumentNames argument_names(const app::Fields& fields);
+
 // The call as Python writes it: "weir.sweep('model.json', pp=[1, 2])".
 [[nodiscard]] std::string call_text(const char* function, const pybind11::args& args,
                                     const pybind11::kwargs& kwargs);
@@ -57,6 +60,39 @@ class Listener {
 
 inline constexpr const char* kJson = "dict[str, Any]";
 
+// The result of a call that Ctrl-C may end; its notes are Python's warnings.
+template <class Request, class Result>
+Result called(const app::UseCase<Request, Result>& use_case, Request& request,
+              app::Session& session) {
+  const Listener listener(session);
+  std::optional<Result> result;
+  const auto work = [&] {
+    const pybind11::gil_scoped_release others_may_run;
+    result = use_case.run(request, session);
+  };
+  const Stoppable here;
+  const Interruptible asked;
+  int (*const hears)() = asked.listens() ? &Interruptible::heard : &Interruptible::ended;
+  if constexpr (requires { request.stopping; }) {
+    request.stopping = hears;
+  } else {
+    // Between two parts of the work: of measurements, those that are made are kept.
+    session.progress = [hears](const std::string&, int, int) {
+      if (hears() != 0) throw RunFailed("interrupted");
+    };
+  }
+  try {
+    work();
+  } catch (const RunFailed&) {  // stopped before there was a result, it may be
+    asked.rethrow();
+    throw;
+  }
+  asked.rethrow();
+  if constexpr (requires { require_success(*result); }) require_success(*result);
+  listener.warn();
+  return std::move(*result);
+}
+
 // `use_case` as the function of that name, which returns what `convert` makes of the request and
 // the result, of the type `returns`, and in the module `commands` as one that returns the command's
 // JSON.
@@ -75,38 +111,16 @@ void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case,
         [use_case, places, make](const pybind11::args& args, const pybind11::kwargs& kwargs) {
           Request request;
           const app::Fields all = fields(request);
-          auto given = fill(use_case.name, all, places, args, kwargs);
-          app::Session session(app::files_read(all), std::move(given));
-          session.command = call_text(use_case.name, args, kwargs);
-          session.date = app::today();
-          const Listener listener(session);
-          app::try_outputs(all, session);
-          std::optional<Result> result;
-          const auto work = [&] {
-            const pybind11::gil_scoped_release others_may_run;
-            result = use_case.run(request, session);
-          };
-          const Stoppable here;
-          const Interruptible asked;
-          int (*const hears)() = asked.listens() ? &Interruptible::heard : &Interruptible::ended;
-          if constexpr (requires { request.stopping; }) {
-            request.stopping = hears;
-          } else {
-            // Between two parts of the work: of measurements, those that are made are kept.
-            session.progress = [hears](const std::string&, int, int) {
-              if (hears() != 0) throw RunFailed("interrupted");
-            };
-          }
           try {
-            work();
-          } catch (const RunFailed&) {  // stopped before there was a result, it may be
-            asked.rethrow();
-            throw;
+            auto given = fill(use_case.name, all, places, args, kwargs);
+            app::Session session(app::files_read(all), std::move(given));
+            session.command = call_text(use_case.name, args, kwargs);
+            session.date = app::today();
+            app::try_outputs(all, session);
+            return pybind11::object(make(request, called(use_case, request, session)));
+          } catch (...) {
+            throw_to_python(argument_names(all));
           }
-          asked.rethrow();
-          if constexpr (requires { require_success(*result); }) require_success(*result);
-          listener.warn();
-          return pybind11::object(make(request, std::move(*result)));
         },
         text.c_str());
   };

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/report/card.hpp"
 
+#include <chrono>
 #include <string_view>
 
+#include "plan/text/cells.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/utf8.hpp"
 #include "plan/words/error.hpp"
@@ -26,6 +28,22 @@ std::optional<double> number_or_null(JsonObject& object, const char* key, double
 std::optional<Seconds> seconds_or_null(JsonObject& object, const char* key) {
   const std::optional<double> seconds = number_or_null(object, key, 0, kLongest);
   return seconds ? std::optional(Seconds(*seconds)) : std::nullopt;
+}
+
+// A day of the calendar, as "2026-11-23"; empty: not known.
+std::string day(JsonObject& object, const char* key) {
+  std::string text = object.text(key);
+  if (text.empty()) return text;
+  const auto number = [&text](std::size_t from, std::size_t length) {
+    return whole_number<unsigned>(std::string_view(text).substr(from, length)).value_or(0);
+  };
+  const bool shaped = text.size() == 10 && text[4] == '-' && text[7] == '-';
+  const bool known = shaped && std::chrono::year_month_day(
+                                   std::chrono::year(static_cast<int>(number(0, 4))),
+                                   std::chrono::month(number(5, 2)), std::chrono::day(number(8, 2)))
+                                   .ok();
+  if (!known) object.fail(key, "expected a day, as 2026-11-23");
+  return text;
 }
 
 }  // namespace
@@ -62,7 +80,7 @@ std::optional<ReportCard> card_of(const std::string& begin, const std::string& f
   ReportCard card{.command = object.text("command"),
                   .model = object.text("model"),
                   .machine = object.text("machine"),
-                  .date = object.text("date"),
+                  .date = day(object, "date"),
                   .plan = object.text_or("plan", ""),
                   .forecast = seconds_or_null(object, "forecast_step_time_s"),
                   .measured = seconds_or_null(object, "measured_step_time_s"),

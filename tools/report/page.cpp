@@ -119,8 +119,8 @@ std::string html_page(const std::string& title, const std::string& body,
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
       "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
       "<title>{0}</title><style>{1}{2}</style></head><body>\n"
-      "<h1>{0}</h1>\n{3}{4}<script>{5}</script>\n</body></html>\n",
-      escape(title), colours_of_pages(), kStyle, body, made_by(provenance), kScript);
+      "<h1>{0}</h1>\n{3}{4}<script>{5}</script>\n{6}\n",
+      escape(title), colours_of_pages(), kStyle, body, made_by(provenance), kScript, kPageEnd);
 }
 
 std::string data_opening(const std::string& id) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 #include "tools/report/bars.hpp"
 #include "tools/report/chart.hpp"
@@ -20,6 +21,9 @@ struct Provenance {
   std::string version;  // of Weir, with its commit
   std::uint64_t seed = 1;
 };
+
+// What a whole page ends in: one that was cut short does not.
+inline constexpr std::string_view kPageEnd = "</body></html>";
 
 // One HTML file that needs no network; the title is escaped and heads the body, at whose end stands
 // the provenance.

@@ -175,11 +175,8 @@ std::set<std::string> fill(const app::Fields& fields, const std::vector<std::str
     std::visit(Filling(*field, key, value), field->target);
     given.insert(app::long_names(*field).front());
   }
-  for (const app::Field& field : fields) {
-    const std::string name = app::long_names(field).front();
-    if (field.traits.required && !given.contains(name))
-      throw InputError(kRequest, name, "is missing");
-  }
+  if (const app::Field* missing = app::first_missing(fields, given))
+    throw InputError(kRequest, app::long_names(*missing).front(), "is missing");
   return given;
 }
 

@@ -19,8 +19,8 @@ void show_layers(Printout& out, const Table& layers) {
 
 // Of a model whose samples have no length yet.
 void print_parameters(Printout& out, const Model& model) {
-  out.say("{} ({}): {} layers, {} parameters\n", model.name, model.family, model.layers.size(),
-          parameter_count(model));
+  out.say("{} ({}): {} layers, {} parameters\n", printable_in_line(model.name), model.family,
+          model.layers.size(), parameter_count(model));
   Table table{{left("layers"), left("name"), left("kind"), {"parameters"}}, {}, {}};
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const Layer& layer = model.layers[l];
@@ -31,8 +31,8 @@ void print_parameters(Printout& out, const Model& model) {
 }
 
 void print_table(Printout& out, const Model& model, std::int64_t seq_length, Dtype dtype) {
-  out.say("{} ({}): {} layers, {} parameters, {} tokens a sample\n", model.name, model.family,
-          model.layers.size(), parameter_count(model), seq_length);
+  out.say("{} ({}): {} layers, {} parameters, {} tokens a sample\n", printable_in_line(model.name),
+          model.family, model.layers.size(), parameter_count(model), seq_length);
   Table table{{left("layers"),
                left("name"),
                left("kind"),
@@ -60,7 +60,7 @@ void print_kernels(Printout& out, const app::ModelKernels& result) {
   const app::ModelKernels::Sums sums = result.sums();
   out.say("{} in {}, {} sample{} of {} tokens, on {}: computed, not measured\n", result.model,
           to_string(result.step.dtype), result.step.batch, result.step.batch == 1 ? "" : "s",
-          result.step.seq_length, result.device.name);
+          result.step.seq_length, printable_in_line(result.device.name));
   Table table{{left("layer"),
                left("action"),
                left("kernel"),

@@ -273,7 +273,10 @@ Json parsed_model(const std::string& text, const std::string& file) {
 }  // namespace
 
 Model load_model(const std::filesystem::path& file) {
-  const std::string text = read_text_file(file);
+  return parse_model(read_text_file(file), file);
+}
+
+Model parse_model(const std::string& text, const std::filesystem::path& file) {
   Model model;
   if (file.extension() == ".csv") {
     model = layers_csv(text, file.string());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "plan/model/model.hpp"
 
@@ -11,5 +12,7 @@ namespace weir {
 
 // Tells them apart by name and content. Throws InputError with file and key.
 [[nodiscard]] Model load_model(const std::filesystem::path& file);
+// Of a file that has been read.
+[[nodiscard]] Model parse_model(const std::string& text, const std::filesystem::path& file);
 
 }  // namespace weir

@@ -446,6 +446,53 @@ TEST_F(LayoutCommand, WhatCannotBeIsSaid) {
   of_model(kModels + "gpt2.json -b 4", "--micro-batch-size is of --kernels and of layouts");
   write("broken.json", R"({"schema": "weir.layout/1", "name": )");
   refused("broken.json", 3, "broken.json");
+  // It says that it is a layout file: its own JSON is at fault, not its schema.
+  write("nan.json", R"({"schema": "weir.layout/1", "name": "n",
+    "dimensions": [{"name": "b", "size": NaN}]})");
+  refused("nan.json", 3, "weir: nan.json: no valid JSON: parse error at line 2, column ");
+  write("large.json", R"({"schema": "weir.layout/1", "name": "n",
+    "dimensions": [{"name": "b", "size": 1e999}]})");
+  refused("large.json", 3,
+          "weir: large.json: line 2: 1e999: expected a number of at most 1.8e+308\n");
+}
+
+// A pipe gives what it has once.
+TEST_F(LayoutCommand, OfAPipe) {
+  ASSERT_EQ(shell("mkfifo pipe").code, 0);
+  const auto told = [this](const std::string& file, const std::string& command) {
+    const CommandResult result =
+        shell("cat " + file + " > pipe & timeout 20 " WEIR_COMMAND " -q --json " + command);
+    EXPECT_EQ(result.code, 0) << command << result.out;
+    return result.out;
+  };
+  for (const std::string file : {"two-layer.json", "transformer-lm.json"}) {
+    EXPECT_EQ(told(kLayouts + file, "layout pipe"),
+              weir("-q --json layout " + kLayouts + file).out);
+  }
+  const std::string options = " --mesh d=2 --rules batch:d -b 2";
+  const std::string gpt2 = kModels + "gpt2.json";
+  EXPECT_EQ(Json::parse(told(gpt2, "layout pipe" + options))["layouts"],
+            of(gpt2 + options)["layouts"]);
+  EXPECT_EQ(Json::parse(told(gpt2, "model pipe"))["layers"],
+            Json::parse(weir("-q --json model " + gpt2).out)["layers"]);
+}
+
+// Each name in its own line, whatever it holds.
+TEST_F(LayoutCommand, NamesThatBreakLines) {
+  write("odd.json", R"json({"schema": "weir.layout/1", "name": "o\no", "dimensions": [
+    {"name": "batch", "size": 16}, {"name": "hidden", "size": 8}, {"name": "ffn", "size": 8}],
+    "layers": [{"name": "bl\no\"ck<b>", "tensors": ["x[batch, hidden]", "weight w[hidden, ffn]",
+      "u[batch, ffn]"], "operations": ["u = x w"]}],
+    "layouts": [{"name": "w\u001bide\n", "mesh": [{"name": "m", "size": 2}],
+                 "rules": "ffn:m"}]})json");
+  for (const std::string format : {"table", "markdown", "csv"}) {
+    const CommandResult result = weir("layout odd.json --format " + format);
+    ASSERT_EQ(result.code, 0) << result.out;
+    EXPECT_THAT(result.out, HasSubstr("o\\x0ao in fp32")) << format;
+    EXPECT_THAT(result.out, HasSubstr("w\\x1bide\\x0a: ffn:m on mesh")) << format;
+    EXPECT_THAT(result.out, HasSubstr("bl\\x0ao")) << format;
+    EXPECT_THAT(result.out, Not(HasSubstr("bl\n"))) << format;
+  }
 }
 
 }  // namespace

@@ -206,6 +206,9 @@ TEST_F(TuneCommand, RefusesAPlanThatDoesNotCompare) {
   EXPECT_EQ(divided.code, 5) << divided.out;
   EXPECT_THAT(divided.out, HasSubstr("divides the vocabulary over the ranks"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out/unfinished"));
+  EXPECT_THAT(refused("-K 1 -M 4 --dtype bf16", ""),
+              HasSubstr("now.json: dtype: bf16; the cpu backend computes in fp32\n"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out/unfinished"));
   EXPECT_THAT(refused("-K 1 -M 4", "--global-batch-size 2"),
               HasSubstr("now.json: microbatches: b M D = 1 4 1 makes a mini-batch of 4"));
   EXPECT_THAT(refused("-K 1 -M 4", "--seq-length 4"),

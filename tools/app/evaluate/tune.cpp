@@ -9,6 +9,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "exec/device/formats.hpp"
 #include "exec/training/batches.hpp"
 #include "exec/training/trainable.hpp"
 #include "plan/text/new_file.hpp"
@@ -383,6 +384,24 @@ void require_comparable(const Loop& loop) {
   }
 }
 
+// That the backend can run the plan in use and the job's format: a profile may take an hour.
+void require_runnable(const Loop& loop) {
+  const auto lacks = [&](Dtype dtype) { return formats_instead_of(dtype, loop.backend); };
+  if (loop.baseline) {
+    const Dtype dtype = loop.baseline->plan.dtype;
+    if (const auto formats = lacks(dtype)) {
+      throw InputError(name_of(loop.request.baseline), "dtype",
+                       fmt::format("{}; the {} backend computes in {}", to_string(dtype),
+                                   loop.request.backend, *formats));
+    }
+    require_trainable(*loop.baseline, Replicas::one, loop.backend);
+  }
+  if (const auto formats = lacks(loop.base.dtype)) {
+    throw UsageError(fmt::format("--dtype {}: the {} backend computes in {}",
+                                 to_string(loop.base.dtype), loop.request.backend, *formats));
+  }
+}
+
 Loop prepared(TuneRequest& r, const Session& session) {
   std::optional<ResolvedPlan> baseline = taken_baseline(r, session);
   const BackendKind backend = parse_measuring_backend(r.backend);
@@ -397,6 +416,7 @@ Loop prepared(TuneRequest& r, const Session& session) {
   if (r.stack) loop.host.stack = load_stack_or_name(*r.stack);
   loop.baseline = std::move(baseline);
   if (loop.baseline) require_comparable(loop);
+  require_runnable(loop);
   return loop;
 }
 

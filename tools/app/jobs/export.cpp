@@ -84,6 +84,14 @@ ExportResult export_layout(const ExportRequest& r, const Session& session) {
   const auto* file = std::get_if<std::filesystem::path>(&r.plan);
   if (file == nullptr || r.patch)
     throw UsageError("--to dtensor takes a layout file, as weir layout --program writes one");
+  if (r.fork || r.allow_other_schedule) {
+    throw UsageError(
+        fmt::format("{} is of a plan's schedule: a layout file, as --to dtensor takes "
+                    "one, has none",
+                    r.fork ? "--fork" : "--allow-other-schedule"));
+  }
+  if (session.given("torchtitan-version"))
+    throw UsageError("--torchtitan-version needs --to torchtitan");
   const layout::LayoutFile loaded = layout::load_layouts(*file);
   if (!loaded.network)
     throw InputError(file->string(), "layers", "expected a network: einsums have no modules");
@@ -129,7 +137,7 @@ ExportResult export_plan(const ExportRequest& r, const Session& session) {
   if (!r.layout_name.empty()) throw UsageError("--layout-name is of --to dtensor");
   const PlacedPlan plan = load(r.plan, session);
   if (plan.loaded.schedule.shape.shards() > 0) {
-    throw InputError("plan", "schedule",
+    throw InputError(name_of(r.plan), "schedule",
                      fmt::format("{} divides the vocabulary over the ranks: no job that is written "
                                  "here does (sail-sg/VocabularyParallelism, a fork of Megatron-LM, "
                                  "has --enable-vocab-parallel)",

@@ -48,18 +48,19 @@ void refuse_unused(const LayoutRequest& request, bool of_file, const Session& se
   }
 }
 
-bool is_layout_file(const std::filesystem::path& file) {
-  if (file.extension() == ".csv") return false;
-  return text_has_schema(read_text_file(file), "weir.layout/1");
+bool is_layout_file(const std::filesystem::path& file, const std::string& text) {
+  return file.extension() != ".csv" && text_has_schema(text, "weir.layout/1");
 }
 
-LayoutResult of_einsums(const LayoutRequest& request, const LayoutsRequest& layouts_request,
+LayoutResult of_einsums(const LayoutRequest& request, layout::LayoutFile file,
                         const Session& session) {
   if (request.networks.asked() || request.networks.cluster || request.svg || session.given("dtype"))
     throw UsageError(
         "a program of einsums has its layouts, no costs on a cluster and no picture: give it "
         "layers");
-  return {layouts(layouts_request, request.seed, session), {}};
+  LayoutsRequest einsums = request.layouts;
+  einsums.file = request.plan.model;
+  return {layouts(std::move(file), einsums, request.seed, session), {}};
 }
 
 constexpr std::size_t kMostRun = 5;  // of those that a search has found
@@ -190,7 +191,7 @@ Fields fields(LayoutRequest& request) {
   all.push_back({"--svg,--pdf",
                  &request.svg,
                  "Draw what each device holds of each tensor and sends (first 16 devices)",
-                 {.writes = Writes::file}});
+                 {.writes = Writes::file, .with_it = &data_file}});
   append(all, fields(request.processes));
   all.push_back(seed_field(request.seed));
   return all;
@@ -198,9 +199,12 @@ Fields fields(LayoutRequest& request) {
 
 namespace {
 
-LayoutResult use(const LayoutRequest& request, Processes* others, const Session& session) {
-  const LayoutsRequest& run = request.layouts;
-  const bool of_file = is_layout_file(request.plan.model);
+LayoutResult use(LayoutRequest request, Processes* others, const Session& session) {
+  const LayoutsRequest run = request.layouts;
+  // Once, for all that looks at it: a pipe has it once.
+  request.plan.model_text = read_text_file(request.plan.model);
+  const std::string& text = *request.plan.model_text;
+  const bool of_file = is_layout_file(request.plan.model, text);
   refuse_unused(request, of_file, session);
   if (!of_file) {
     const auto of_model = [&](const LayoutRequest& r) {
@@ -211,12 +215,10 @@ LayoutResult use(const LayoutRequest& request, Processes* others, const Session&
     draw(request, *result.networks, session);
     return result;
   }
-  layout::LayoutFile file = layout::load_layouts(request.plan.model);
-  LayoutsRequest einsums = run;
-  einsums.file = request.plan.model;
+  layout::LayoutFile file = layout::parse_layouts(text, request.plan.model.string());
   if (!file.network && others != nullptr)
     throw UsageError("processes run networks: a program of einsums alone is run by threads");
-  if (!file.network) return of_einsums(request, einsums, session);
+  if (!file.network) return of_einsums(request, std::move(file), session);
   std::optional<Dtype> dtype;
   if (session.given("dtype")) dtype = dtype_of(request.plan);
   const auto of_network = [&](const LayoutRequest& r) {

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "exec/device/cores.hpp"
 
 namespace weir::app {
@@ -30,9 +32,9 @@ Fields run_fields(LayoutsRequest& r) {
       {"--rounds", &r.rounds, "With --run: interleaved steps of each layout", {.range = kRounds}}};
 }
 
-LayoutsResult layouts(const LayoutsRequest& r, std::uint64_t seed, const Session& session) {
-  LayoutsResult result{.request = run_request(r, seed)};
-  result.file = layout::load_layouts(*r.file);
+LayoutsResult layouts(layout::LayoutFile file, const LayoutsRequest& r, std::uint64_t seed,
+                      const Session& session) {
+  LayoutsResult result{.file = std::move(file), .request = run_request(r, seed)};
   if (!r.run) return result;
   LayoutRunRequest& request = result.request;
   request.progress = [&session](int done, int of) { session.progress("run", done, of); };

@@ -29,8 +29,9 @@ struct LayoutsResult {
 
 // Precondition: `file` is given, and is one of einsums. Throws as load_layouts and run_layouts do,
 // UsageError for numbers that cannot be.
-[[nodiscard]] LayoutsResult layouts(const LayoutsRequest& request, std::uint64_t seed,
-                                    const Session& session);
+// `file`: what was read of the request's.
+[[nodiscard]] LayoutsResult layouts(layout::LayoutFile file, const LayoutsRequest& request,
+                                    std::uint64_t seed, const Session& session);
 [[nodiscard]] nlohmann::ordered_json to_json(const LayoutsResult& result);  // weir.layout_costs/1
 
 }  // namespace weir::app

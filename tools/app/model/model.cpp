@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "costmodel/layers/layer_math.hpp"
+#include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/machine/machine.hpp"
 
@@ -65,13 +66,16 @@ void refuse_idle(const ModelRequest& request, bool of_layouts, const Session& se
 
 }  // namespace
 
-ModelResult model(const ModelRequest& request, const Session& session) {
+ModelResult model(const ModelRequest& asked, const Session& session) {
+  ModelRequest request = asked;
   const bool has_model = !request.plan.model.empty(),
              has_layouts = request.layouts.file.has_value();
   if (has_model == has_layouts) throw UsageError("model: expected MODEL, or --layout FILE");
   const bool of_layouts = has_layouts || request.networks.asked();
   refuse_idle(request, of_layouts, session);
   if (of_layouts) return of_layout(request, session);
+  // Once for the model and its plan's hash: a pipe has it once.
+  request.plan.model_text = read_text_file(request.plan.model);
   ModelResult result{.model = load_model(request.plan)};
   const Plan plan = base_plan(request.plan, request.seed, result.model, session,
                               request.kernels ? SampleLength::needed : SampleLength::not_needed);

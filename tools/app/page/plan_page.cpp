@@ -133,12 +133,12 @@ Json plan_for_page(const PageRequest& r, const Session& session) {
   const PlacedPlan placed = load(r.plan, session);
   const ResolvedPlan& plan = placed.loaded;
   if (!plan.lowering.skips.empty())
-    throw UsageError("page: expected a plan without skips that go directly past stages");
+    throw InputError(name_of(r.plan), "skips",
+                     "expected other than direct: a page has no messages past stages");
   if (plan.schedule.shape.shards() > 0) {
-    throw UsageError(
-        fmt::format("page: expected a schedule that does not divide the vocabulary, "
-                    "not {}",
-                    plan.schedule.name));
+    throw InputError(name_of(r.plan), "schedule",
+                     fmt::format("expected one that does not divide the vocabulary, not {}",
+                                 plan.schedule.name));
   }
   const Cluster cluster = machine({.cluster = r.cluster,
                                    .stack = r.stack,

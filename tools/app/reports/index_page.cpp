@@ -67,16 +67,7 @@ std::vector<ReportColumn> report_columns(const std::vector<ListedReport>& report
 }
 
 std::string cell(const ReportColumn& column, const ListedReport& report) {
-  std::string line;
-  for (const char c : printable(column.text(report))) {
-    // Which is all that steers and still stands: a message has lines.
-    if (c == '\n') {
-      line += "\\x0a";
-    } else {
-      line += c;
-    }
-  }
-  return line;
+  return printable_in_line(column.text(report));
 }
 
 std::string summary_of(const std::vector<ListedReport>& reports) {

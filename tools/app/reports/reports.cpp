@@ -20,6 +20,7 @@
 #include "tools/app/reports/index_page.hpp"
 #include "tools/app/shared/files_below.hpp"
 #include "tools/app/shared/provenance.hpp"
+#include "tools/report/page.hpp"
 
 namespace weir::app {
 namespace {
@@ -39,6 +40,29 @@ std::optional<std::string> begin_of(const Path& file) {
   if (in.bad()) return std::nullopt;
   begin.resize(static_cast<std::size_t>(in.gcount()));
   return begin;
+}
+
+// Throws where the page's last words are missing: a copy that ended early, a disk that was full.
+void require_whole(const Path& file) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  // The end may have new lines behind it.
+  const std::streamoff size = in.tellg(), kept = 2 * std::ssize(kPageEnd);
+  std::string end(static_cast<std::size_t>(std::min(std::max<std::streamoff>(size, 0), kept)),
+                  '\0');
+  in.seekg(-static_cast<std::streamoff>(end.size()), std::ios::end);
+  in.read(end.data(), std::ssize(end));
+  end.erase(end.find_last_not_of(" \t\r\n") + 1);
+  if (!in || !end.ends_with(kPageEnd))
+    throw InputError(file.string(), "", "is cut short: its page has no end");
+}
+
+// The card of a report that is whole; nothing of another file, or of one that cannot be read.
+// Throws InputError where it is damaged.
+std::optional<ReportCard> card_in(const Path& file) {
+  const auto begin = begin_of(file);
+  auto card = begin ? card_of(*begin, file.string()) : std::nullopt;
+  if (card) require_whole(file);
+  return card;
 }
 
 // The name of a file as JSON can have it.
@@ -96,9 +120,7 @@ class Listing {
   void add_folder(const Path& folder) {
     for (const Path& file : pages_in(folder, session_)) {
       try {
-        const auto begin = begin_of(file);
-        const auto card = begin ? card_of(*begin, file.string()) : std::nullopt;
-        if (card) add(file, *card);
+        if (const auto card = card_in(file)) add(file, *card);
       } catch (const InputError& error) {
         // One that is damaged does not hide the others, and is no less somebody's.
         session_.guard(file);
@@ -115,9 +137,8 @@ class Listing {
     // A pipe would be waited for.
     if (!std::filesystem::is_regular_file(status)) refuse("is not a regular file");
     session_.guard(file);
-    const auto begin = begin_of(file);
-    if (!begin) refuse("cannot be read");
-    const auto card = card_of(*begin, file.string());
+    if (!begin_of(file)) refuse("cannot be read");
+    const auto card = card_in(file);
     if (!card)
       throw InputError(file.string(), "", fmt::format("expected one of {}", kWhatReportsAre));
     add(file, *card);

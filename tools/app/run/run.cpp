@@ -20,6 +20,7 @@
 #include "tools/app/run/run_options.hpp"
 #include "tools/app/run/run_report.hpp"
 #include "tools/app/shared/folder_lock.hpp"
+#include "tools/report/picture_file.hpp"
 
 namespace weir::app {
 namespace {
@@ -167,7 +168,7 @@ Fields fields(RunRequest& r) {
        &r.picture,
        "Write the losses by step as a picture (.svg or .pdf), its data beside it as NAME.data.csv; "
        "of a run that goes on, with those of the run before it",
-       {.writes = Writes::file}}};
+       {.writes = Writes::file, .with_it = &data_file}}};
   all.push_back({"--longest-action",
                  &r.longest_action_s,
                  "Seconds after which an action that has not ended hangs, and the run ends",

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "costmodel/table/given_times.hpp"
 #include "plan/program/comms_csv.hpp"
@@ -25,39 +28,33 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
+// What whole nanoseconds in 64 bits can count; whether the sum of all can is told where it is made.
+constexpr Seconds kLongestPass{9e9};
+
 UniformTimes parse_uniform(const std::string& text) {
-  UniformTimes uniform;
-  // A latency may be left out; the three passes may not.
-  bool f = false, i = false, w = false;
+  std::optional<Seconds> f, i, w, s, t, latency;
+  const std::pair<std::string_view, std::optional<Seconds>*> known[] = {
+      {"F", &f}, {"I", &i}, {"W", &w}, {"S", &s}, {"T", &t}, {"latency", &latency}};
   for (const std::string& part : parse_words(text)) {
+    const auto refuse = [&part](const std::string& why) {
+      throw UsageError(fmt::format("--uniform {}: {}", part, why));
+    };
     const auto equals = part.find('=');
     const std::string key = part.substr(0, equals);
     const auto value =
         equals == std::string::npos ? std::nullopt : parse_duration(part.substr(equals + 1));
-    if (!value)
-      throw UsageError(fmt::format(
-          "--uniform {}: expected F=..,I=..,W=..,S=..,T=..,latency=.. with units, as F=18.5ms",
-          part));
-    if (key == "F") {
-      uniform.f = *value;
-      f = true;
-    } else if (key == "I") {
-      uniform.i = *value;
-      i = true;
-    } else if (key == "W") {
-      uniform.w = *value;
-      w = true;
-    } else if (key == "S") {
-      uniform.s = *value;
-    } else if (key == "T") {
-      uniform.t = *value;
-    } else if (key == "latency") {
-      uniform.latency = *value;
-    } else {
-      throw UsageError(fmt::format("--uniform {}: expected F, I, W, S, T or latency", part));
-    }
+    if (!value) refuse("expected F=..,I=..,W=..,S=..,T=..,latency=.. with units, as F=18.5ms");
+    const auto one =
+        std::ranges::find_if(known, [&key](const auto& word) { return word.first == key; });
+    if (one == std::end(known)) refuse("expected F, I, W, S, T or latency");
+    if (*one->second) refuse(fmt::format("{} is there twice", key));
+    if (*value > kLongestPass) refuse(fmt::format("expected at most {} s", kLongestPass.count()));
+    *one->second = value;
   }
+  // A latency may be left out; the three passes may not.
   if (!f || !i || !w) throw UsageError("--uniform: expected all of F, I and W");
+  UniformTimes uniform{.f = *f, .i = *i, .w = *w, .s = s, .t = t};
+  if (latency) uniform.latency = *latency;
   return uniform;
 }
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <sstream>
 #include <system_error>
 #include <type_traits>
@@ -58,6 +59,80 @@ std::vector<Path> files_of(const Target& target) {
   return files;
 }
 
+// Whether a name of a file or folder is empty. Sources in memory have none.
+bool has_empty_name(const Target& target) {
+  const auto is_empty = [](const auto& source) {
+    using Source = std::decay_t<decltype(source)>;
+    if constexpr (std::is_same_v<Source, Path>) {
+      return source.empty();
+    } else {
+      const auto* file = std::get_if<Path>(&source);
+      return file != nullptr && file->empty();
+    }
+  };
+  return std::visit(
+      [&](const auto* value) {
+        using Value = std::decay_t<decltype(*value)>;
+        if constexpr (std::is_same_v<Value, std::optional<Path>>) {
+          return *value && (*value)->empty();
+        } else if constexpr (std::is_same_v<Value, std::vector<Path>> ||
+                             std::is_same_v<Value, std::vector<TraceSource>>) {
+          return std::ranges::any_of(*value, is_empty);
+        } else if constexpr (std::is_same_v<Value, Path> || std::is_same_v<Value, PlanSource> ||
+                             std::is_same_v<Value, CostsSource> ||
+                             std::is_same_v<Value, TraceSource>) {
+          return is_empty(*value);
+        } else {
+          return false;
+        }
+      },
+      target);
+}
+
+// Whether a list has nothing in it; what is no list has.
+bool is_empty_list(const Target& target) {
+  return std::visit(
+      [](const auto* value) {
+        using Value = std::decay_t<decltype(*value)>;
+        if constexpr (!std::is_same_v<Value, std::string> && requires { value->front(); }) {
+          return value->empty();
+        } else {
+          return false;
+        }
+      },
+      target);
+}
+
+// An option as people write it, an argument by place by its name; of several names the one that is
+// as the file's ending: --pdf of a picture.pdf.
+std::string shown_name(const Field& field, const Path& file = {}) {
+  const std::vector<std::string> names = long_names(field);
+  const auto own = std::ranges::find(names, file.extension().string(),
+                                     [](const std::string& name) { return "." + name; });
+  return (field.names.starts_with("-") ? "--" : "") + (own == names.end() ? names.front() : *own);
+}
+
+// What the fields write, by the file: two that write one would leave the last one's.
+class Written {
+ public:
+  void add(const Path& path, const std::string& option) {
+    std::error_code none;  // what cannot be looked at is told where it is written
+    // A device or a pipe takes what everybody writes.
+    const auto status = std::filesystem::status(path, none);
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+        !std::filesystem::is_directory(status))
+      return;
+    const Path same = std::filesystem::weakly_canonical(std::filesystem::absolute(path), none);
+    const auto [before, is_new] = by_file_.emplace(none ? path : same, option);
+    if (is_new) return;
+    throw UsageError(fmt::format("{} and {} both write {}: expected a file each", before->second,
+                                 option, path.string()));
+  }
+
+ private:
+  std::map<Path, std::string> by_file_;
+};
+
 // Whether folders can be made in a folder, which its rights alone do not say (/proc). Made by a
 // name of its own: another process may be making the one that is meant.
 std::optional<std::string> why_none_is_made(const Path& folder) {
@@ -68,8 +143,8 @@ std::optional<std::string> why_none_is_made(const Path& folder) {
 }
 
 // A folder that may be written into, or one that can be made. Nothing is made: the work may yet be
-// refused.
-void require_writable_folder(const Path& folder) {
+// refused. `named_by`: the option, where it names this folder itself.
+void require_writable_folder(const Path& folder, const std::string& named_by = "") {
   const Path absolute = std::filesystem::absolute(folder);
   const auto cannot = [&](const std::string& why) {
     return InputError(folder.string(), "", "cannot be written: " + why);
@@ -85,7 +160,10 @@ void require_writable_folder(const Path& folder) {
     missing = there;
     there = there.parent_path();
   }
-  if (!std::filesystem::is_directory(there, none)) throw cannot(there.string() + " is no folder");
+  if (!std::filesystem::is_directory(there, none)) {
+    throw cannot(fmt::format("{} is no folder{}", there.string(),
+                             named_by.empty() ? "" : fmt::format(", {} names one", named_by)));
+  }
   if (::access(there.c_str(), W_OK | X_OK) != 0)
     throw cannot(std::generic_category().message(errno));
   if (missing.empty()) return;
@@ -129,22 +207,48 @@ void require_choices(const Field& field, const std::vector<std::string>& texts) 
   }
 }
 
+const Field* first_missing(const Fields& fields, const std::set<std::string>& given) {
+  const auto found = std::ranges::find_if(fields, [&](const Field& field) {
+    return field.traits.required &&
+           (!given.contains(long_names(field).front()) || is_empty_list(field.target));
+  });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+namespace {
+
+// Throws where a file cannot be written there, or what is read would be written over.
+void try_file(const Path& path, const std::string& option, const Session& session) {
+  require_writable_folder(std::filesystem::absolute(path).parent_path());
+  std::error_code none;  // what cannot be looked at is told where it is written
+  if (std::filesystem::is_directory(path, none)) {
+    throw InputError(path.string(), "",
+                     fmt::format("cannot be written: it is a folder, {} names a file", option));
+  }
+  // Guarded as well: an output must not be one of the inputs.
+  static_cast<void>(session.output(path));
+}
+
+}  // namespace
+
 void try_outputs(const Fields& fields, const Session& session) {
+  Written files;
   for (const Field& field : fields) {
+    // A name that a script left empty is not silently as if the option was not there.
+    if (session.given(long_names(field).front()) && has_empty_name(field.target))
+      throw UsageError(shown_name(field) + ": expected a name, found an empty one");
     const Writes writes = field.traits.writes;
     if (writes == Writes::nothing) continue;
     for (const Path& path : files_of(field.target)) {
       if (path.empty() || path == "-") continue;
+      const std::string option = shown_name(field, path);
       if (writes == Writes::folder) {
-        require_writable_folder(path);
-      } else {
-        require_writable_folder(std::filesystem::absolute(path).parent_path());
-        std::error_code none;  // what cannot be looked at is told where it is written
-        if (std::filesystem::is_directory(path, none))
-          throw InputError(path.string(), "", "cannot be written: it is a folder");
-        // Guarded as well: an output must not be one of the inputs.
-        static_cast<void>(session.output(path));
+        require_writable_folder(path, option);
+        continue;
       }
+      try_file(path, option, session);
+      files.add(path, option);
+      if (field.traits.with_it != nullptr) files.add(field.traits.with_it(path), option);
     }
   }
 }

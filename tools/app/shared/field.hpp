@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,8 @@ struct FieldTraits {
   bool required = false;
   Writes writes = Writes::nothing;  // what the use case writes there
   std::optional<double> unsaid;     // of a number that may be left out behind its name: what it is
+  // What else is written with a file, by that file's name: a picture's data. None: nothing.
+  std::filesystem::path (*with_it)(std::filesystem::path file) = nullptr;
 };
 
 struct Field {
@@ -70,8 +73,13 @@ using Fields = std::vector<Field>;
 // Throws UsageError for a text that is none of the field's choices, where it has them.
 void require_choices(const Field& field, const std::vector<std::string>& texts);
 
+// The first field that is required and not there: a list of nothing is not there. None: nothing is
+// missing. `given`: as Session has it.
+[[nodiscard]] const Field* first_missing(const Fields& fields, const std::set<std::string>& given);
+
 // What must hold before hours of work: each file and folder that the fields name to be written can
-// be, and is none of those that are read. Throws UsageError or InputError.
+// be, is none of those that are read, and is written by one field alone; and no name that was given
+// is empty. Throws UsageError or InputError.
 void try_outputs(const Fields& fields, const Session& session);
 
 void append(Fields& fields, Fields more);

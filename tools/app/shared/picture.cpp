@@ -71,7 +71,7 @@ Fields fields(PictureOptions& options, const std::string& what) {
        fmt::format("Write {} as a picture (.svg, .pdf, or .tex for TikZ), its data beside it as "
                    "NAME.data.csv",
                    what),
-       {.writes = Writes::file}},
+       {.writes = Writes::file, .with_it = &data_file}},
       {"--width", &options.width,
        "Width of the picture, as 3.3in; a number alone, as 100: characters of a line in the "
        "terminal"},

@@ -339,7 +339,8 @@ app::Fields fields(PlanOptions& o) {
 }
 
 Model load_model(const PlanOptions& options) {
-  Model model = load_model(options.model);
+  Model model = options.model_text ? parse_model(*options.model_text, options.model)
+                                   : load_model(options.model);
   Plan plan;
   treat(options, plan);
   if (plan.prediction_layers > 0) {
@@ -386,7 +387,8 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
     session.note(fmt::format("{}: {}", options.model.string(), remark));
   Plan plan;
   plan.model_path = options.model.string();
-  plan.model_sha256 = sha256_hex(read_text_file(options.model));
+  plan.model_sha256 =
+      sha256_hex(options.model_text ? *options.model_text : read_text_file(options.model));
   // The model's own length where it has one: a limit on positions alone is none.
   plan.seq_length = options.seq_length.value_or(model.seq_length);
   if (plan.seq_length <= 0 && model.max_positions > 0 && length == SampleLength::needed) {

@@ -32,6 +32,7 @@ namespace weir {
 // What every plan of a use case has in common.
 struct PlanOptions {
   std::filesystem::path model;
+  std::optional<std::string> model_text;  // of that file, where it was read: a pipe has it once
   std::optional<std::int64_t> seq_length;
   std::string lengths;  // of sequences: a file, MEAN:MOST, or quantiles; empty: rows are one each
   std::string rows;     // as parse_rows_of has it; empty: packed

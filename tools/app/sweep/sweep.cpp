@@ -35,6 +35,7 @@
 #include "tools/app/sweep/search_request.hpp"
 #include "tools/app/sweep/sweep_files.hpp"
 #include "tools/app/sweep/sweep_layouts.hpp"
+#include "tools/report/picture_file.hpp"
 #include "tools/reproduce/known_software.hpp"
 #include "traces/metrics.hpp"
 #include "traces/stats.hpp"
@@ -378,7 +379,7 @@ Fields fields(SweepRequest& r) {
         &r.pareto,
         "Step time against peak memory as a picture (SVG or PDF), the Pareto front marked, its "
         "data beside it as NAME.data.csv",
-        {.writes = Writes::file}},
+        {.writes = Writes::file, .with_it = &data_file}},
        {"--run", &r.run, "Execute each row"},
        {"--backend", &r.backend, "Where --run executes: cpu or synthetic"},
        {"--steps", &r.steps, "Measured steps of --run", {.range = kSteps}},
@@ -386,7 +387,7 @@ Fields fields(SweepRequest& r) {
         &r.picture,
         "Bubble and memory against M as a picture, its data beside it as NAME.data.csv (--run: "
         "weir-out/sweep.svg)",
-        {.writes = Writes::file}},
+        {.writes = Writes::file, .with_it = &data_file}},
        {"-o,--output", &r.output, "Write weir.sweep/1 JSON", {.writes = Writes::file}},
        {"--report",
         &r.report,

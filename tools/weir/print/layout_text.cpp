@@ -55,7 +55,8 @@ std::string sources(const layout::Program& program, const LayoutCost& cost) {
 
 void print_derivation(Printout& out, const layout::Program& program, const layout::Layout& layout) {
   const LayoutCost cost = layout_cost(program, layout);
-  out.say("{}: {} on mesh {}\n", layout.name, rules_text(program, layout), mesh_text(layout));
+  out.say("{}: {} on mesh {}\n", printable_in_line(layout.name), rules_text(program, layout),
+          mesh_text(layout));
   Rows rows{{"", "its block", "multiply-adds", "all-reduced over", "elements", "memory"}};
   const auto memory_of = [&](const layout::NamedTensor& tensor) {
     return with_value(Polynomial(local_size(program, layout, tensor.dimensions)), cost.symbols);
@@ -173,7 +174,7 @@ void print_layouts(Printout& out, const layout::LayoutFile& file) {
   for (const layout::Dimension& dimension : file.program.dimensions) {
     sizes.push_back(fmt::format("{} {} = {}", dimension.name, dimension.symbol, dimension.size));
   }
-  out.say("{}: {}\n", file.name, fmt::join(sizes, ", "));
+  out.say("{}: {}\n", printable_in_line(file.name), fmt::join(sizes, ", "));
   out.say(
       "Rule: a dimension on a mesh dimension is divided by it in every tensor; an einsum runs on "
       "the blocks; its\n"

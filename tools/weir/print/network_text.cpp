@@ -120,9 +120,10 @@ void print_cost(Printout& out, const app::NetworksResult& result,
   out.say(
       "a step on {}: {} ms = {} products + {} exchanges + {} gradients once a step; {} a device "
       "= {} weights' state + {} kept: {}\n",
-      result.cluster->name, milliseconds_of(cost.time()), milliseconds_of(cost.products),
-      milliseconds_of(cost.exchanges), milliseconds_of(cost.reductions),
-      format_bytes(cost.memory()), format_bytes(cost.state), format_bytes(cost.kept),
+      printable_in_line(result.cluster->name), milliseconds_of(cost.time()),
+      milliseconds_of(cost.products), milliseconds_of(cost.exchanges),
+      milliseconds_of(cost.reductions), format_bytes(cost.memory()), format_bytes(cost.state),
+      format_bytes(cost.kept),
       cost.memory() <= result.cluster->device.memory ? "fits" : "does not fit");
 }
 
@@ -265,7 +266,7 @@ void print_networks(Printout& out, const app::NetworksResult& result) {
   std::vector<std::string> sizes;
   for (const layout::Dimension& d : result.network.dimensions)
     sizes.push_back(fmt::format("{} {}", d.name, d.size));
-  out.say("{} in {}: {}\n", result.network.name, to_string(result.job.dtype),
+  out.say("{} in {}: {}\n", printable_in_line(result.network.name), to_string(result.job.dtype),
           fmt::join(sizes, ", "));
   if (result.run) return print_run(out, result);
   if (result.shapes) return print_shapes(out, result);
@@ -280,7 +281,7 @@ void print_networks(Printout& out, const app::NetworksResult& result) {
         format_bytes(least.bytes), rules_text(result.network, least.layout), mesh_of(least.layout));
   }
   for (const layout::NetworkLayout& layout : result.layouts) {
-    out.say("{}: {} on mesh {}, a device and a micro-batch:\n", layout.name,
+    out.say("{}: {} on mesh {}, a device and a micro-batch:\n", printable_in_line(layout.name),
             rules_text(result.network, layout), mesh_of(layout));
     print_tensors(out, result, layout);
     print_exchanges(out, result, layout);

@@ -44,9 +44,9 @@ Table for_people(const Table& table) {
       return says_nothing(row[c]);
     });
     if (empty) continue;
-    kept.columns.push_back({printable(table.columns[c].head), table.columns[c].align});
+    kept.columns.push_back({printable_in_line(table.columns[c].head), table.columns[c].align});
     for (std::size_t r = 0; r < table.rows.size(); ++r)
-      kept.rows[r].push_back(printable(table.rows[r][c]));
+      kept.rows[r].push_back(printable_in_line(table.rows[r][c]));
   }
   return kept;
 }
@@ -189,7 +189,8 @@ bool looks_like_formula(const std::string& text) {
 
 std::string csv_cell(const std::string& text) {
   if (says_nothing(text)) return "";
-  return csv_quoted(looks_like_formula(text) ? "'" + text : text);
+  // Programs read it line by line, and people show it to their terminals.
+  return csv_quoted(printable_in_line(looks_like_formula(text) ? "'" + text : text));
 }
 
 }  // namespace

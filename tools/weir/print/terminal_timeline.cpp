@@ -150,7 +150,7 @@ void draw_in_terminal(Printout& out, std::span<const TitledTrace> traces,
     for (std::size_t i = 0; i < traces.size(); ++i) {
       const std::size_t its = drawn[i].empty() ? 0 : drawn[i].front().cells.size();
       if (first >= its) continue;
-      if (!traces[i].title.empty()) out.say("{}\n", traces[i].title);
+      if (!traces[i].title.empty()) out.say("{}\n", printable_in_line(traces[i].title));
       print_fold(out, drawn[i], first, std::min(first + fold, its));
     }
   }
