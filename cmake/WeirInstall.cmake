@@ -72,6 +72,8 @@ if(SKBUILD AND WEIR_PYTHON)
   install(DIRECTORY ${examples}/clusters ${examples}/data ${examples}/layouts ${examples}/models
     ${examples}/stacks DESTINATION ${SKBUILD_DATA_DIR}/share/weir/examples
     COMPONENT wheel EXCLUDE_FROM_ALL)
+  install(DIRECTORY ${manual} DESTINATION ${SKBUILD_DATA_DIR}/share/man
+    COMPONENT wheel EXCLUDE_FROM_ALL)
 endif()
 
 set(CPACK_GENERATOR TGZ)

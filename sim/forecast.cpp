@@ -16,6 +16,7 @@
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/layers/row_work.hpp"
 #include "costmodel/memory/memory_rules.hpp"
+#include "costmodel/table/device_kind.hpp"
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/job/placement.hpp"
 #include "plan/program/deadlock.hpp"
@@ -86,11 +87,12 @@ void add_rates(Forecast& forecast, const ResolvedPlan& loaded, const Cluster& cl
   if (peak > 0) forecast.mfu = flops / peak;
 }
 
-// Of an hour of all of a plan's devices; none where one of them has no price.
-std::optional<Price> price_per_hour(const Plan& plan, const Cluster& cluster) {
+// Of an hour of all of a plan's devices, so many where all are of one kind; none where one of them
+// has no price.
+std::optional<Price> price_per_hour(const Plan& plan, const Cluster& cluster, int of_one_kind) {
   if (cluster.kinds() == 1) {
     const auto& price = cluster.kind(0).price_per_gpu_hour;
-    return price ? std::optional(*price * plan.devices()) : std::nullopt;
+    return price ? std::optional(*price * of_one_kind) : std::nullopt;
   }
   const Placement placement(plan, cluster);
   std::optional<Price> sum;
@@ -298,7 +300,10 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.step_time = to_seconds(timing.makespan + overhead);
   f.stack = cluster.stack.name;
   f.devices = loaded.plan.devices();
-  f.on_gpus = cluster.device.multiprocessors > 0;
+  if (!run.contention.device_of_rank.empty())
+    f.shared_devices = std::min(f.devices, cluster.devices());
+  // Without a cluster's file the costs alone know that they were measured on a GPU.
+  f.device_kind = costs.backend == "cuda" ? DeviceKind::gpu : kind_of(cluster.device);
   f.warnings = run.priced.warnings;
   warn_of_empty_stages(loaded, f);
   say_of_host(loaded, cluster, f);
@@ -312,7 +317,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
     f.lower_bound = to_seconds(step_lower_bound(loaded.program, run.costs) + overhead);
     f.jitter_spread = jitter_spread(run, costs, options.detail);
     f.peak_in_flight = peak_in_flight(loaded.schedule);
-    f.price_per_hour = price_per_hour(loaded.plan, cluster);
+    f.price_per_hour = price_per_hour(loaded.plan, cluster, f.shared_devices.value_or(f.devices));
     add_basis(f, loaded.plan, costs, cluster, run.priced.inside_range);
   }
   if (options.jitter) add_distribution(f, run, costs, *options.jitter);

@@ -11,6 +11,7 @@
 #include "costmodel/memory/fits.hpp"
 #include "costmodel/memory/memory.hpp"
 #include "costmodel/table/costs.hpp"
+#include "costmodel/table/device_kind.hpp"
 #include "plan/words/price.hpp"
 #include "sim/jitter.hpp"
 #include "traces/metrics.hpp"
@@ -49,10 +50,12 @@ struct Forecast {
   // RankMemory::upper is the amplest's; else empty.
   std::vector<Bytes> leanest;
   std::vector<std::int32_t>
-      peak_in_flight;    // per rank: stage-micro-batches, from the start of F to the end of W or B
-  int devices = 1;       // tp x cp x dp for each rank; ranks are one device of them
-  bool on_gpus = false;  // or the like; else a device is a core
-  std::optional<Price> price_per_hour;    // of all its devices together, where the cluster says
+      peak_in_flight;  // per rank: stage-micro-batches, from the start of F to the end of W or B
+  int devices = 1;     // tp x cp x dp for each rank; ranks are one device of them
+  // Where ranks take turns on fewer: how many there are, which hours and money are of.
+  std::optional<int> shared_devices;
+  DeviceKind device_kind = DeviceKind::other;
+  std::optional<Price> price_per_hour;    // of all these devices together, where the cluster says
   std::optional<double> training_tokens;  // of a whole training, where one was asked about
   std::optional<double> samples_per_s;
   std::optional<double> tokens_per_s;

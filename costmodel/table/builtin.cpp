@@ -15,6 +15,7 @@
 #include "costmodel/layers/layer_key.hpp"
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/memory/training_state.hpp"
+#include "costmodel/table/device_kind.hpp"
 #include "plan/model/alike_layers.hpp"
 #include "plan/model/model_part.hpp"
 #include "plan/words/error.hpp"
@@ -132,7 +133,7 @@ Costs builtin_costs(const Model& model, std::int64_t seq_length, Dtype dtype,
   Costs costs;
   costs.basis = Basis::builtin;
   costs.machine = device.name;
-  costs.backend = device.multiprocessors > 0 ? "cuda" : "cpu";
+  costs.backend = is_gpu(device) ? "cuda" : "cpu";
   costs.origin =
       device.kernels
           ? fmt::format("kernels of {} by {}", device.name, cluster.name)

@@ -12,6 +12,7 @@
 #include "costmodel/layers/orthogonal.hpp"
 #include "costmodel/links/collectives.hpp"
 #include "costmodel/table/backward_halves.hpp"
+#include "costmodel/table/device_kind.hpp"
 #include "costmodel/table/fixed_part.hpp"
 #include "costmodel/table/rebuilt_modules.hpp"
 
@@ -299,7 +300,7 @@ PerKind<Seconds> LayerPrices::exchanged(const Layer& layer, const LayerTime& tim
   const StackTime& stack = cluster_.stack.time;
   const Device& device = cluster_.kind(0).device;
   // A GPU's streams gather beside products; Weir's executor on a core does not.
-  const WeightGathers gathers = device.multiprocessors == 0 && cluster_.stack.own_tensors
+  const WeightGathers gathers = !is_gpu(device) && cluster_.stack.own_tensors
                                     ? WeightGathers::counted
                                     : WeightGathers::hidden;
   PerKind<Seconds> tensor = tensor_traffic(layer, plan_, links_.tensor, stack, gathers,

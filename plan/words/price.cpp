@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include "plan/words/figures.hpp"
 
@@ -31,10 +30,10 @@ std::string to_string(const Price& price) {
 }
 
 std::string format_amount(const Price& price) {
-  // Four digits of a large amount would be rounded to tens and more.
-  constexpr int kWhole = 15;
-  if (price.amount < 1000) return format_figure(price.amount, 4);
-  return format_figure(static_cast<double>(std::llround(price.amount)), kWhole);
+  // Cents, where there are any: from half a cent on, and until they round to 1,000.
+  constexpr double kLeast = 0.005, kMost = 999.995;
+  if (price.amount >= kLeast && price.amount < kMost) return fmt::format("{:.2f}", price.amount);
+  return format_figure(price.amount, 4);
 }
 
 std::string format_price(const Price& price) { return format_amount(price) + " " + price.currency; }

@@ -23,7 +23,7 @@ struct Price {
 [[nodiscard]] std::optional<Price> parse_price(std::string_view text);
 // Reads back as the same.
 [[nodiscard]] std::string to_string(const Price& price);
-// For people: "2.25 USD"; of the amount alone, to four digits, and whole from 1,000 on.
+// For people: "2.50 USD", from 1,000 on and below a cent to four digits: "167,700 USD".
 [[nodiscard]] std::string format_price(const Price& price);
 [[nodiscard]] std::string format_amount(const Price& price);
 

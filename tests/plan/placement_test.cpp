@@ -133,6 +133,8 @@ TEST(Placement, FollowsThePlan) {
   EXPECT_THAT(placement.kinds(Rank{0}), ElementsAre(1));
   EXPECT_THAT(placement.kinds(Rank{1}), ElementsAre(0));
   EXPECT_EQ(placement.link(Rank{1}, Rank{2}).bandwidth.count(), 8e9);
+  EXPECT_EQ(placement.devices(0), 2);
+  EXPECT_EQ(placement.devices(1), 1);
   plan.placement = {{"fast", 2}};
   EXPECT_THAT(complaint([&] { Placement(plan, cluster); }),
               HasSubstr("places 2 ranks; expected all 3"));

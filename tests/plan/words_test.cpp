@@ -59,6 +59,8 @@ TEST(Figures, HaveCommasAndNoExponent) {
   EXPECT_EQ(format_figure(0.00001, 4), "0.00001");
   EXPECT_EQ(format_figure(0, 4), "0");
   EXPECT_EQ(format_figure(3e18, 4), "3e+18");
+  EXPECT_EQ(format_whole(1234567), "1,234,567");
+  EXPECT_EQ(format_whole(1e18), "1,000,000,000,000,000,000");
 }
 
 TEST(Durations, AreReadAtAGlance) {
@@ -84,8 +86,13 @@ TEST(Prices, AreAnAmountAndACurrency) {
     EXPECT_FALSE(parse_price(text)) << text;
   EXPECT_EQ(to_string(Price{0.1, "USD"}), "0.1 USD");
   EXPECT_EQ(parse_price(to_string(Price{1e-7 / 3, "JPY"})), (Price{1e-7 / 3, "JPY"}));
-  EXPECT_EQ(format_price(Price{2.5, "USD"} * 100.1), "250.2 USD");
-  EXPECT_EQ(format_price({1234567.4, "USD"}), "1,234,567 USD");
+  EXPECT_EQ(format_price(Price{2.5, "USD"} * 100.1), "250.25 USD");
+  EXPECT_EQ(format_price({2.5, "USD"}), "2.50 USD");
+  EXPECT_EQ(format_price({0.0012344, "USD"}), "0.001234 USD");
+  EXPECT_EQ(format_price({999.996, "USD"}), "1,000 USD");
+  EXPECT_EQ(format_price({1234567.4, "USD"}), "1,235,000 USD");
+  // More than a whole number of 64 bits holds: never less than nothing.
+  EXPECT_EQ(format_price({3e20, "USD"}), "3e+20 USD");
 }
 
 TEST(Names, AreFoundByEitherSide) {

@@ -14,6 +14,7 @@
 #include "costmodel/table/builtin.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
+#include "sim/training_cost.hpp"
 #include "tools/jobs/torchtitan/words.hpp"
 
 namespace weir::forecast_test {
@@ -214,13 +215,40 @@ TEST(Forecast, ChunksKeepOneInputEach) {
 // Four ranks of a measured machine with two cores share them: all the work, 4 layers * 8
 // micro-batches * 3 ms, on two cores is 48 ms at least, where four would take (8 + 3) * 3 = 33.
 TEST(Forecast, RanksWithoutADeviceAreOversubscribed) {
-  const Forecast f = forecast(chain(4, 8), calibrated(), two_cores()).forecast;
+  Cluster cluster = two_cores();
+  cluster.price_per_gpu_hour = Price{1.5, "USD"};
+  const Forecast f = forecast(chain(4, 8), calibrated(), cluster).forecast;
   EXPECT_EQ(f.basis, Basis::oversubscribed);
   EXPECT_FALSE(f.interval);
   EXPECT_GE(f.step_time.count(), 0.048);
+  // Two cores are paid for, not four.
+  EXPECT_EQ(f.devices, 4);
+  EXPECT_EQ(f.shared_devices, 2);
+  EXPECT_EQ(f.price_per_hour, (Price{3, "USD"}));
+  EXPECT_DOUBLE_EQ(cost_of_steps(f, 1).expected.gpu_hours, 2 * f.step_time.count() / 3600);
   Costs builtin = calibrated();
   builtin.basis = Basis::builtin;
-  EXPECT_DOUBLE_EQ(forecast(chain(4, 8), builtin, two_cores()).forecast.step_time.count(), 0.033);
+  const Forecast apart = forecast(chain(4, 8), builtin, cluster).forecast;
+  EXPECT_DOUBLE_EQ(apart.step_time.count(), 0.033);
+  EXPECT_FALSE(apart.shared_devices);
+  EXPECT_EQ(apart.price_per_hour, (Price{6, "USD"}));
+}
+
+// A file may leave multiprocessors out, costs that were measured on a GPU know it all the same.
+TEST(Forecast, WhatItsDevicesAreAsFarAsIsKnown) {
+  const auto kind = [](const Costs& costs, const Cluster& cluster) {
+    return forecast(chain(2, 4), costs, cluster).forecast.device_kind;
+  };
+  Cluster cluster = two_cores();
+  cluster.device.name = "TPU-v3";
+  EXPECT_EQ(kind(calibrated(), cluster), DeviceKind::other);
+  cluster.device.name = kCpuCore;
+  EXPECT_EQ(kind(calibrated(), cluster), DeviceKind::core);
+  Costs of_gpu = calibrated();
+  of_gpu.backend = "cuda";
+  EXPECT_EQ(kind(of_gpu, cluster), DeviceKind::gpu);
+  cluster.device.multiprocessors = 132;
+  EXPECT_EQ(kind(calibrated(), cluster), DeviceKind::gpu);
 }
 
 // 1F1B crosses by rendezvous and does not in NCCL groups, where a rank waits for both of its

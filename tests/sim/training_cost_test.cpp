@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace weir::training_cost_test {
@@ -14,7 +15,7 @@ namespace {
 Forecast of_64_gpus() {
   Forecast f;
   f.stack = "typical";
-  f.on_gpus = true;
+  f.device_kind = DeviceKind::gpu;
   f.devices = 64;
   f.step_time = Seconds(12.5);
   f.tokens_per_s = 4194304 / 12.5;
@@ -52,10 +53,10 @@ TEST(TrainingCost, AWholeTrainingInMoney) {
   EXPECT_NEAR(cost.expected.price.value().amount, 264909.6, 0.1);
   EXPECT_NEAR(cost.low.value().price.value().amount, 0.8 * 264909.6, 0.1);
   EXPECT_NEAR(cost.time.count(), 5960464, 1);
-  EXPECT_EQ(cost_text(f), "52.98 GPU-hours (132.5 USD) a billion tokens");
+  EXPECT_EQ(cost_text(f), "52.98 GPU-hours (132.45 USD) a billion tokens");
   EXPECT_EQ(training_text(f),
-            "2,000,000,000,000 tokens: 106,000 GPU-hours (84,770 to 127,200), 264,910 USD (211,928 "
-            "to 317,891), 69 d 0 h");
+            "2,000,000,000,000 tokens: 106,000 GPU-hours (84,770 to 127,200), 264,900 USD (211,900 "
+            "to 317,900), 69 d 0 h");
   const auto json = training_cost_json(f)["training"];
   EXPECT_EQ(json["currency"], "USD");
   EXPECT_NEAR(json["price_interval"][1].get<double>(), 1.2 * 264909.6, 0.2);
@@ -73,6 +74,34 @@ TEST(TrainingCost, FailuresArePaidForWhereTheyAreForecast) {
   EXPECT_NEAR(cost_of_tokens(f, kBillion).value().expected.gpu_hours, 52.98191, 1e-5);
 }
 
+// A job that fails before any step is done is never at its end.
+TEST(TrainingCost, WhatNeverEndsHasNoCost) {
+  Forecast f = of_64_gpus();
+  f.price_per_hour = Price{160, "USD"};
+  f.training_tokens = 1234567;
+  for (const double goodput : {0.0, 1e-300, std::nan("")}) {
+    f.goodput = GoodputForecast{{}, {}};
+    f.goodput->checkpoints.goodput = goodput;
+    EXPECT_FALSE(cost_of_training(f));
+    EXPECT_TRUE(training_cost_json(f)["training"].is_null());
+    EXPECT_EQ(training_text(f), "1,234,567 tokens: never done, failures leave no time to train");
+  }
+}
+
+// The shorter step is the cheaper one of equal devices, prices and tokens alone.
+TEST(TrainingCost, WhereStepsDoNotTellWhichIsCheaper) {
+  const Forecast f = of_64_gpus();
+  Forecast slower = f;
+  slower.step_time = Seconds(13);
+  slower.tokens_per_s = 4194304 / 13.0;
+  EXPECT_TRUE(costs_go_with_steps(f, slower));
+  Forecast of_32 = slower, dear = slower, larger = slower;
+  of_32.devices = 32;
+  dear.price_per_hour = Price{160, "USD"};
+  larger.tokens_per_s = 2 * 4194304 / 13.0;
+  for (const Forecast& other : {of_32, dear, larger}) EXPECT_FALSE(costs_go_with_steps(f, other));
+}
+
 // Samples that are no sequences have no tokens: a thousand steps are 222.2 GPU-hours. Cores without
 // a price are told in JSON alone, durations that were given are of no job.
 TEST(TrainingCost, WhatIsNotKnownIsNotTold) {
@@ -83,10 +112,14 @@ TEST(TrainingCost, WhatIsNotKnownIsNotTold) {
   EXPECT_EQ(cost_text(f), "222.2 GPU-hours a thousand steps");
   EXPECT_TRUE(training_cost_json(f)["billion_tokens"].is_null());
   EXPECT_TRUE(training_cost_json(f)["step"]["gpu_hours_interval"].is_null());
-  f.on_gpus = false;
+  f.device_kind = DeviceKind::core;
   EXPECT_EQ(cost_text(f), "");
+  EXPECT_EQ(cost_clause(f), "");
   f.price_per_hour = Price{0.64, "EUR"};
-  EXPECT_EQ(cost_text(f), "222.2 core-hours (2.222 EUR) a thousand steps");
+  EXPECT_EQ(cost_text(f), "222.2 core-hours (2.22 EUR) a thousand steps");
+  // A file that does not say what its devices are.
+  f.device_kind = DeviceKind::other;
+  EXPECT_EQ(cost_clause(f), ", 222.2 device-hours (2.22 EUR) a thousand steps");
   f.stack.clear();
   EXPECT_TRUE(training_cost_json(f).is_null());
 }

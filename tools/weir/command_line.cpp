@@ -195,6 +195,10 @@ void take_details(const CLI::Option& option, CompletedArgument& argument) {
   argument.required = option.get_required();
   if (argument.names.empty()) argument.place = option.get_name();
   argument.unsaid = option.get_default_str();
+  argument.several = option.get_expected_max() == CLI::detail::expected_max_vector_size;
+  for (const CLI::Option* other : option.get_excludes())
+    argument.excludes.push_back(other->get_name());
+  std::ranges::sort(argument.excludes);  // they come by address
   if (!argument.takes_value) return;
   // "INT:0 to 64", and of choices "TEXT:{a,b}", which are known.
   const std::string type = option.get_type_name();
@@ -443,6 +447,10 @@ CommandLine::CommandLine()
                                          "Print the completion script of bash, zsh or fish")
       ->trigger_on_parse();
   const auto write = [this](const std::string& folder) {
+    // Options of all may stand behind a sub-command, but this one is of none.
+    if (const auto chosen = app_->get_subcommands(); !chosen.empty())
+      throw UsageError("--man-pages is no option of weir " + chosen.front()->get_name());
+    if (folder.empty()) throw UsageError("--man-pages: expected a folder");
     write_manual(folder, completed_, arguments_of_all(*app_));
     throw CLI::Success();
   };

@@ -21,6 +21,8 @@ struct CompletedArgument {
   // 64"), what it is where it is not given; of one by place what it is called.
   std::string group = {}, value = {}, within = {}, unsaid = {}, place = {};
   bool required = false;
+  bool several = false;                    // values, one behind the other
+  std::vector<std::string> excludes = {};  // options that it does not go with
 };
 struct CompletedCommand {
   std::string name, summary;

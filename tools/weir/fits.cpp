@@ -83,9 +83,9 @@ void print_advice(Printout& out, const app::FitsResult& result) {
   out.say("no change that was tried, and no two of them, make it surely fit\n");
   if (!result.larger) return out.say("nor do up to 8 times as many devices\n");
   // Of equally many devices the ratio of steps says it all.
-  const std::string cost = cost_text(result.larger->forecast);
+  const std::string cost = cost_clause(result.larger->forecast);
   out.say("on {} devices instead of {}{}{}:\n", result.larger->plan.devices(),
-          result.plan.devices(), cost.empty() ? "" : ", ", cost);
+          result.plan.devices(), cost, cost.empty() ? "" : " instead of " + cost_text(f));
   print_fitting(out, *result.larger);
 }
 

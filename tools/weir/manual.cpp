@@ -3,6 +3,7 @@
 #include "tools/weir/manual.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -48,21 +49,27 @@ std::string as_they_stand(std::string_view lines) {
   return text + ".fi\n";
 }
 
-// What is known of its value, as sentences behind the help.
-std::string more_of(const CompletedArgument& argument) {
-  std::string more;
+// Its help, and what is known of its value, as sentences behind it.
+std::string help_of(const CompletedArgument& argument) {
+  std::vector<std::string> sentences{argument.help};
   if (!argument.choices.empty()) {
-    more = " One of";
-    for (const std::string& choice : argument.choices)
-      more += (&choice == argument.choices.data() ? " " : ", ") + choice;
-    more += ".";
+    sentences.push_back(fmt::format("One of {}", fmt::join(argument.choices, ", ")));
   } else if (!argument.within.empty()) {
-    more = " From " + argument.within + ".";
+    sentences.push_back("From " + argument.within);
   }
-  // What a number that nobody gave means is often in its help.
+  // What a number that nobody gave means is often in its help. Between parentheses a folder "." is
+  // no end of a sentence.
   const bool said = argument.help.find("default") != std::string::npos;
-  if (!argument.unsaid.empty() && !said) more += fmt::format(" Default: {}.", argument.unsaid);
-  return more;
+  if (!argument.unsaid.empty() && !said)
+    sentences.back() += fmt::format(" (default: {})", argument.unsaid);
+  if (!argument.excludes.empty())
+    sentences.push_back(fmt::format("Not with {}", fmt::join(argument.excludes, ", ")));
+  if (argument.required && !argument.names.empty()) sentences.emplace_back("Required");
+  if (sentences.size() == 1) return sentences.front();
+  std::string text;
+  for (const std::string& sentence : sentences)
+    text += (text.empty() ? "" : " ") + sentence + (sentence.ends_with('.') ? "" : ".");
+  return text;
 }
 
 // Lines that may be filled, each of which begins anew.
@@ -80,11 +87,8 @@ std::string paragraph_of(const CompletedArgument& argument) {
   for (const std::string& name : argument.names) head += (head.empty() ? "" : ", ") + bold(name);
   const std::string value = argument.names.empty() ? argument.place : argument.value;
   if (!value.empty()) head += (head.empty() ? "" : " ") + italic(value);
-  std::string help = argument.help;
-  // What follows is a sentence of its own.
-  const std::string more = more_of(argument);
-  if (!more.empty() && !help.ends_with('.')) help += ".";
-  return fmt::format(".TP\n{}\n{}\n", head, roff_text(help + more));
+  if (argument.several) head += " ...";
+  return fmt::format(".TP\n{}\n{}\n", head, roff_text(help_of(argument)));
 }
 
 // By the headings of --help, in the order in which they first come.
@@ -106,15 +110,17 @@ std::string synopsis(std::string_view command, const Arguments& arguments) {
   std::string text = fmt::format("{} {} [{}]", bold("weir"), bold(command), italic("OPTIONS"));
   for (const CompletedArgument& argument : arguments) {
     if (!argument.names.empty()) continue;
-    const std::string place = italic(argument.place);
+    const std::string place = italic(argument.place) + (argument.several ? " ..." : "");
     text += argument.required ? " " + place : fmt::format(" [{}]", place);
   }
   return text + "\n";
 }
 
 std::string exit_status() {
+  // Its first line, without the words that the heading says.
   const std::string text = exit_codes_text();
-  return section("EXIT STATUS", roff_text(text.substr(0, text.find('\n'))) + "\n");
+  const std::size_t from = text.find(": ") + 2;
+  return section("EXIT STATUS", roff_text(text.substr(from, text.find('\n') - from)) + "\n");
 }
 
 }  // namespace

@@ -79,8 +79,7 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
   if (f.tokens_per_s) out.say(", {} tokens/s", format_figure(*f.tokens_per_s, 4));
   if (f.model_tflops_per_device)
     out.say(", {} model TFLOP/s a device", format_figure(*f.model_tflops_per_device, 4));
-  if (const std::string cost = cost_text(f); !cost.empty()) out.say(", {}", cost);
-  out.say("\n");
+  out.say("{}\n", cost_clause(f));
   out.show(rank_table(f));
   if (f.interval_source) print_source(out, *f.interval_source);
   if (f.memory_limit)

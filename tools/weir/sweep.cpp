@@ -57,27 +57,32 @@ std::optional<std::size_t> best_of(const app::SweepReply& reply) {
   return reply.rows.size() == 1 && reply.rows.front().baseline ? std::nullopt : best;
 }
 
-// Hours and money of a billion tokens, behind the other columns: for programs always, for people
-// where plans use unequally many devices; else the step says which costs less.
+// Hours and money of a billion tokens, behind the other columns, whose names depend on no cluster:
+// for programs always, for people where another row than that of the shortest step may cost least.
 void add_costs(Table& table, const Printout& out, const app::SweepReply& reply) {
-  const Forecast& first = reply.ranked(reply.rows.front()).forecast;
-  const bool unequal = std::ranges::any_of(reply.rows, [&](const app::SweepRow& row) {
-    return reply.ranked(row).forecast.devices != first.devices;
+  std::vector<const Forecast*> rows;
+  for (const app::SweepRow& row : reply.rows) rows.push_back(&reply.ranked(row).forecast);
+  const Forecast& first = *rows.front();
+  const bool told = std::ranges::any_of(rows, [&](const Forecast* f) {
+    return !costs_go_with_steps(first, *f) && !cost_text(*f).empty();
   });
-  const bool told = unequal && !cost_text(first).empty();
   if (!out.for_programs() && !told) return;
-  const auto figure = [&](double value) {
-    return out.for_programs() ? fmt::format("{:.6g}", value) : format_figure(value, 4);
-  };
-  const auto& price = first.price_per_hour;
-  table.columns.push_back({first.on_gpus ? "GPU-hours/1e9 tokens" : "core-hours/1e9 tokens"});
-  if (price) table.columns.push_back({price->currency + "/1e9 tokens"});
-  for (std::size_t i = 0; i < reply.rows.size(); ++i) {
-    const auto cost = cost_of_tokens(reply.ranked(reply.rows[i]).forecast, kBillion);
-    table.rows[i].push_back(cost ? figure(cost->expected.gpu_hours) : "-");
-    if (!price) continue;
-    const bool priced = cost && cost->expected.price;
-    table.rows[i].push_back(priced ? figure(cost->expected.price->amount) : "-");
+  // A sweep's rows are of one model.
+  const char* const unit = first.tokens_per_s ? "1e9 tokens" : "1000 steps";
+  table.columns.push_back({fmt::format("device-hours/{}", unit)});
+  // Pools have one currency, though not all of them may have a price.
+  const auto priced =
+      std::ranges::find_if(rows, [](const Forecast* f) { return f->price_per_hour.has_value(); });
+  if (priced != rows.end())
+    table.columns.push_back({fmt::format("{}/{}", (*priced)->price_per_hour->currency, unit)});
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto [hours, price] = cost_of_unit(*rows[i]).expected;
+    const auto exact = [](double value) { return fmt::format("{:.6g}", value); };
+    table.rows[i].push_back(out.for_programs() ? exact(hours) : format_figure(hours, 4));
+    if (priced == rows.end()) continue;
+    table.rows[i].push_back(!price               ? "-"
+                            : out.for_programs() ? exact(price->amount)
+                                                 : format_amount(*price));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "costmodel/links/transfer_fit.hpp"
+#include "costmodel/table/device_kind.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/traced_plan.hpp"

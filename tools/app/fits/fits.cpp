@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "costmodel/table/device_kind.hpp"
 #include "plan/model/readers/foreign_job.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"

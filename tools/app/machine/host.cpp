@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "costmodel/table/device_kind.hpp"
 #include "exec/device/cores.hpp"
 #include "exec/run/run.hpp"
 #include "plan/words/error.hpp"
@@ -86,7 +87,7 @@ Cluster host_cluster() {
   Cluster cluster;
   cluster.name = "this machine";
   cluster.devices_per_node = available_cores();
-  cluster.device.name = "cpu-core";
+  cluster.device.name = kCpuCore;
   cluster.device.memory = Bytes(host_memory().count() / cluster.devices_per_node);
   // Rough rates of a server core with two 512-bit multiply-add units at 2.5 GHz, and a core's share
   // of its memory bus.

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <vector>
 
+#include "costmodel/table/device_kind.hpp"
 #include "plan/job/assumed_stack.hpp"
 #include "plan/text/schema.hpp"
 #include "plan/text/text_file.hpp"
@@ -93,8 +94,6 @@ Field any_schedule_field(bool& any_schedule) {
           "Propose also what the stack has not: schedules, ZeRO stages in pipelines, "
           "re-materialisation (default: what its file lists)"};
 }
-
-bool is_gpu(const Device& device) { return device.multiprocessors > 0; }
 
 bool may_be(const std::string& reported, const Device& device) {
   // Nothing was reported, so nothing contradicts.

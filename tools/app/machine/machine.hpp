@@ -39,9 +39,6 @@ using StackChoice = std::optional<std::filesystem::path>;
 // among the other's. What a tool does not say may be any.
 [[nodiscard]] bool may_be(const std::string& reported, const Device& device);
 
-// Else a CPU.
-[[nodiscard]] bool is_gpu(const Device& device);
-
 struct MachineChoice {
   std::optional<std::filesystem::path> cluster;  // none: this machine
   StackChoice stack;                             // none: as the costs, else by the device

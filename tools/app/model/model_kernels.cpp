@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "costmodel/table/device_kind.hpp"
 #include "exec/training/trainable.hpp"
 #include "plan/words/error.hpp"
 
@@ -45,7 +46,7 @@ ModelKernels model_kernels(const Model& model, const ExecutorStep& step, Device 
     throw UsageError(
         fmt::format("the cuda backend updates by sgd or adamw, not {}", to_string(step.optimizer)));
   }
-  if (device.multiprocessors == 0) throw UsageError(fmt::format("{} is no GPU", device.name));
+  if (!is_gpu(device)) throw UsageError(fmt::format("{} is no GPU", device.name));
   return {model.name, std::move(device), step, executor_kernels(model, step)};
 }
 

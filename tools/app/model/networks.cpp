@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "costmodel/layers/kernel_rates.hpp"
+#include "costmodel/table/device_kind.hpp"
 #include "plan/layout/model_network.hpp"
 #include "plan/layout/network_json.hpp"
 #include "plan/layout/network_text.hpp"

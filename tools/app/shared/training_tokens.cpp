@@ -2,6 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/shared/training_tokens.hpp"
 
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "plan/job/plan.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir::app {
@@ -15,7 +20,10 @@ Field train_tokens_field(std::optional<double>& tokens) {
 }
 
 void require_tokens(const std::optional<double>& tokens, const Plan& plan) {
-  if (tokens && plan.seq_length == 0)
+  if (!tokens) return;
+  if (std::floor(*tokens) != *tokens)
+    throw UsageError(fmt::format("--train-tokens: {}: expected a whole number", *tokens));
+  if (plan.seq_length == 0)
     throw UsageError("--train-tokens: samples of this model are not sequences of tokens");
 }
 

@@ -4,14 +4,18 @@
 
 #include <optional>
 
-#include "plan/job/plan.hpp"
 #include "tools/app/shared/field.hpp"
+
+namespace weir {
+struct Plan;
+}
 
 namespace weir::app {
 
 [[nodiscard]] Field train_tokens_field(std::optional<double>& tokens);
 
-// Throws UsageError where tokens are asked about and the plan's samples have none.
+// Throws UsageError where tokens are asked about that are no whole number, or the plan's samples
+// have none.
 void require_tokens(const std::optional<double>& tokens, const Plan& plan);
 
 }  // namespace weir::app

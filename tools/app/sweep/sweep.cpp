@@ -180,6 +180,17 @@ void keep_families(weir::SweepRequest& search, bool explain) {
        [ranks](const Plan& plan) { return ranks > 1 ? plan.pp == ranks : plan.pp > 1; }, true});
 }
 
+// What a whole training takes is told with every plan that is handed out.
+void set_training(SweepReply& reply, const std::optional<double>& tokens) {
+  weir::SweepResult& result = reply.result;
+  for (Ranked& listed : result.plans) listed.forecast.training_tokens = tokens;
+  for (Ranked& of_front : reply.front) of_front.forecast.training_tokens = tokens;
+  if (result.baseline) result.baseline->ranked.forecast.training_tokens = tokens;
+  if (result.faster_if_it_fits) result.faster_if_it_fits->forecast.training_tokens = tokens;
+  if (reply.with_pipeline && reply.with_pipeline->best)
+    reply.with_pipeline->best->forecast.training_tokens = tokens;
+}
+
 // A search that found something; `party`: the processes that search together, `others`, where there
 // are any.
 SweepReply found(SweepRequest r, const Session& session, std::optional<SearchParty> party,
@@ -238,11 +249,9 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
     if (reply.stopped_by != 0) session.fault()("stopped: not every reason was looked for");
   }
   if (leads) widen_listed(reply, r, search);
-  for (Ranked& listed : reply.result.plans) listed.forecast.training_tokens = r.train_tokens;
-  if (reply.result.baseline)
-    reply.result.baseline->ranked.forecast.training_tokens = r.train_tokens;
   // Without a front of the search's own, that of the listed plans.
   reply.front = reply.result.front.empty() ? pareto_front(reply.result.plans) : reply.result.front;
+  set_training(reply, r.train_tokens);
   return reply;
 }
 
