@@ -277,9 +277,20 @@ class Schedules(Case):
             self.assertEqual(row[0].text, f"{place}: {weir.Plan.from_dict(plan['plan'])}")
         texts = [text.text for text in whole.iter("{http://www.w3.org/2000/svg}text")]
         self.assertIn("Step time against memory", texts)
-        # A dict of its own, as any other is: what it shows is the search's.
+        # A dict of its own, as any other is, which shows what is in it by then.
         self.assertEqual(json.loads(json.dumps(found)), found)
-        self.assertIsNone(weir.Search(found)._repr_html_())
+        copied = found.copy()
+        self.assertIsInstance(copied, weir.Search)
+        self.assertEqual(copied._repr_html_(), found._repr_html_())
+        copied["plans"] = copied["plans"][1:]
+        shown = xml.etree.ElementTree.fromstring(f"<div>{copied._repr_html_()}</div>")
+        self.assertEqual(list(shown.iter("tr"))[1][0].text,
+                         f"1: {weir.Plan.from_dict(found['plans'][1]['plan'])}")
+        del copied["plans"]
+        self.assertIsNone(copied._repr_html_())
+        # However many there are, the cell is no longer than that of some 50.
+        copied["plans"] = 300 * found["plans"]
+        self.assertLess(len(copied._repr_html_()), 40000)
 
     def test_the_published_ones_are_listed(self):
         self.assertIn("zb-h1", [row["name"] for row in weir.schedules()])

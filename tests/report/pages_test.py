@@ -26,7 +26,7 @@ TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_si
         "n_positions": 8}
 MADE = ["How this page was made", "command", "date", "version", "seed", "weir 0.", "2026-11-23"]
 CAUSES = ["bubble", "fill", "drain", "imbalance", "communication", "host", "optimizer"]
-EXPLAINED = ["Where the step goes", "What one change would bring", "more samples/s"]
+EXPLAINED = ["Where the forecast step goes", "What one change would bring", "more samples/s"]
 NAME = "a 'name' <b>&amp; $(x).json"  # of a model: text wherever it stands
 
 

@@ -20,6 +20,7 @@
 namespace weir::explained_report_test {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -153,40 +154,85 @@ WhatIf change(const std::string& to, double gain) {
 
 using std::chrono::seconds;
 
-// As `weir explain` says it: the same parts and the same changes in the same order. Where there is
-// time for three changes, three of them.
+// As `weir explain` says it: the same parts and the same changes in the same order, products in the
+// other format among them. Where there is time for three changes, three of them, those products
+// first; where there is none, where it goes alone.
 class ExplainedStep : public InFolder {};
 TEST_F(ExplainedStep, IsWhatTheCommandSays) {
   write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,)"
                      R"("n_positions":8})");
-  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 -o plan.json").code, 0);
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --dtype bf16 -o plan.json").code, 0);
   const app::ExplainResult said =
       app::explain({.plan = folder_ / "plan.json", .cluster = "dgx-h100"}, app::Session());
   const ResolvedPlan plan = load_plan(folder_ / "plan.json");
   const app::MachineChoice choice{.cluster = "dgx-h100"};
   const Cluster cluster = app::machine(choice);
   const StackAbilities software = abilities_for(app::abilities(choice, cluster), plan.model);
+  const Costs costs = app::load(app::CostsSource(), plan.model, plan.plan, cluster);
+  const ForecastResult result = forecast(plan, costs, cluster);
   int left = 1000;
   const app::StepToExplain asked{
-      "best plan", plan, said.forecast, {}, cluster, software, [&left] { return left-- == 0; }};
-  const StepExplained whole = app::explain_step(asked).value();
-  EXPECT_TRUE(whole.whole);
+      .name = "best plan",
+      .plan = plan,
+      .forecast = said.forecast,
+      .result = result,
+      .costs = costs,
+      .source = {},
+      .cluster = cluster,
+      .software = software,
+      .over = [&left] { return left-- == 0 ? std::string("its time was over") : std::string(); }};
+  const StepExplained whole = app::explain_step(asked);
+  EXPECT_EQ(whole.cut, "");
   EXPECT_EQ(whole.waterfall.parts, said.waterfall.parts);
-  // The command has products in another format besides, which have costs of their own.
   std::vector<std::string> changes, told;
   for (const WhatIf& row : whole.what_if)
     changes.push_back(fmt::format("{} {} {:.9f}", row.change.choice, row.change.to, row.gain));
-  for (const WhatIf& row : said.what_if) {
-    if (row.change.choice != "products")
-      told.push_back(fmt::format("{} {} {:.9f}", row.change.choice, row.change.to, row.gain));
-  }
+  for (const WhatIf& row : said.what_if)
+    told.push_back(fmt::format("{} {} {:.9f}", row.change.choice, row.change.to, row.gain));
   EXPECT_GT(told.size(), 10U);
   EXPECT_EQ(changes, told);
-  left = 3;
-  const StepExplained part = app::explain_step(asked).value();
-  EXPECT_FALSE(part.whole);
+  EXPECT_THAT(changes, Contains(HasSubstr("products 8 bits")));
+  left = 4;  // once before the costs of changes
+  const StepExplained part = app::explain_step(asked);
+  EXPECT_EQ(part.cut, "its time was over");
   EXPECT_EQ(part.what_if.size(), 3U);
-  EXPECT_EQ(part.waterfall.parts, said.waterfall.parts);
+  EXPECT_TRUE(std::ranges::any_of(
+      part.what_if, [](const WhatIf& row) { return row.change.choice == "products"; }));
+  left = 0;
+  const StepExplained none = app::explain_step(asked);
+  EXPECT_TRUE(none.what_if.empty());
+  EXPECT_EQ(none.waterfall.parts, said.waterfall.parts);
+}
+
+// 2^18 stages and micro-batches are the most: of 2 ranks a plan of one more than 2^17.
+TEST_F(ExplainedStep, OfTooManyMicrobatchesIsWhyItIsNot) {
+  write("tiny.json", R"({"model_type":"gpt2","n_embd":16,"n_head":2,"n_layer":3,"vocab_size":32,)"
+                     R"("n_positions":8})");
+  ASSERT_EQ(weir("plan tiny.json -K 2 -M 131073 -o plan.json").code, 0);
+  const Cluster cluster = app::machine({.cluster = "dgx-h100"});
+  const ResolvedPlan plan = load_plan(folder_ / "plan.json");
+  const Costs costs = app::load(app::CostsSource(), plan.model, plan.plan, cluster);
+  const StackAbilities software;
+  const ForecastResult result;
+  const StepExplained said = app::explain_step({.name = "best plan",
+                                                .plan = plan,
+                                                .forecast = result.forecast,
+                                                .result = result,
+                                                .costs = costs,
+                                                .source = {},
+                                                .cluster = cluster,
+                                                .software = software});
+  EXPECT_EQ(said.unexplained,
+            "it has 131073 micro-batches, of which at most 131072 can be explained");
+  StepExplained other = explained(
+      "present plan", {{"compute", std::chrono::seconds(3)}, {"fill", std::chrono::seconds(1)}});
+  const std::string html = explained_sections({said, other});
+  EXPECT_THAT(html, HasSubstr("It is not said of the best plan: it has 131073 micro-batches"));
+  EXPECT_THAT(html, Not(HasSubstr("<h3>Of the best plan</h3>")));
+  EXPECT_THAT(html, HasSubstr("<h3>Of the present plan</h3>"));
+  // The other keeps its own colour.
+  EXPECT_THAT(html, HasSubstr("fill969696"));
+  EXPECT_THAT(html, Not(HasSubstr("fill568dd0")));
 }
 
 // 3 s of 4 computing, and 1 s idle; of the other plan 2 s of 5 are messages, which the first has
@@ -201,7 +247,7 @@ TEST(ExplainedSections, HoldPlansBesideEachOther) {
                               "<td>60.0 %</td>"));
   EXPECT_THAT(html, HasSubstr("<td>messages between stages</td><td>0 ns</td><td>0.0 %</td>"
                               "<td>2 s</td><td>40.0 %</td>"));
-  EXPECT_THAT(html, HasSubstr("<td>step</td><td>4 s</td><td>100.0 %</td><td>5 s</td>"));
+  EXPECT_THAT(html, HasSubstr("<td>forecast step</td><td>4 s</td><td>100.0 %</td><td>5 s</td>"));
   EXPECT_THAT(html, Not(HasSubstr("tensor parallel")));
 }
 
@@ -222,12 +268,26 @@ TEST(ExplainedSections, SayWhatOneChangeWouldBring) {
   EXPECT_THAT(html, Not(HasSubstr("<big>")));
   EXPECT_THAT(html, HasSubstr("Of the other changes 1 brings less, 1 cannot be, or would not fit; "
                               "<code>weir explain</code> lists them."));
+  // What the stack has not is counted apart.
+  plan.stack = "megatron-core";
+  plan.what_if.push_back(change("zb-h1", 0.7));
+  plan.what_if.back().change.beyond = "zb-h1";
+  EXPECT_THAT(
+      explained_sections({plan}),
+      HasSubstr("1 brings less, 1 cannot be, or would not fit, 1 is not in megatron-core;"));
   plan.what_if.resize(1);
-  plan.whole = false;
+  plan.cut = "its time was over";
   html = explained_sections({plan});
   EXPECT_THAT(html, HasSubstr("<p>schedule: s0: +50.0 %, "));
-  EXPECT_THAT(html, HasSubstr("Its time was over before every change was forecast."));
+  EXPECT_THAT(html, HasSubstr("Not every change was forecast: its time was over."));
+  // That none can be is said where all of them were looked at.
+  plan.what_if.front().forecast.reset();
+  EXPECT_THAT(explained_sections({plan}), Not(HasSubstr("No single change")));
+  EXPECT_THAT(explained_sections({plan}), HasSubstr("None of the first 1 that were looked at"));
   plan.what_if.clear();
+  EXPECT_THAT(explained_sections({plan}),
+              HasSubstr("<p>No change was forecast: its time was over.</p>"));
+  plan.cut.clear();
   EXPECT_THAT(explained_sections({plan}), HasSubstr("No single change can be made to it"));
   EXPECT_EQ(explained_sections({}), "");
 }

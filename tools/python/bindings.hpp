@@ -55,6 +55,7 @@ void bind_costs(pybind11::module_& module);
 void bind_traces(pybind11::module_& module);
 void bind_images(pybind11::module_& module);
 void bind_tensors(pybind11::module_& module);
+void bind_searches(pybind11::module_& module);
 void bind_commands(pybind11::module_& module);
 
 }  // namespace weir::python

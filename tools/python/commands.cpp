@@ -23,7 +23,6 @@
 #include "tools/app/schedule/schedule.hpp"
 #include "tools/app/simulate/simulate.hpp"
 #include "tools/app/sweep/sweep.hpp"
-#include "tools/app/sweep/sweep_files.hpp"
 #include "tools/python/use_cases.hpp"
 
 namespace py = pybind11;
@@ -91,9 +90,7 @@ void bind_commands(py::module_& m) {
          [](const app::SweepRequest&, app::SweepReply&& reply) -> py::object {
            const py::object json = to_python(to_json(reply));
            if (!reply.leads) return json;  // another process has it
-           py::object search = py::module_::import("weir").attr("Search")(json);
-           search.attr("_html") = app::sweep_cell(reply);
-           return search;
+           return py::module_::import("weir").attr("Search")(json);
          });
   define(m, app::kRun, {"plan", "backend", "steps", "warmup", "data", "costs"},
          "tuple[dict[str, Any], Trace | None]",

@@ -153,6 +153,7 @@ PYBIND11_MODULE(_weir, m) {
   weir::python::bind_traces(m);
   weir::python::bind_images(m);
   weir::python::bind_tensors(m);
+  weir::python::bind_searches(m);
   weir::python::bind_commands(m);
   m.attr("__name__") = own_name;
 }

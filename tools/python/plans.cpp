@@ -80,7 +80,11 @@ std::string plan_cell(const PlacedPlan& placed) {
                                       plan.micro_batch_size == 1 ? "" : "s"));
   row("samples a step", std::to_string(plan.global_batch_size()));
   row("sequence length", std::to_string(plan.seq_length));
-  row("numbers", std::string(to_string(plan.dtype)));
+  // In 8 bits products alone are: the rest is held as before.
+  row("numbers", plan.fp8 == Fp8Recipe::none
+                     ? std::string(to_string(plan.dtype))
+                     : fmt::format("{}, products fp8 {}{}", to_string(plan.dtype),
+                                   to_string(plan.fp8), plan.fp8_parameters ? " parameters" : ""));
   row("schedule", placed.loaded.schedule.name);
   row("re-materialisation", to_text(plan.recompute));
   row("layers by stage", layers_by_stage(placed));

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "costmodel/table/cost_breakdown.hpp"
 #include "plan/schedule/generators/generators.hpp"
@@ -78,46 +78,6 @@ Fields fields(ExplainRequest& r) {
       {"-o,--output", &r.output, "Write weir.explanation/1 JSON", {.writes = Writes::file}}};
 }
 
-namespace {
-
-// Products in the other format: in 8 bits where the device has units for them, or not.
-std::optional<Change> other_products(const ResolvedPlan& loaded, const Cluster& cluster) {
-  Plan plan = loaded.plan;
-  if (bytes_per_element(plan.dtype) != 2 || cluster.stack.fp8 || !cluster.device.kernels)
-    return std::nullopt;
-  const bool in_8_bits = plan.fp8 != Fp8Recipe::none;
-  if (!in_8_bits && cluster.device.peak_fp8.count() <= 0) return std::nullopt;
-  plan.fp8 = in_8_bits ? Fp8Recipe::none : Fp8Recipe::delayed;
-  if (in_8_bits) plan.fp8_parameters = false;
-  std::string to = in_8_bits ? std::string(to_string(plan.dtype)) : "8 bits (delayed)";
-  return Change{"products", std::move(to), std::move(plan), {}, {}};
-}
-
-// Of layers that are not yet known.
-void add_layers(Costs& to, const Costs& from) {
-  for (const LayerCost& layer : from.layers) {
-    if (std::ranges::find(to.layers, layer.key, &LayerCost::key) == to.layers.end())
-      to.layers.push_back(layer);
-  }
-  for (std::size_t kind = 0; kind < to.other_kinds.size(); ++kind)
-    add_layers(to.other_kinds[kind], from.other_kinds[kind]);
-}
-
-// What one change would bring, products in another format among them where costs are of any.
-std::vector<WhatIf> rows_of(const ExplainRequest& r, const ResolvedPlan& loaded,
-                            const Cluster& cluster, Costs costs, const Forecast& base) {
-  std::vector<Change> all = changes(loaded, costs, cluster);
-  auto products = other_products(loaded, cluster);
-  if (products && stands_on_builtin(costs.basis)) {
-    const ResolvedPlan other = changed(loaded, products->plan);
-    add_layers(costs, load(r.costs, other.model, other.plan, cluster, {other.plan.split()}));
-    all.push_back(*std::move(products));
-  }
-  return what_if(loaded, std::move(all), costs, cluster, base);
-}
-
-}  // namespace
-
 ExplainResult explain(const ExplainRequest& r, const Session& session) {
   const PlacedPlan plan = load(r.plan, session);
   const ResolvedPlan& loaded = plan.loaded;
@@ -126,7 +86,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
                              stack_of(loaded.plan.job)};
   const Cluster cluster = machine(choice, r.gpus, session);
   require_devices(loaded.plan, cluster, r.cluster, r.gpus);
-  const Costs costs = costs_of_changes(r.costs, loaded, cluster);
+  Costs costs = costs_of_changes(r.costs, loaded, cluster);
   const LayerCosts known(loaded, costs, cluster.stack);
   const CostBreakdown breakdown = cost_breakdown(loaded, known, cluster);
   ForecastResult result = forecast(loaded, known, cluster);
@@ -138,10 +98,11 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
   } else if (r.cluster) {
     f.memory_limit = cluster.largest_memory();
   }
+  std::vector<Change> all = all_changes(r.costs, loaded, cluster, costs);
   ExplainResult why{.plan = loaded.plan,
                     .waterfall = waterfall(loaded, breakdown, result),
                     .critical_path = critical_path(loaded.program, result.trace),
-                    .what_if = rows_of(r, loaded, cluster, costs, f),
+                    .what_if = what_if(loaded, std::move(all), costs, cluster, f),
                     .measured = r.measured};
   // Changes that the stack cannot run stay in the list, marked.
   mark_beyond(why.what_if, loaded.plan, abilities_for(abilities(choice, cluster), loaded.model));

@@ -225,14 +225,23 @@ std::vector<ReportChange> changes_of(const Contenders& contenders) {
 
 // The fastest of them and the baseline, explained by the costs that forecast them.
 std::vector<StepExplained> explained(const Loop& loop, const Contenders& contenders,
-                                     const Costs& profile, const Report& report) {
+                                     const Costs& profile, const Report& report,
+                                     const Session& session) {
   const StackAbilities software = abilities_for(
       abilities({.stack = loop.request.stack, .costs = profile}, loop.host), loop.model);
+  const CostsSource source = profile;
   std::vector<StepExplained> plans;
   const auto add = [&](const std::string& name, const Trial& trial) {
-    auto one = explain_step({name, trial.plan, trial.first.forecast, profile, loop.host, software,
-                             [] { return false; }});
-    if (one) plans.push_back(*std::move(one));
+    // Who listens to the progress may end it, as between measurements.
+    plans.push_back(explain_step({.name = name,
+                                  .plan = trial.plan,
+                                  .forecast = trial.first.forecast,
+                                  .result = trial.first,
+                                  .costs = profile,
+                                  .source = source,
+                                  .cluster = loop.host,
+                                  .software = software,
+                                  .progress = session.part("explain")}));
   };
   const Trial& baseline = contenders.trials[contenders.baseline];
   const Trial& best = *std::ranges::min_element(contenders.trials, {}, &Trial::measured);
@@ -476,7 +485,7 @@ TuneResult tune(const TuneRequest& asked, const Session& session) {
   result.report.changes = changes_of(contenders);
   if (loop.baseline) result.report.baseline = "the present plan";
   name_winner(trials, result);
-  result.report.explained = explained(loop, contenders, profile, result.report);
+  result.report.explained = explained(loop, contenders, profile, result.report, session);
   result.report.provenance = provenance(session, r.seed);
   // Ranked again by what was learnt from the runs.
   const SweepResult again = sweep(sweep_request(loop), learnt.costs, loop.host);

@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/shared/explained_step.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "costmodel/table/cost_breakdown.hpp"
 #include "plan/schedule/generators/generators.hpp"
-#include "sim/explain/changes.hpp"
-#include "sim/forecast.hpp"
+#include "tools/reproduce/known_software.hpp"
 
 namespace weir::app {
 
@@ -48,36 +49,83 @@ Costs costs_of_changes(const CostsSource& source, const ResolvedPlan& loaded,
   return load(source, layers, loaded.plan, cluster, std::move(splits));
 }
 
+namespace {
+
+// Products in the other format: in 8 bits where the device has units for them, or not.
+std::optional<Change> other_products(const ResolvedPlan& loaded, const Cluster& cluster) {
+  Plan plan = loaded.plan;
+  if (bytes_per_element(plan.dtype) != 2 || cluster.stack.fp8 || !cluster.device.kernels)
+    return std::nullopt;
+  const bool in_8_bits = plan.fp8 != Fp8Recipe::none;
+  if (!in_8_bits && cluster.device.peak_fp8.count() <= 0) return std::nullopt;
+  plan.fp8 = in_8_bits ? Fp8Recipe::none : Fp8Recipe::delayed;
+  if (in_8_bits) plan.fp8_parameters = false;
+  std::string to = in_8_bits ? std::string(to_string(plan.dtype)) : "8 bits (delayed)";
+  return Change{"products", std::move(to), std::move(plan), {}, {}};
+}
+
+// Of layers that are not yet known.
+void add_layers(Costs& to, const Costs& from) {
+  for (const LayerCost& layer : from.layers) {
+    if (std::ranges::find(to.layers, layer.key, &LayerCost::key) == to.layers.end())
+      to.layers.push_back(layer);
+  }
+  for (std::size_t kind = 0; kind < to.other_kinds.size(); ++kind)
+    add_layers(to.other_kinds[kind], from.other_kinds[kind]);
+}
+
+}  // namespace
+
+std::vector<Change> all_changes(const CostsSource& source, const ResolvedPlan& loaded,
+                                const Cluster& cluster, Costs& costs) {
+  std::vector<Change> all = changes(loaded, costs, cluster);
+  auto products = other_products(loaded, cluster);
+  if (!products || !stands_on_builtin(costs.basis)) return all;
+  const ResolvedPlan other = changed(loaded, products->plan);
+  add_layers(costs, load(source, other.model, other.plan, cluster, {other.plan.split()}));
+  // First: where there is time for few they are those that bring most.
+  all.insert(all.begin(), *std::move(products));
+  return all;
+}
+
 std::int64_t most_explained(const ResolvedPlan& loaded) {
   constexpr std::int64_t kMostExplained = 1 << 18;
   return kMostExplained / loaded.schedule.shape.total_stages();
 }
 
-std::optional<StepExplained> explain_step(const StepToExplain& step) {
+StepExplained explain_step(const StepToExplain& step) {
   const ResolvedPlan& plan = step.plan;
-  if (plan.plan.microbatches > most_explained(plan)) return std::nullopt;
-  const Costs costs = costs_of_changes(step.costs, plan, step.cluster);
-  const LayerCosts known(plan, costs, step.cluster.stack);
-  const ForecastResult result = forecast(plan, known, step.cluster);
-  StepExplained explained{
-      .name = step.name,
-      .waterfall = waterfall(plan, cost_breakdown(plan, known, step.cluster), result)};
+  StepExplained explained{.name = step.name, .stack = whose_abilities(step.cluster.stack.name)};
+  if (const std::int64_t most = most_explained(plan); plan.plan.microbatches > most) {
+    explained.unexplained =
+        fmt::format("it has {} micro-batches, of which at most {} can be explained",
+                    plan.plan.microbatches, most);
+    return explained;
+  }
+  const LayerCosts known(plan, step.costs, step.cluster.stack);
+  explained.waterfall = waterfall(plan, cost_breakdown(plan, known, step.cluster), step.result);
   if (step.what_if != nullptr) {
     explained.what_if = *step.what_if;
     return explained;
   }
+  const auto over = [&] {
+    if (step.over) explained.cut = step.over();
+    return !explained.cut.empty();
+  };
+  if (over()) return explained;
+  Costs costs = costs_of_changes(step.source, plan, step.cluster);
+  std::vector<Change> all = all_changes(step.source, plan, step.cluster, costs);
+  const int count = static_cast<int>(all.size());
   // One at a time, for each may be the last that there is time for.
-  for (Change& change : changes(plan, costs, step.cluster)) {
-    if (step.over()) {
-      explained.whole = false;
-      break;
-    }
+  for (int i = 0; i < count && !over(); ++i) {
     std::vector<Change> one;
-    one.push_back(std::move(change));
+    one.push_back(std::move(all[i]));
     for (WhatIf& row : what_if(plan, std::move(one), costs, step.cluster, step.forecast))
       explained.what_if.push_back(std::move(row));
+    if (step.progress) step.progress(i + 1, count);
   }
-  mark_beyond(explained.what_if, plan.plan, step.software);  // puts them in order
+  if (step.progress && !explained.cut.empty()) step.progress(1, 1);  // wipes the bar
+  mark_beyond(explained.what_if, plan.plan, step.software);          // puts them in order
   return explained;
 }
 

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "plan/job/stack_abilities.hpp"
+#include "sim/explain/changes.hpp"
+#include "sim/forecast.hpp"
 #include "tools/app/shared/source.hpp"
 #include "tools/report/pages/explained.hpp"
 
@@ -21,6 +23,11 @@ namespace weir::app {
                                      const Cluster& cluster,
                                      const std::optional<Plan>& other = std::nullopt);
 
+// All changes of the plan, products in the other format (16 or 8 bits) first, where the costs are
+// built in, which have any. Adds what those need to `costs`, which are as of costs_of_changes().
+[[nodiscard]] std::vector<Change> all_changes(const CostsSource& source, const ResolvedPlan& loaded,
+                                              const Cluster& cluster, Costs& costs);
+
 // A step is explained by a forecast of each change, some forty of them: of a plan of at most so
 // many micro-batches.
 [[nodiscard]] std::int64_t most_explained(const ResolvedPlan& loaded);
@@ -29,14 +36,19 @@ namespace weir::app {
 struct StepToExplain {
   std::string name;  // "best plan"
   const ResolvedPlan& plan;
-  const Forecast& forecast;  // its own, with the memory limit that changes are held against
-  const CostsSource& costs;
+  const Forecast& forecast;      // its own, with the memory limit that changes are held against
+  const ForecastResult& result;  // its step as `costs` predict it
+  const Costs& costs;
+  const CostsSource& source;  // of the costs of changes
   const Cluster& cluster;
   const StackAbilities& software;
-  std::function<bool()> over;  // asked before each change: whether the others are left out
-  const std::vector<WhatIf>* what_if = nullptr;  // where they are forecast already
+  // Asked before the work on changes and before each of them: why the others are left out, "its
+  // time was over"; empty: go on. None: nothing ends it.
+  std::function<std::string()> over{};
+  std::function<void(int done, int of)> progress{};  // told of each change; none: nobody
+  const std::vector<WhatIf>* what_if = nullptr;      // where they are forecast already
 };
-// Nothing of a plan of too many micro-batches for `explain`.
-[[nodiscard]] std::optional<StepExplained> explain_step(const StepToExplain& step);
+// Of a plan of too many micro-batches for `explain` why it is not.
+[[nodiscard]] StepExplained explain_step(const StepToExplain& step);
 
 }  // namespace weir::app

@@ -149,7 +149,7 @@ void widen_listed(SweepReply& reply, const SweepRequest& r, const weir::SweepReq
     if (one.range) return set_interval(one.forecast, *one.range, unnamed_interval());
     widen_for_unnamed(one.forecast, resolve(one.plan, search.folder), reply.cluster);
   };
-  const std::size_t listed = std::min<std::size_t>(r.top, reply.result.plans.size());
+  const std::size_t listed = std::min<std::size_t>(std::max(r.top, 1), reply.result.plans.size());
   in_parallel(listed, [&](std::size_t i) { widen(reply.result.plans[i]); });
   if (reply.result.baseline) widen(reply.result.baseline->ranked);
 }

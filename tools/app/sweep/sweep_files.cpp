@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plan/text/text_file.hpp"
+#include "sim/forecast.hpp"
 #include "tools/app/shared/explained_step.hpp"
 #include "tools/app/shared/picture.hpp"
 #include "tools/app/shared/provenance.hpp"
@@ -64,32 +65,61 @@ SearchReport named(const SweepReply& reply) {
   return report;
 }
 
-// The best plan and the present one, explained: by what `--explain` found, where it did, and within
-// half of the search's budget.
-std::vector<StepExplained> explained(const SearchReport& report, const SweepReply& reply,
-                                     const SweepRequest& r) {
+// How long a plan's changes are forecast for a report: within half of the search's budget, shared
+// by the plans, or where there is none so that a page of the largest plans stays a matter of
+// seconds.
+Seconds allowance(const SweepRequest& r, int plans) {
+  constexpr Seconds kUnasked(2);
+  return r.budget.empty() ? kUnasked : parse_duration(r.budget, "--budget") / 2 / plans;
+}
+
+// A plan's step, drawn and explained: by what `--explain` found, where it did.
+void add_step(SearchReport& report, Trace& trace, const std::string& name, const Ranked& ranked,
+              const SweepReply& reply, const SweepRequest& r, const Session& session) {
+  const bool best = report.explained.empty();
+  // Each has its own time, from before its step is forecast: the first takes none of the second's.
   const auto begin = std::chrono::steady_clock::now();
-  std::optional<Seconds> most;
-  if (!r.budget.empty()) most = parse_duration(r.budget, "--budget") / 2;
-  const auto over = [&] {
+  const Seconds most = allowance(r, report.changes.empty() ? 1 : 2);
+  const auto over = [&]() -> std::string {
+    if (r.stopping && r.stopping() != 0) return "it was stopped";
     const Seconds gone = std::chrono::steady_clock::now() - begin;
-    return (r.stopping && r.stopping() != 0) || (most && gone >= *most);
+    return gone >= most ? "its time was over" : "";
   };
-  std::vector<StepExplained> plans;
-  const auto add = [&](const char* name, const Ranked& ranked, const std::vector<WhatIf>* known) {
-    const ResolvedPlan plan = resolve(ranked.plan, ".");
-    auto one = explain_step(
-        {name, plan, ranked.forecast, r.costs, reply.cluster, reply.software, over, known});
-    if (one) plans.push_back(*std::move(one));
-  };
-  add("best plan", reply.result.plans.front(), reply.reasons ? &reply.reasons->what_if : nullptr);
-  if (report.present) add("present plan", reply.result.baseline->ranked, nullptr);
-  return plans;
+  const ResolvedPlan plan = resolve(ranked.plan, ".");
+  ForecastResult result = forecast(plan, reply.costs, reply.cluster);
+  report.explained.push_back(
+      explain_step({.name = name,
+                    .plan = plan,
+                    .forecast = ranked.forecast,
+                    .result = result,
+                    .costs = reply.costs,
+                    .source = r.costs,
+                    .cluster = reply.cluster,
+                    .software = reply.software,
+                    .over = over,
+                    .progress = session.part("explain"),
+                    .what_if = best && reply.reasons ? &reply.reasons->what_if : nullptr}));
+  trace = std::move(result.trace);
+}
+
+// What was run, and what came of it.
+void add_measured(SearchReport& report, const SweepReply& reply, const SweepRequest& r) {
+  std::size_t run = 0;
+  report.measured.resize(reply.result.plans.size());
+  for (const SweepRow& row : reply.rows) {
+    if (!row.measured) continue;
+    ++run;
+    (row.baseline ? report.baseline_measured : report.measured[row.place]) = row.measured;
+  }
+  if (run == 0) return;
+  report.run =
+      fmt::format("{} plan{} run by the backend {}, {} step{} each", run,
+                  run == 1 ? " was" : "s were", r.backend, r.steps, r.steps == 1 ? "" : "s");
 }
 
 }  // namespace
 
-void write_report(const SweepReply& reply, const SweepRequest& r, const std::string& trust,
+void write_report(SweepReply& reply, const SweepRequest& r, const std::string& trust,
                   const Session& session) {
   const weir::SweepResult& result = reply.result;
   SearchReport report = named(reply);
@@ -108,16 +138,19 @@ void write_report(const SweepReply& reply, const SweepRequest& r, const std::str
                                                format_bytes(change.forecast.peak_memory())));
     when = "Then";
   }
-  report.best = forecast(best, reply.costs, reply.cluster).trace;
+  add_step(report, report.best, "best plan", result.plans.front(), reply, r, session);
   if (!report.changes.empty()) {
-    const ResolvedPlan present = resolve(result.baseline->ranked.plan, ".");
-    report.present = forecast(present, reply.costs, reply.cluster).trace;
+    add_step(report, report.present.emplace(), "present plan", result.baseline->ranked, reply, r,
+             session);
   }
-  report.explained = explained(report, reply, r);
+  add_measured(report, reply, r);
   write_file_atomically(session.output(*r.report), search_html(report));
+  // A page is whole all the same, and says what it has not.
+  if (reply.stopped_by != 0 || !r.stopping) return;
+  reply.stopped_by = r.stopping();
+  if (reply.stopped_by != 0)
+    session.fault()("stopped: not every change was forecast for the report");
 }
-
-std::string sweep_cell(const SweepReply& reply) { return search_cell(named(reply)); }
 
 SweepReply placed_in(SweepReply reply, const std::filesystem::path& folder) {
   const auto move = [&](Plan& plan) { plan = rebased(std::move(plan), ".", folder); };

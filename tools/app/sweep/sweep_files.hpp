@@ -13,11 +13,10 @@ namespace weir::app {
 // Bubble and memory against M for the largest K that was run with several M.
 void draw(const SweepReply& reply, const std::filesystem::path& file, const Session& session);
 void draw_front(const SweepReply& reply, const std::filesystem::path& file, const Session& session);
-// `trust`: what stands behind the forecasts, for people.
-void write_report(const SweepReply& reply, const SweepRequest& request, const std::string& trust,
+// `trust`: what stands behind the forecasts, for people. A signal meanwhile cuts its explanations
+// short, and is the reply's.
+void write_report(SweepReply& reply, const SweepRequest& request, const std::string& trust,
                   const Session& session);
-// What a notebook shows of it (HTML).
-[[nodiscard]] std::string sweep_cell(const SweepReply& reply);
 // Each listed plan as plan-1.json, plan-2.json, ...
 void write_plans(const SweepReply& reply, const std::filesystem::path& folder,
                  const Session& session);

@@ -3,6 +3,7 @@
 #include "tools/app/sweep/sweep_reasons.hpp"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "plan/job/plan_json.hpp"
 #include "sim/explain/changes.hpp"
@@ -20,14 +21,14 @@ SweepReasons reasons_for(const Searched& searched, const CostsSource& source, co
   const Ranked& best = result.plans.front();
   const ResolvedPlan winner = resolve(best.plan, search.folder);
   // Changes may split layers otherwise, so costs of those splits are made too.
-  const Costs its = costs_of_changes(source, winner, cluster);
+  Costs its = costs_of_changes(source, winner, cluster);
   const ForecastResult whole = forecast(winner, its, cluster);
-  SweepReasons reasons{
-      .step = whole.forecast.metrics.step_time,
-      .critical_path = critical_path(winner.program, whole.trace),
-      .what_if = what_if(winner, changes(winner, its, cluster), its, cluster, best.forecast),
-      .rejected = rejected(search, result, costs, cluster),
-      .outside = outside(asked, best, costs, cluster)};
+  std::vector<Change> all_its = all_changes(source, winner, cluster, its);
+  SweepReasons reasons{.step = whole.forecast.metrics.step_time,
+                       .critical_path = critical_path(winner.program, whole.trace),
+                       .what_if = what_if(winner, std::move(all_its), its, cluster, best.forecast),
+                       .rejected = rejected(search, result, costs, cluster),
+                       .outside = outside(asked, best, costs, cluster)};
   mark_beyond(reasons.what_if, best.plan, search.software);
   // Without a plan in use there is nothing to come from.
   if (!search.baseline) return reasons;

@@ -17,7 +17,8 @@ namespace weir {
 namespace {
 
 constexpr std::size_t kMostChanges = 10;
-constexpr std::array kColours{kBlue, kMuted};  // of the plan to use, and of what it is held against
+// Of the plan to use, and of what it is held against, whether or not both are explained.
+constexpr std::array kColours{kBlue, kMuted};
 
 const Paint& colour_of(std::size_t place) { return kColours[std::min(place, kColours.size() - 1)]; }
 
@@ -35,12 +36,18 @@ double share_of(Nanoseconds time, const Waterfall& fall) {
   return fall.step.count() > 0 ? to_seconds(time) / to_seconds(fall.step) : 0;
 }
 
+// One that has a waterfall, in its role's colour.
+struct Explained {
+  const StepExplained* plan;
+  Paint colour;
+};
+
 // The parts that take time in any of the plans, in the order of the first that has them.
-std::vector<std::string_view> parts_of(const std::vector<StepExplained>& plans) {
+std::vector<std::string_view> parts_of(const std::vector<Explained>& plans) {
   std::vector<std::string_view> names;
-  for (const StepExplained& plan : plans) {
+  for (const Explained& one : plans) {
     auto after = names.begin();
-    for (const auto& [name, time] : plan.waterfall.parts) {
+    for (const auto& [name, time] : one.plan->waterfall.parts) {
       const auto at = std::ranges::find(names, name);
       if (at != names.end()) {
         after = at + 1;
@@ -52,22 +59,21 @@ std::vector<std::string_view> parts_of(const std::vector<StepExplained>& plans) 
   return names;
 }
 
-BarChart waterfall_chart(const std::vector<StepExplained>& plans,
-                         const std::vector<std::string_view>& parts) {
+BarChart waterfall_chart(const std::vector<Explained>& plans,
+                         const std::vector<std::string_view>& parts, bool named) {
   BarChart chart;
-  if (plans.size() > 1) {
-    for (std::size_t i = 0; i < plans.size(); ++i)
-      chart.legend.emplace_back(plans[i].name, colour_of(i));
+  if (named) {
+    for (const auto& [plan, colour] : plans) chart.legend.emplace_back(plan->name, colour);
   }
   // Each part begins where the one before it ended.
   std::vector<Nanoseconds> ends(plans.size(), Nanoseconds(0));
   for (const std::string_view part : parts) {
     BarRow row{std::string(part_in_words(part)), {}};
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      const Nanoseconds time = plans[i].waterfall.of(part);
+      const Nanoseconds time = plans[i].plan->waterfall.of(part);
       row.bars.push_back({.from = to_seconds(ends[i]),
                           .to = to_seconds(ends[i] + time),
-                          .fill = colour_of(i),
+                          .fill = plans[i].colour,
                           .text = format_duration(to_seconds(time))});
       ends[i] += time;
     }
@@ -76,11 +82,11 @@ BarChart waterfall_chart(const std::vector<StepExplained>& plans,
   return chart;
 }
 
-std::string waterfall_table(const std::vector<StepExplained>& plans,
+std::string waterfall_table(const std::vector<Explained>& plans,
                             const std::vector<std::string_view>& parts) {
   std::string rows = "<tr><th>mean over ranks</th>";
-  for (const StepExplained& plan : plans)
-    rows += fmt::format("<th>{}</th><th>share</th>", escape(plan.name));
+  for (const Explained& one : plans)
+    rows += fmt::format("<th>{}</th><th>share</th>", escape(one.plan->name));
   rows += "</tr>\n";
   const auto cells = [](Nanoseconds time, const Waterfall& fall) {
     return fmt::format("<td>{}</td><td>{:.1f} %</td>", format_duration(to_seconds(time)),
@@ -88,19 +94,39 @@ std::string waterfall_table(const std::vector<StepExplained>& plans,
   };
   for (const std::string_view part : parts) {
     rows += fmt::format("<tr><td>{}</td>", part_in_words(part));
-    for (const StepExplained& plan : plans) rows += cells(plan.waterfall.of(part), plan.waterfall);
+    for (const Explained& one : plans)
+      rows += cells(one.plan->waterfall.of(part), one.plan->waterfall);
     rows += "</tr>\n";
   }
-  rows += "<tr class=\"best\"><td>step</td>";
-  for (const StepExplained& plan : plans) rows += cells(plan.waterfall.step, plan.waterfall);
+  rows += "<tr class=\"best\"><td>forecast step</td>";
+  for (const Explained& one : plans) rows += cells(one.plan->waterfall.step, one.plan->waterfall);
   return html_table(rows + "</tr>\n");
 }
 
+// "the best plan"; "the present plan" and "one rank alone" as they are.
+std::string with_article(const std::string& name) {
+  const bool has = name.starts_with("the ") || name.starts_with("one ");
+  return (has ? "" : "the ") + escape(name);
+}
+
 std::string where_it_goes(const std::vector<StepExplained>& plans) {
-  const std::vector<std::string_view> parts = parts_of(plans);
-  if (parts.size() == 1)
+  std::string html;
+  std::vector<Explained> known;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const StepExplained& plan = plans[i];
+    if (plan.unexplained.empty()) {
+      known.push_back({&plan, colour_of(i)});
+    } else {
+      html += fmt::format("<p class=\"note\">It is not said of {}: {}.</p>\n",
+                          with_article(plan.name), escape(plan.unexplained));
+    }
+  }
+  if (known.empty()) return html;
+  const std::vector<std::string_view> parts = parts_of(known);
+  if (parts.size() == 1 && plans.size() == 1)
     return fmt::format("<p>All of the step is {}.</p>\n", part_in_words(parts.front()));
-  return bars_figure(waterfall_chart(plans, parts)) + waterfall_table(plans, parts);
+  return bars_figure(waterfall_chart(known, parts, plans.size() > 1)) +
+         waterfall_table(known, parts) + html;
 }
 
 std::string name_of(const Change& change) { return change.choice + ": " + change.to; }
@@ -120,21 +146,40 @@ std::string change_row(const WhatIf& row) {
                      format_bytes(f.peak_memory()), fit_word(f));
 }
 
-// What is not among the rows: changes that bring less, and those that cannot be.
+// What is not among the rows: changes that bring less, those that the stack has not, and those that
+// cannot be; and why there may be more.
 std::string the_rest(const StepExplained& plan, std::size_t shown, std::size_t possible) {
-  const std::size_t less = possible - shown, others = plan.what_if.size() - possible;
+  const std::size_t less = possible - shown;
+  const auto beyond = static_cast<std::size_t>(std::ranges::count_if(
+      plan.what_if, [](const WhatIf& row) { return !row.change.beyond.empty(); }));
+  const std::size_t others = plan.what_if.size() - possible - beyond;
   std::vector<std::string> parts;
   if (less > 0) parts.push_back(fmt::format("{} bring{} less", less, less == 1 ? "s" : ""));
   if (others > 0) parts.push_back(fmt::format("{} cannot be, or would not fit", others));
+  if (beyond > 0) {
+    parts.push_back(fmt::format("{} {} not in {}", beyond, beyond == 1 ? "is" : "are",
+                                plan.stack.empty() ? "the stack" : escape(plan.stack)));
+  }
   std::string text;
   if (!parts.empty()) {
     text = fmt::format("Of the other changes {}; <code>weir explain</code> lists them. ",
                        fmt::join(parts, ", "));
   }
-  if (!plan.whole) text += "Its time was over before every change was forecast. ";
+  if (!plan.cut.empty() && !plan.what_if.empty())
+    text += fmt::format("Not every change was forecast: {}. ", escape(plan.cut));
   if (text.empty()) return "";
   text.pop_back();
   return fmt::format("<p class=\"note\">{}</p>\n", text);
+}
+
+// Of no change that can be made: whether that is known of all of them.
+std::string none_sentence(const StepExplained& plan) {
+  if (plan.cut.empty()) return "<p>No single change can be made to it that fits.</p>\n";
+  if (plan.what_if.empty())
+    return fmt::format("<p>No change was forecast: {}.</p>\n", escape(plan.cut));
+  return fmt::format(
+      "<p>None of the first {} that were looked at can be made to it and fits.</p>\n",
+      plan.what_if.size());
 }
 
 std::string changes_of(const StepExplained& plan) {
@@ -145,14 +190,15 @@ std::string changes_of(const StepExplained& plan) {
       possible.push_back(&row);
   }
   const std::size_t shown = std::min(possible.size(), kMostChanges);
-  std::string html = fmt::format("<h3>Of the {}</h3>\n", escape(plan.name));
+  std::string html = fmt::format("<h3>Of {}</h3>\n", with_article(plan.name));
   if (possible.empty()) {
-    html += "<p>No single change can be made to it that fits.</p>\n";
+    html += none_sentence(plan);
   } else if (shown == 1) {
     html += change_sentence(*possible.front());
   } else {
+    // Broken where a telephone has no room for the word.
     std::string rows =
-        "<tr><th>change</th><th>more samples/s</th><th>step</th><th>peak memory</th>"
+        "<tr><th>change</th><th>more samples/s</th><th>fore&#173;cast step</th><th>peak memory</th>"
         "<th>fits</th></tr>\n";
     for (std::size_t i = 0; i < shown; ++i) rows += change_row(*possible[i]);
     html += html_table(rows);
@@ -186,10 +232,13 @@ std::string interval_figure(const std::vector<ForecastStep>& steps) {
 
 std::string explained_sections(const std::vector<StepExplained>& plans) {
   if (plans.empty()) return "";
-  std::string html = "<h2>Where the step goes</h2>\n" + where_it_goes(plans) +
-                     "<h2>What one change would bring</h2>\n";
-  for (const StepExplained& plan : plans) html += changes_of(plan);
-  return html;
+  std::string html = "<h2>Where the forecast step goes</h2>\n" + where_it_goes(plans);
+  std::string changes;
+  for (const StepExplained& plan : plans) {
+    if (plan.unexplained.empty()) changes += changes_of(plan);
+  }
+  if (changes.empty()) return html;
+  return html + "<h2>What one change would bring</h2>\n" + changes;
 }
 
 }  // namespace weir

@@ -26,13 +26,16 @@ struct ForecastStep {
 
 struct StepExplained {
   std::string name;
-  Waterfall waterfall;
-  std::vector<WhatIf> what_if;  // in the order of what_if()
-  bool whole = true;            // false: its time was over before every change was forecast
+  std::string unexplained{};  // why nothing else is here; empty: it is
+  Waterfall waterfall{};
+  std::vector<WhatIf> what_if{};  // in the order of what_if()
+  std::string cut{};    // why not every change was forecast, "its time was over"; empty: all were
+  std::string stack{};  // the software whose changes beyond it are counted apart
 };
 
-// Two sections: the waterfalls beside each other, drawn and as a table; and of each plan what one
-// change would bring, ten at most. Nothing where nothing is explained.
+// Two sections of a plan and what it is held against: the waterfalls beside each other, drawn and
+// as a table; and of each plan what one change would bring, ten at most. Of a plan that is not
+// explained a line says why. Nothing of no plans.
 [[nodiscard]] std::string explained_sections(const std::vector<StepExplained>& plans);
 
 }  // namespace weir

@@ -49,23 +49,35 @@ std::string first_sentence(const SearchReport& report) {
                  : std::string(baseline.ranked.forecast.may_fit() ? "" : " and does not fit"));
 }
 
-std::string row(std::string_view place, const std::string& name, const Ranked& ranked,
-                Seconds best) {
+// A cell of what was measured, where anything was.
+std::string measured_cell(const SearchReport& report, const std::optional<Seconds>& measured) {
+  if (report.run.empty()) return "";
+  return fmt::format("<td>{}</td>", measured ? format_duration(*measured) : "");
+}
+
+std::optional<Seconds> measured_of(const SearchReport& report, std::size_t place) {
+  return place < report.measured.size() ? report.measured[place] : std::nullopt;
+}
+
+// `measured`: as measured_cell() has it.
+std::string row(std::string_view place, const std::string& name, const Ranked& ranked, Seconds best,
+                const std::string& measured) {
   const Forecast& f = ranked.forecast;
   // What a telephone shows comes first.
   return fmt::format(
-      "<tr{}><td>{}: {}</td><td>{}</td><td>{:.3f}</td><td>{:.1f} %</td><td>{}</td><td>{}</td>"
+      "<tr{}><td>{}: {}</td><td>{}</td>{}<td>{:.3f}</td><td>{:.1f} %</td><td>{}</td><td>{}</td>"
       "<td>{}</td><td>{}</td></tr>\n",
       place == "1" ? " class=\"best\"" : "", place, escape(name), format_duration(f.step_time),
-      f.step_time / best, f.metrics.bubble_fraction * 100, format_bytes(f.peak_memory()), f.devices,
-      f.tokens_per_s ? fmt::format("{:.0f}", *f.tokens_per_s / f.devices) : "",
+      measured, f.step_time / best, f.metrics.bubble_fraction * 100, format_bytes(f.peak_memory()),
+      f.devices, f.tokens_per_s ? fmt::format("{:.0f}", *f.tokens_per_s / f.devices) : "",
       f.mfu ? fmt::format("{:.1f} %", 100 * *f.mfu) : "");
 }
 
 std::string ranking(const SearchReport& report) {
-  std::string text =
-      "<tr><th>plan</th><th>forecast step</th><th>over the best</th><th>bubble</th>"
-      "<th>peak memory</th><th>devices</th><th>tokens/s a device</th><th>MFU</th></tr>\n";
+  std::string text = fmt::format(
+      "<tr><th>plan</th><th>forecast step</th>{}<th>over the best</th><th>bubble</th>"
+      "<th>peak memory</th><th>devices</th><th>tokens/s a device</th><th>MFU</th></tr>\n",
+      report.run.empty() ? "" : "<th>measured</th>");
   const SweepResult& result = *report.result;
   const Seconds best = result.plans.front().forecast.step_time;
   // Numbers are those of the plans that were found, which `weir plan --place` takes; a baseline
@@ -74,7 +86,7 @@ std::string ranking(const SearchReport& report) {
     const Baseline& b = *result.baseline;
     const char* none = b.ranked.forecast.may_fit() ? "other devices" : "does not fit";
     text += row(b.place ? "baseline" : none, report.baseline_name + (b.place ? "" : " (baseline)"),
-                b.ranked, best);
+                b.ranked, best, measured_cell(report, report.baseline_measured));
   };
   const std::size_t shown = std::min(kRows, report.names.size());
   const bool among = result.baseline && result.baseline->place &&
@@ -87,7 +99,7 @@ std::string ranking(const SearchReport& report) {
         its_place && step_changes(result.plans[i].plan, result.baseline->ranked.plan).empty();
     if (its_place && !it_is) baseline();
     text += row(std::to_string(i + 1), report.names[i] + (it_is ? " (baseline)" : ""),
-                result.plans[i], best);
+                result.plans[i], best, measured_cell(report, measured_of(report, i)));
   }
   if (result.baseline && !among) baseline();
   return html_table(text);
@@ -130,8 +142,12 @@ Series series_of(std::string name, const std::vector<Ranked>& plans, const Paint
 }
 
 std::string intervals(const SearchReport& report) {
-  std::vector<ForecastStep> steps{{"best plan", &report.result->plans.front().forecast}};
-  if (report.present) steps.push_back({"present plan", &report.result->baseline->ranked.forecast});
+  std::vector<ForecastStep> steps{
+      {"best plan", &report.result->plans.front().forecast, measured_of(report, 0)}};
+  if (report.present) {
+    steps.push_back(
+        {"present plan", &report.result->baseline->ranked.forecast, report.baseline_measured});
+  }
   return interval_figure(steps);
 }
 
@@ -150,8 +166,10 @@ Chart front_chart(const std::vector<Ranked>& plans, const std::vector<Ranked>& f
   return chart;
 }
 
-std::string search_cell(const SearchReport& report) {
-  Chart chart = front_chart(report.result->plans, *report.front, report.result->baseline);
+std::string search_cell(const SearchReport& report, std::size_t drawn) {
+  std::vector<Ranked> plans = report.result->plans;
+  plans.resize(std::min(plans.size(), drawn));
+  Chart chart = front_chart(plans, *report.front, report.result->baseline);
   chart.width = kPaperChart;
   return fmt::format("<p>{}</p>\n{}<p>{} candidates, {} fit.</p>\n{}", first_sentence(report),
                      ranking(report), report.result->candidates, report.result->feasible,
@@ -162,13 +180,12 @@ std::string search_html(const SearchReport& report) {
   const SweepResult& result = *report.result;
   const Ranked& best = result.plans.front();
   std::string html = fmt::format(
-      "<p>{}</p>\n{}{}{}<h2>The best plans</h2>\n{}<p class=\"note\">{} candidates, {} fit; "
-      "nothing "
-      "was "
-      "run. Costs: {}. Machine: {}. {}.</p>\n",
+      "<p>{}</p>\n{}{}{}<h2>The best plans</h2>\n{}<p class=\"note\">{} candidates, {} fit; {}. "
+      "Costs: {}. Machine: {}. {}.</p>\n",
       first_sentence(report), facts(best.forecast), intervals(report), changes_section(report),
-      ranking(report), result.candidates, result.feasible, escape(report.costs_origin),
-      escape(report.machine), escape(report.trust));
+      ranking(report), result.candidates, result.feasible,
+      report.run.empty() ? std::string("nothing was run") : escape(report.run),
+      escape(report.costs_origin), escape(report.machine), escape(report.trust));
   // On one scale, where the two are not the same.
   const bool two = report.present.has_value();
   std::vector<TimelinePanel> panels{{two ? "best plan" : "", {{&report.best, 0, "predicted"}}}};
