@@ -13,8 +13,9 @@ namespace py = pybind11;
 namespace weir::python {
 void bind_costs(py::module_& m) {
   py::class_<Costs>(m, "Costs", "How long layers, messages and updates take on one machine.")
-      .def_property_readonly("basis", [](const Costs& c) { return to_string(c.basis); },
-                             "'builtin', 'measured' or what else they stand on.")
+      .def_property_readonly(
+          "basis", [](const Costs& c) { return to_string(c.basis); },
+          "'builtin', 'measured' or what else they stand on.")
       .def_readonly("machine", &Costs::machine, "What they were measured on.")
       .def_readonly("origin", &Costs::origin, "How and when it was obtained.")
       .def(

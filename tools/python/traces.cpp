@@ -154,8 +154,8 @@ void bind_traces(py::module_& m) {
   py::class_<PlannedTrace>(
       m, "Trace", "What happened, or is predicted to; times in ns since the trace's origin.")
       .def_property_readonly("origin", &origin, "'predicted' or 'measured'.")
-      .def_property_readonly("ranks", [](const PlannedTrace& t) { return t.trace.ranks; },
-                             "K.")
+      .def_property_readonly(
+          "ranks", [](const PlannedTrace& t) { return t.trace.ranks; }, "K.")
       .def_property_readonly(
           "spans", &spans,
           "A structured array: rank, lane ('compute', 'send', 'receive', 'reduce'), kind ('F', "
@@ -166,10 +166,11 @@ void bind_traces(py::module_& m) {
           "counters", &counters,
           "Dicts of name, rank, unit and samples, a structured array of time_ns and value; each "
           "sample holds until the next.")
-      .def_property_readonly("info", [](const PlannedTrace& t) { return t.trace.info; },
-                             "Where it was made: machine, version, backend.")
-      .def_property_readonly("plan", [](const PlannedTrace& t) { return t.plan; },
-                             "The one it is of, or None.")
+      .def_property_readonly(
+          "info", [](const PlannedTrace& t) { return t.trace.info; },
+          "Where it was made: machine, version, backend.")
+      .def_property_readonly(
+          "plan", [](const PlannedTrace& t) { return t.plan; }, "The one it is of, or None.")
       .def("save", &save_with_plan, py::arg("folder"), py::arg("name") = py::none(),
            "Writes NAME.json (any Chrome-trace viewer) and NAME.pftrace (Perfetto); NAME is its "
            "origin.")
