@@ -19,12 +19,14 @@ def wanted_of(plan, overlap=True):
         "virtual_pipeline_model_parallel_size": chunks,
         "micro_batch_size": plan["micro_batch_size"],
         "seq_length": plan["seq_length"],
-        "use_distributed_optimizer": zero > 0,
         "use_megatron_fsdp": zero > 1,
         "bf16": plan["dtype"] == "bf16",
         "fp16": plan["dtype"] == "fp16",
         "sequence_parallel": plan.get("sequence_parallel", False),
     }
+    # Among one replica's devices alone the state is whole either way, and a job may need the flag.
+    if plan["dp"] * plan["cp"] > 1:
+        wanted["use_distributed_optimizer"] = zero > 0
     if recompute in ("none", "selective", "full"):
         wanted["recompute_granularity"] = None if recompute == "none" else recompute
     if overlap:
