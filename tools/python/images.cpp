@@ -12,7 +12,6 @@
 #include "tools/python/bindings.hpp"
 
 namespace py = pybind11;
-using py::literals::operator""_a;
 
 namespace weir::python {
 namespace {
@@ -67,7 +66,7 @@ void save_images(const std::filesystem::path& path, const py::object& images,
   py::list parts;
   parts.append(label_rows(classes, shape_of(pixels)));
   parts.append(rows);
-  const py::object records = numpy.attr("concatenate")(parts, "axis"_a = 1);
+  const py::object records = numpy.attr("concatenate")(parts, py::arg("axis") = 1);
   write_file_atomically(path, records.attr("tobytes")().cast<std::string>());
 }
 

@@ -12,7 +12,6 @@
 #include "tools/python/bindings.hpp"
 
 namespace py = pybind11;
-using py::literals::operator""_a;
 
 namespace weir::python {
 namespace {
@@ -41,7 +40,8 @@ py::object array_of(const StoredTensor& tensor, const std::string& where) {
     bytes = bytes_of(values.data(), values.size() * sizeof(float));
     word = "<f4";
   }
-  const py::object flat = py::module_::import("numpy").attr("frombuffer")(bytes, "dtype"_a = word);
+  const py::object flat =
+      py::module_::import("numpy").attr("frombuffer")(bytes, py::arg("dtype") = word);
   // A copy can be written to; the bytes cannot.
   return flat.attr("reshape")(py::cast(tensor.shape)).attr("copy")();
 }
@@ -60,7 +60,7 @@ void save_tensors(const std::filesystem::path& path, const py::dict& arrays,
   std::vector<TensorShape> shapes;
   std::vector<py::object> tensors;
   for (const auto& [name, array] : arrays) {
-    tensors.push_back(contiguous(array, "dtype"_a = "<f4"));
+    tensors.push_back(contiguous(array, py::arg("dtype") = "<f4"));
     shapes.push_back(
         {name.cast<std::string>(), tensors.back().attr("shape").cast<std::vector<std::int64_t>>()});
   }

@@ -19,7 +19,6 @@
 #include "traces/trace.hpp"
 
 namespace py = pybind11;
-using py::literals::operator""_a;
 
 namespace weir::python {
 namespace {
@@ -61,8 +60,8 @@ py::object array_of(const std::vector<Record>& records, std::initializer_list<Co
     offsets.append(column.offset);
   }
   const auto numpy = py::module_::import("numpy");
-  const py::dict layout("names"_a = names, "formats"_a = formats, "offsets"_a = offsets,
-                        "itemsize"_a = sizeof(Record));
+  const py::dict layout(py::arg("names") = names, py::arg("formats") = formats,
+                        py::arg("offsets") = offsets, py::arg("itemsize") = sizeof(Record));
   const py::object type = numpy.attr("dtype")(layout);
   if (records.empty()) return numpy.attr("empty")(0, type);
   // A bytearray of the array's own, so that it can be written to.
