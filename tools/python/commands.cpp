@@ -88,7 +88,7 @@ void bind_commands(py::module_& m) {
          });
   define(m, app::kSweep, {"model"}, "Search",
          [](const app::SweepRequest&, app::SweepReply&& reply) -> py::object {
-           const py::object json = to_python(to_json(reply));
+           py::object json = to_python(to_json(reply));
            if (!reply.leads) return json;  // another process has it
            return py::module_::import("weir").attr("Search")(json);
          });

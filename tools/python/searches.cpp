@@ -53,7 +53,7 @@ Forecast forecast_of(const Json& json) {
     memory.peak = Bytes(rank.at("peak_memory_bytes").get<std::int64_t>());
     memory.upper = Bytes(rank.at("peak_memory_upper_bytes").get<std::int64_t>());
     memory.least = Bytes(rank.at("peak_memory_least_bytes").get<std::int64_t>());
-    f.memory.push_back(std::move(memory));
+    f.memory.push_back(memory);
   }
   return f;
 }

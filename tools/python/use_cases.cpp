@@ -255,7 +255,7 @@ std::string type_of(const app::Field& field) {
         if constexpr (std::is_same_v<Value, app::TraceSource>) return "Trace | " + file;
         if constexpr (std::is_same_v<Value, std::vector<app::TraceSource>>)
           return "Trace | " + file + " | Sequence[Trace | " + file + "]";
-        const std::string schedule =
+        std::string schedule =
             file + " | Schedule | Callable[[int, int, int], Sequence[Sequence[str]]]";
         if constexpr (std::is_same_v<Value, app::ScheduleChoice>) return schedule;
         if constexpr (std::is_same_v<Value, std::vector<app::ScheduleChoice>>)
