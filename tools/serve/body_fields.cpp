@@ -152,7 +152,7 @@ const app::Field* field_named(const app::Fields& fields, const std::string& name
 }  // namespace
 
 Path path_within(const std::string& text, const std::string& key) {
-  const Path path = text;
+  Path path = text;
   const bool above = std::ranges::find(path, Path("..")) != path.end();
   if (text.empty() || text.find('\0') != text.npos || path.is_absolute() || above)
     throw InputError(kRequest, key, "expected a file below the folder that is served");
