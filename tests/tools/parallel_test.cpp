@@ -133,6 +133,12 @@ TEST_F(ParallelCommand, TheReportKnowsTheBaselineByWhatItsStepDoes) {
 TEST_F(ParallelCommand, ContradictionsAndRefusals) {
   EXPECT_EQ(weir("plan tiny.json -M 2 --dp 2 -b 1 --global-batch-size 8").code, 2);
   EXPECT_EQ(weir("plan tiny.json -M 2 --dp 2 --global-batch-size 8").code, 0);
+  // Two of b, M and G = b M D say the third: 8 = 1 x 4 x 2. What does not divide is refused.
+  const CommandResult derived = weir("-q plan tiny.json --dp 2 -b 1 --global-batch-size 8");
+  EXPECT_EQ(derived.code, 0) << derived.out;
+  EXPECT_THAT(derived.out, HasSubstr("\"microbatches\": 4,"));
+  EXPECT_THAT(derived.out, HasSubstr("\"micro_batch_size\": 1,"));
+  EXPECT_EQ(weir("plan tiny.json --dp 2 -b 3 --global-batch-size 8").code, 2);
   EXPECT_EQ(weir("plan tiny.json --sequence-parallel").code, 2);
   EXPECT_EQ(weir("plan tiny.json --zero 4").code, 2);
   const CommandResult experts = weir("plan tiny.json --ep 2");

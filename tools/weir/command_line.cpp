@@ -33,17 +33,17 @@
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/shared/provenance.hpp"
 #include "tools/app/shared/version.hpp"
-#include "tools/weir/examples.hpp"
 #include "tools/weir/heard_signal.hpp"
-#include "tools/weir/manual.hpp"
+#include "tools/weir/help/completion.hpp"
+#include "tools/weir/help/examples.hpp"
+#include "tools/weir/help/manual.hpp"
 #include "tools/weir/progress.hpp"
+#include "tools/weir/refusal.hpp"
 
 namespace weir {
 namespace {
 
 using Path = std::filesystem::path;
-
-const std::vector<std::string> kFormats{"table", "markdown", "csv", "json"};
 
 // "1..8" for what is written so.
 std::string to_text(const std::vector<int>& numbers) {
@@ -189,49 +189,6 @@ void flush_output() {
   cannot_write({errno, std::generic_category()});
 }
 
-// What --help says of it beside its names and its help.
-void take_details(const CLI::Option& option, CompletedArgument& argument) {
-  argument.group = option.get_group();
-  argument.required = option.get_required();
-  if (argument.names.empty()) argument.place = option.get_name();
-  argument.unsaid = option.get_default_str();
-  argument.several = option.get_expected_max() == CLI::detail::expected_max_vector_size;
-  for (const CLI::Option* other : option.get_excludes())
-    argument.excludes.push_back(other->get_name());
-  std::ranges::sort(argument.excludes);  // they come by address
-  if (!argument.takes_value) return;
-  // "INT:0 to 64", and of choices "TEXT:{a,b}", which are known.
-  const std::string type = option.get_type_name();
-  const std::size_t colon = std::min(type.find(':'), type.size());
-  argument.value = type.substr(0, colon);
-  if (colon < type.size() && argument.choices.empty()) argument.within = type.substr(colon + 1);
-}
-
-// The options that go with every sub-command, as completion has them.
-std::vector<CompletedArgument> arguments_of_all(const CLI::App& app) {
-  std::vector<CompletedArgument> all;
-  for (const CLI::Option* option : app.get_options()) {
-    CompletedArgument argument;
-    for (const std::string& name : option->get_snames()) argument.names.push_back("-" + name);
-    // Long names last: what follows is looked up by them.
-    for (const std::string& name : option->get_lnames()) argument.names.push_back("--" + name);
-    argument.help = option->get_description();
-    argument.takes_value = option->get_items_expected_max() > 0;
-    if (argument.names.empty()) continue;  // by place
-    if (argument.names.back() == "--completion") argument.choices = {"bash", "zsh", "fish"};
-    if (argument.names.back() == "--format") argument.choices = kFormats;
-    take_details(*option, argument);
-    all.push_back(std::move(argument));
-  }
-  return all;
-}
-
-std::vector<std::string> command_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  return names;
-}
-
 // Words as they were given: "help run" asks what "run --help" does.
 std::vector<std::string> words_of(int argc, char** argv, const std::vector<std::string>& commands) {
   std::vector<std::string> words(argv + 1, argv + argc);
@@ -255,67 +212,6 @@ std::vector<std::string> words_of(int argc, char** argv, const std::vector<std::
     words.emplace_back("--help");
   }
   return words;
-}
-
-// CLI11's "--to: megatro not in {torch,megatron}" names the word and all that it may be.
-std::string meant_choice(std::string_view line) {
-  const std::size_t of = line.find(" not in {"), colon = line.find(": ");
-  if (of == line.npos || colon == line.npos || colon + 2 > of) return {};
-  std::vector<std::string> known(1);
-  for (const char c : line.substr(of + 9, line.find('}', of) - of - 9)) {
-    if (c == ',') {
-      known.emplace_back();
-    } else {
-      known.back() += c;
-    }
-  }
-  return did_you_mean(line.substr(colon + 2, of - colon - 2), known);
-}
-
-// An option that stands there more often than it may, whatever its names: --svg and --pdf are one.
-std::string repeated(const CLI::App& command) {
-  for (const CLI::Option* option : command.get_options()) {
-    const auto given = option->count();
-    if (option->get_items_expected_max() != 1 || given < 2) continue;
-    std::vector<std::string> names;
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    return fmt::format("{}: expected once, given {} times", fmt::join(names, " or "), given);
-  }
-  return {};
-}
-
-// Why a command line is refused, and what was probably meant by a word that nobody knows.
-std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
-  // Unknown words first: they are the cause, whatever else CLI11 found missing.
-  const std::vector<std::string> unknown = app.remaining(true);
-  if (unknown.empty()) {
-    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-      for (const CLI::App* command : app.get_subcommands()) {
-        // What does not match is most often an option that was given twice.
-        if (std::string line = repeated(*command); !line.empty()) return line;
-      }
-    }
-    std::string line = error.what();
-    std::ranges::replace(line, '\n', ' ');
-    return line + meant_choice(line);
-  }
-  const auto chosen = app.get_subcommands();
-  const std::string word = unknown.front().substr(0, unknown.front().find('='));
-  const bool option = word.starts_with("-");
-  // Only names that could stand here are offered.
-  std::vector<std::string> known;
-  if (option) {
-    for (const CLI::App* level : {&app, chosen.empty() ? &app : chosen.front()})
-      for (const CompletedArgument& argument : arguments_of_all(*level))
-        known.insert(known.end(), argument.names.begin(), argument.names.end());
-  } else if (chosen.empty()) {
-    known = command_names(app);
-  }
-  std::string line = option           ? fmt::format("{} is no option of weir", word)
-                     : chosen.empty() ? fmt::format("{} is no command of weir", word)
-                                      : fmt::format("{} is one argument too many for weir", word);
-  if (!chosen.empty()) line += " " + chosen.front()->get_name();
-  return line + did_you_mean(word, known);
 }
 
 bool asks_for_json(const std::vector<std::string_view>& words) {
@@ -432,7 +328,7 @@ CommandLine::CommandLine()
   };
   app_->add_option_function<std::string>("--format", choose,
                                          "Tables on stdout as table, markdown or csv; json: --json")
-      ->check(CLI::IsMember(kFormats))
+      ->check(CLI::IsMember(output_formats()))
       ->excludes(json);
   app_->add_flag("-q,--quiet", global_.quiet, "Nothing on stderr but errors");
   app_->add_option("--seed", global_.seed, "Seed of everything random")
@@ -440,7 +336,7 @@ CommandLine::CommandLine()
       ->check(within<std::int64_t>(app::kSeed));
   // As --help and --version are, it is answered before a sub-command is asked for.
   const auto complete = [this](const std::string& shell) {
-    fmt::print("{}", completion(shell, completed_, arguments_of_all(*app_)));
+    fmt::print("{}", completion(shell, described_, options_of(*app_)));
     throw CLI::Success();
   };
   app_->add_option_function<std::string>("--completion", complete,
@@ -451,7 +347,7 @@ CommandLine::CommandLine()
     if (const auto chosen = app_->get_subcommands(); !chosen.empty())
       throw UsageError("--man-pages is no option of weir " + chosen.front()->get_name());
     if (folder.empty()) throw UsageError("--man-pages: expected a folder");
-    write_manual(folder, completed_, arguments_of_all(*app_));
+    write_manual(folder, described_, options_of(*app_));
     throw CLI::Success();
   };
   app_->add_option_function<std::string>("--man-pages", write,
@@ -465,12 +361,12 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
                       std::function<void(const app::Session&)> run) {
   CLI::App* command = app_->add_subcommand(name, summary);
   command->footer(examples_of(name));
-  CompletedCommand& known = completed_.emplace_back(CompletedCommand{name, summary, {}});
+  DescribedCommand& known = described_.emplace_back(DescribedCommand{name, summary, {}});
   for (const app::Field& field : fields) {
     if (is_seed(field)) continue;
     const CLI::Option& option = Options(*command).add(field);
     if (field.traits.unsaid) unsaid_["--" + app::long_names(field).front()] = *field.traits.unsaid;
-    take_details(option, known.arguments.emplace_back(completed(field)));
+    known.arguments.push_back(described(field, option));
   }
   // By value: the tables go when this function returns, the callback runs later.
   command->callback([this, command, fields = std::move(fields), run = std::move(run)] {
@@ -494,7 +390,7 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
 void CommandLine::add_timeline(const char* command) {
   static constexpr const char* kHelp = "Draw the step in characters, folded to the terminal";
   app_->get_subcommand(command)->add_flag("--timeline", timeline_, kHelp);
-  completed_.back().arguments.push_back(
+  described_.back().arguments.push_back(
       {.names = {"--timeline"}, .help = kHelp, .takes_value = false, .group = "Options"});
 }
 

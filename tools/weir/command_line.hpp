@@ -16,7 +16,7 @@
 
 #include "tools/app/shared/exit_code.hpp"
 #include "tools/app/shared/field.hpp"
-#include "tools/weir/completion.hpp"
+#include "tools/weir/help/described.hpp"
 #include "tools/weir/print/printout.hpp"
 
 namespace CLI {
@@ -91,7 +91,7 @@ class CommandLine {
   bool timeline_ = false;
   std::string typed_;                     // the command as a shell takes it
   std::map<std::string, double> unsaid_;  // options whose number may be left out, and that number
-  std::vector<CompletedCommand> completed_;  // what --completion knows
+  std::vector<DescribedCommand> described_;  // what --completion and manual pages know
   std::unique_ptr<CLI::App> app_;
 };
 

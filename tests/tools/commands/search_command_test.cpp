@@ -57,15 +57,15 @@ TEST_F(SearchCommand, DevicesAndPartitionsCount) {
               HasSubstr("(change 1 key of the plan)"));
 }
 
-// Two micro-batches over two ranks: of a vocabulary in two shards each rank computes half of the
-// head at once, which no plan of the search does. It is compared with them, and is none of them.
+// Of a vocabulary in two shards each rank computes half of the head at once, which no plan of the
+// search does: such a baseline is compared with them, and is none of them.
 TEST_F(SearchCommand, ABaselineThatNoSearchMakesHasItsPlace) {
   const std::string model = WEIR_SOURCE_DIR "/tools/examples/models/gpt2-mini.json";
   const std::string plan = "plan " + model + " -K 2 -M 1 ";
   ASSERT_EQ(weir(plan + "--schedule vocab-1 --boundaries 1 -o slow.json").code, 0);
   ASSERT_EQ(weir(plan + "--schedule vocab-1 -o quick.json").code, 0);
   const std::string sweep = "-q sweep " + model + " -K 2 -M 1 --report page.html --baseline ";
-  // gpipe and 1f1b, two of each one's two partitions at most: three with it where it is last.
+  // gpipe and 1f1b are found; with the baseline behind them there are three.
   const CommandResult slow = weir(sweep + "slow.json");
   ASSERT_EQ(slow.code, 0) << slow.out;
   EXPECT_THAT(slow.out, HasSubstr("baseline slow.json: place 3 among 3 plans"));

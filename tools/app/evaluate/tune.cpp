@@ -23,6 +23,7 @@
 #include "tools/app/calibrate/fit_doubts.hpp"
 #include "tools/app/evaluate/refit.hpp"
 #include "tools/app/evaluate/trial.hpp"
+#include "tools/app/evaluate/tune_plans.hpp"
 #include "tools/app/evaluate/unfinished.hpp"
 #include "tools/app/machine/host.hpp"
 #include "tools/app/profile/profiling.hpp"
@@ -35,115 +36,12 @@
 namespace weir::app {
 namespace {
 
-// What all steps of the loop know.
-struct Loop {
-  const TuneRequest& request;
-  BackendKind backend;
-  int devices;  // most ranks
-  Cluster host;
-  Model model;
-  Plan base;
-  std::optional<ResolvedPlan> baseline = {};  // as it was given, for files in "."
-};
-
-constexpr int kRanked = 100;  // in sweep.json
-
-weir::SweepRequest sweep_request(const Loop& loop) {
-  weir::SweepRequest request;
-  request.base = loop.base;
-  request.exact_slots = loop.request.plan.slots.has_value();
-  request.folder = ".";
-  // Every schedule that fits, with as many stages a rank as it takes; of all those plans more than
-  // are run, for the choice wants them to differ (`choose`).
-  request.schedules.clear();
-  request.vpp.clear();
-  request.keep = kRanked;
-  request.pp.clear();
-  // A core is a core for every K. A GPU's share is smaller the more there are, so its profile holds
-  // for one K, and for the whole.
-  const int layers = static_cast<int>(loop.model.layers.size());
-  const int most = std::min({loop.host.devices(), loop.devices, layers});
-  for (int k = 1; k <= most; ++k) {
-    if (loop.backend != BackendKind::cuda || k == 1 || k == most) request.pp.push_back(k);
-  }
-  request.global_batch_size = loop.request.global_batch_size;
-  request.recompute = {parse_recompute("none", ""), parse_recompute("full", ""),
-                       parse_recompute("stage", ""), parse_recompute("except-last", "")};
-  // The rest is the system's and the library's own.
-  request.memory_limit = loop.request.memory_limit.empty()
-                             ? Bytes(loop.host.device.memory.count() / 10 * 8)
-                             : parse_memory(loop.request.memory_limit, "--memory-limit");
-  return request;
-}
-
-SweepResult ranking(const Loop& loop, const Costs& profile) {
-  SweepResult swept = sweep(sweep_request(loop), profile, loop.host);
-  if (!swept.plans.empty()) return swept;
-  throw NoFeasiblePlan(
-      swept.smallest_misfit
-          ? fmt::format("no plan fits the memory limit; the smallest ({}) needs {}",
-                        summary(swept.smallest_misfit->plan),
-                        format_bytes(swept.smallest_misfit->forecast.peak_memory()))
-          : "no plan is possible for these options");
-}
-
-// Whether a step of both is the same work in the same order. What a step is worth, its rates, takes
-// no time, and one rank alone receives nothing into slots.
-bool same_step(Plan a, const Plan& b) {
-  a.optimizer.learning_rate = b.optimizer.learning_rate;
-  a.optimizer.rate = b.optimizer.rate;
-  if (a.pp == 1) a.slots = b.slots;
-  return step_changes(a, b).empty();
-}
-
-struct Chosen {
-  std::vector<Plan> plans;
-  std::size_t baseline = 0;  // which of them all are compared with
-};
-
-// The fastest feasible plans that differ in more than where their micro-batches end, the plain
-// K = 1, and the plan in use.
-Chosen choose(const Loop& loop, const SweepResult& swept) {
-  Chosen chosen;
-  // The place of what is alike, or the end.
-  const auto seen = [&](const Plan& a) {
-    const auto at = std::ranges::find_if(chosen.plans, [&](const Plan& b) {
-      return a.pp == b.pp && a.microbatches == b.microbatches && a.recompute == b.recompute &&
-             (a.schedule == b.schedule || a.pp == 1);
-    });
-    return static_cast<std::size_t>(at - chosen.plans.begin());
-  };
-  for (const Ranked& ranked : swept.plans) {
-    // Ranked by forecast: the first of its kind is the fastest of its kind.
-    if (std::ssize(chosen.plans) == loop.request.plans) break;
-    if (seen(ranked.plan) == chosen.plans.size()) chosen.plans.push_back(ranked.plan);
-  }
-  // What pipelining must beat: one device, all samples at once.
-  Plan plain = loop.base;
-  plain.micro_batch_size = loop.request.global_batch_size;
-  plain.schedule = "gpipe";
-  chosen.baseline = seen(plain);
-  if (chosen.baseline == chosen.plans.size()) chosen.plans.push_back(plain);
-  if (!loop.baseline) return chosen;
-  // As it is: what is but like it may be faster. What is the same is run once, under its name.
-  const Plan& present = loop.baseline->plan;
-  const auto same = std::ranges::find_if(
-      chosen.plans, [&](const Plan& plan) { return same_step(plan, present); });
-  chosen.baseline = static_cast<std::size_t>(same - chosen.plans.begin());
-  if (same == chosen.plans.end()) {
-    chosen.plans.push_back(present);
-  } else {
-    *same = present;
-  }
-  return chosen;
-}
-
 struct Contenders {
   std::vector<Trial> trials;
   std::size_t baseline = 0;  // of them
 };
 
-Contenders run_contenders(const Loop& loop, const SweepResult& swept, const Costs& profile,
+Contenders run_contenders(const TuneLoop& loop, const SweepResult& swept, const Costs& profile,
                           const Unfinished& unfinished, const Session& session) {
   const Chosen chosen = choose(loop, swept);
   Contenders contenders{.trials = {}, .baseline = chosen.baseline};
@@ -180,7 +78,7 @@ ReportRow row_of(const Trial& c, bool baseline, std::optional<Seconds> left_out)
 }
 
 // Says in each trace where it was made, and what came of each plan.
-Report report_of(const Loop& loop, Contenders& contenders, const SweepResult& swept,
+Report report_of(const TuneLoop& loop, Contenders& contenders, const SweepResult& swept,
                  const Costs& profile, const Refit& refit) {
   std::vector<Trial>& trials = contenders.trials;
   Report report{.model = loop.model.name,
@@ -224,7 +122,7 @@ std::vector<ReportChange> changes_of(const Contenders& contenders) {
 }
 
 // The fastest of them and the baseline, explained by the costs that forecast them.
-std::vector<StepExplained> explained(const Loop& loop, const Contenders& contenders,
+std::vector<StepExplained> explained(const TuneLoop& loop, const Contenders& contenders,
                                      const Costs& profile, const Report& report,
                                      const Session& session) {
   const StackAbilities software = abilities_for(
@@ -294,7 +192,7 @@ void add_contender(NewFiles& written, const Trial& c, std::size_t number,
 }
 
 // All that the measurements depend on.
-nlohmann::ordered_json asked_by(const Loop& loop) {
+nlohmann::ordered_json asked_by(const TuneLoop& loop) {
   const TuneRequest& r = loop.request;
   nlohmann::ordered_json asked{{"command", "tune"},
                                {"version", WEIR_VERSION},
@@ -375,7 +273,7 @@ std::optional<ResolvedPlan> taken_baseline(TuneRequest& r, const Session& sessio
 }
 
 // That both train the same, and that its ranks are here.
-void require_comparable(const Loop& loop) {
+void require_comparable(const TuneLoop& loop) {
   const std::string name = name_of(loop.request.baseline);
   const Plan& plan = loop.baseline->plan;
   const weir::SweepRequest request = sweep_request(loop);
@@ -394,7 +292,7 @@ void require_comparable(const Loop& loop) {
 }
 
 // That the backend can run the plan in use and the job's format: a profile may take an hour.
-void require_runnable(const Loop& loop) {
+void require_runnable(const TuneLoop& loop) {
   const auto lacks = [&](Dtype dtype) { return formats_instead_of(dtype, loop.backend); };
   if (loop.baseline) {
     const Dtype dtype = loop.baseline->plan.dtype;
@@ -411,15 +309,15 @@ void require_runnable(const Loop& loop) {
   }
 }
 
-Loop prepared(TuneRequest& r, const Session& session) {
+TuneLoop prepared(TuneRequest& r, const Session& session) {
   std::optional<ResolvedPlan> baseline = taken_baseline(r, session);
   const BackendKind backend = parse_measuring_backend(r.backend);
   const int devices = r.devices.value_or(default_devices(backend));
-  Loop loop{.request = r,
-            .backend = backend,
-            .devices = devices,
-            .host = local_cluster(backend, devices),
-            .model = load_model(r.plan)};
+  TuneLoop loop{.request = r,
+                .backend = backend,
+                .devices = devices,
+                .host = local_cluster(backend, devices),
+                .model = load_model(r.plan)};
   loop.base = base_plan(r.plan, r.seed, loop.model, session);
   if (baseline) take_unnamed(baseline->plan, loop.base);
   if (r.stack) loop.host.stack = load_stack_or_name(*r.stack);
@@ -456,7 +354,7 @@ void write_all(const TuneResult& result, const Learnt& learnt, const std::filesy
 
 TuneResult tune(const TuneRequest& asked, const Session& session) {
   TuneRequest r = asked;
-  const Loop loop = prepared(r, session);
+  const TuneLoop loop = prepared(r, session);
   const Unfinished unfinished(r.output, asked_by(loop), r.resume, session);
   wait_for_quiet(r.quiet, session);
   session.log("profiling this machine's layers");

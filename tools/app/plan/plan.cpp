@@ -399,7 +399,8 @@ Fields fields(PlanRequest& r) {
          {{"-K,--pp", &r.pp, "Ranks of the pipeline", positive},
           {"-v,--vpp", &r.vpp, "Stages a rank", positive},
           {"--slices", &r.slices, kSlicesHelp, {.range = kSlices}},
-          {"-M,--microbatches", &r.microbatches, "Micro-batches a step", positive},
+          {"-M,--microbatches", &r.microbatches,
+           "Micro-batches a step; unsaid, what -b and --global-batch-size leave, or 1", positive},
           {"-b,--micro-batch-size", &r.micro_batch_size, "Samples a micro-batch", positive},
           {"--global-batch-size", &r.global_batch_size, "Samples a step: G = b M D", positive}});
   append(all, weir::fields(r.parallel));

@@ -1,7 +1,7 @@
 // Completion for bash, zsh and fish. Each script is a table of what the sub-commands take, and a
 // few lines that look the current word up in it.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weir/completion.hpp"
+#include "tools/weir/help/completion.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,12 +14,12 @@
 namespace weir {
 namespace {
 
-using Commands = std::vector<CompletedCommand>;
-using Arguments = std::vector<CompletedArgument>;
+using Commands = std::vector<DescribedCommand>;
+using Arguments = std::vector<DescribedArgument>;
 
 std::vector<std::string> names_of(const Commands& commands) {
   std::vector<std::string> names;
-  for (const CompletedCommand& command : commands) names.push_back(command.name);
+  for (const DescribedCommand& command : commands) names.push_back(command.name);
   return names;
 }
 
@@ -32,9 +32,9 @@ Arguments together(const Arguments& own, const Arguments& common) {
 
 std::string bash(const Commands& commands, const Arguments& common) {
   std::string options, values;
-  for (const CompletedCommand& command : commands) {
+  for (const DescribedCommand& command : commands) {
     std::vector<std::string> words;
-    for (const CompletedArgument& argument : together(command.arguments, common)) {
+    for (const DescribedArgument& argument : together(command.arguments, common)) {
       // Choices complete an option's value; names complete the option.
       words.insert(words.end(), argument.names.begin(), argument.names.end());
       if (argument.choices.empty()) continue;
@@ -82,7 +82,7 @@ std::string zsh_text(const std::string& text) {
 }
 
 // '(-K --pp)'{-K,--pp}'[help]:value:_files', a line an argument.
-std::string zsh_argument(const CompletedArgument& argument) {
+std::string zsh_argument(const DescribedArgument& argument) {
   const std::string value = argument.choices.empty()
                                 ? ":value:_files"
                                 : fmt::format(":value:({})", fmt::join(argument.choices, " "));
@@ -102,11 +102,11 @@ std::string zsh_argument(const CompletedArgument& argument) {
 
 std::string zsh(const Commands& commands, const Arguments& common) {
   std::string described, cases;
-  for (const CompletedCommand& command : commands) {
+  for (const DescribedCommand& command : commands) {
     described += "    " + shell_quoted(command.name + ":" + zsh_text(command.summary)) + "\n";
     std::vector<std::string> lines;
     bool placed = false;
-    for (const CompletedArgument& argument : together(command.arguments, common)) {
+    for (const DescribedArgument& argument : together(command.arguments, common)) {
       if (argument.names.empty() && placed) continue;  // one line stands for all of them
       placed = placed || argument.names.empty();
       lines.push_back(zsh_argument(argument));
@@ -145,7 +145,7 @@ std::string fish_quoted(const std::string& text) {
   return quoted + "'";
 }
 
-std::string fish_argument(const std::string& command, const CompletedArgument& argument) {
+std::string fish_argument(const std::string& command, const DescribedArgument& argument) {
   std::string line = fmt::format("complete -c weir -n '__fish_seen_subcommand_from {}'", command);
   for (const std::string& name : argument.names) {
     line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
@@ -158,10 +158,10 @@ std::string fish_argument(const std::string& command, const CompletedArgument& a
 
 std::string fish(const Commands& commands, const Arguments& common) {
   std::string text = "# Completion of weir for fish, made by: weir --completion fish\n";
-  for (const CompletedCommand& command : commands) {
+  for (const DescribedCommand& command : commands) {
     text += fmt::format("complete -c weir -f -n __fish_use_subcommand -a {} -d {}\n", command.name,
                         fish_quoted(command.summary));
-    for (const CompletedArgument& argument : together(command.arguments, common)) {
+    for (const DescribedArgument& argument : together(command.arguments, common)) {
       if (!argument.names.empty()) text += fish_argument(command.name, argument);
     }
   }
@@ -169,18 +169,6 @@ std::string fish(const Commands& commands, const Arguments& common) {
 }
 
 }  // namespace
-
-CompletedArgument completed(const app::Field& field) {
-  CompletedArgument argument;
-  std::istringstream in(field.names);
-  for (std::string name; std::getline(in, name, ',');) {
-    if (name.starts_with("-")) argument.names.push_back(name);
-  }
-  argument.help = field.help;
-  argument.takes_value = !std::holds_alternative<bool*>(field.target);
-  argument.choices = field.traits.choices;
-  return argument;
-}
 
 std::string completion(std::string_view shell, const Commands& commands, const Arguments& common) {
   if (shell == "bash") return bash(commands, common);

@@ -1,6 +1,6 @@
 // Roff by hand: a title, and sections of paragraphs.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weir/manual.hpp"
+#include "tools/weir/help/manual.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "plan/text/text_file.hpp"
-#include "tools/weir/examples.hpp"
+#include "tools/weir/help/examples.hpp"
 
 namespace weir {
 namespace {
 
-using Arguments = std::vector<CompletedArgument>;
+using Arguments = std::vector<DescribedArgument>;
 
 std::string bold(std::string_view text) { return "\\fB" + roff_text(text) + "\\fR"; }
 std::string italic(std::string_view text) { return "\\fI" + roff_text(text) + "\\fR"; }
@@ -50,7 +50,7 @@ std::string as_they_stand(std::string_view lines) {
 }
 
 // Its help, and what is known of its value, as sentences behind it.
-std::string help_of(const CompletedArgument& argument) {
+std::string help_of(const DescribedArgument& argument) {
   std::vector<std::string> sentences{argument.help};
   if (!argument.choices.empty()) {
     sentences.push_back(fmt::format("One of {}", fmt::join(argument.choices, ", ")));
@@ -82,7 +82,7 @@ std::string line_by_line(std::string_view lines) {
   return text;
 }
 
-std::string paragraph_of(const CompletedArgument& argument) {
+std::string paragraph_of(const DescribedArgument& argument) {
   std::string head;
   for (const std::string& name : argument.names) head += (head.empty() ? "" : ", ") + bold(name);
   const std::string value = argument.names.empty() ? argument.place : argument.value;
@@ -94,7 +94,7 @@ std::string paragraph_of(const CompletedArgument& argument) {
 // By the headings of --help, in the order in which they first come.
 std::string options_by_group(const Arguments& arguments) {
   std::vector<std::pair<std::string, std::string>> groups;
-  for (const CompletedArgument& argument : arguments) {
+  for (const DescribedArgument& argument : arguments) {
     if (argument.names.empty()) continue;
     auto group = std::ranges::find(groups, argument.group, [](const auto& g) { return g.first; });
     if (group == groups.end()) group = groups.insert(group, {argument.group, ""});
@@ -108,7 +108,7 @@ std::string options_by_group(const Arguments& arguments) {
 
 std::string synopsis(std::string_view command, const Arguments& arguments) {
   std::string text = fmt::format("{} {} [{}]", bold("weir"), bold(command), italic("OPTIONS"));
-  for (const CompletedArgument& argument : arguments) {
+  for (const DescribedArgument& argument : arguments) {
     if (!argument.names.empty()) continue;
     const std::string place = italic(argument.place) + (argument.several ? " ..." : "");
     text += argument.required ? " " + place : fmt::format(" [{}]", place);
@@ -149,13 +149,13 @@ std::string roff_text(std::string_view text) {
   return escaped;
 }
 
-std::string manual_of_all(const std::vector<CompletedCommand>& commands, const Arguments& common) {
+std::string manual_of_all(const std::vector<DescribedCommand>& commands, const Arguments& common) {
   std::string listed;
-  for (const CompletedCommand& command : commands)
+  for (const DescribedCommand& command : commands)
     listed += fmt::format(".TP\n\\fB{}\\fR(1)\n{}\n", roff_text("weir-" + command.name),
                           roff_text(command.summary));
   std::string options;
-  for (const CompletedArgument& argument : common) options += paragraph_of(argument);
+  for (const DescribedArgument& argument : common) options += paragraph_of(argument);
   const auto topic = [](std::string_view heading, std::string_view of) {
     return section(heading, as_they_stand(help_on(of).value()));
   };
@@ -167,9 +167,9 @@ std::string manual_of_all(const std::vector<CompletedCommand>& commands, const A
          section("CLUSTERS", line_by_line(help_on("clusters").value())) + exit_status();
 }
 
-std::string manual_of(const CompletedCommand& command) {
+std::string manual_of(const DescribedCommand& command) {
   std::string arguments;
-  for (const CompletedArgument& argument : command.arguments)
+  for (const DescribedArgument& argument : command.arguments)
     if (argument.names.empty()) arguments += paragraph_of(argument);
   const std::string options = options_by_group(command.arguments);
   std::string examples;
@@ -184,9 +184,9 @@ std::string manual_of(const CompletedCommand& command) {
 }
 
 void write_manual(const std::filesystem::path& folder,
-                  const std::vector<CompletedCommand>& commands, const Arguments& common) {
+                  const std::vector<DescribedCommand>& commands, const Arguments& common) {
   write_file_atomically(folder / "weir.1", manual_of_all(commands, common));
-  for (const CompletedCommand& command : commands)
+  for (const DescribedCommand& command : commands)
     write_file_atomically(folder / ("weir-" + command.name + ".1"), manual_of(command));
 }
 

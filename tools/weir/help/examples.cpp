@@ -1,6 +1,6 @@
 // Examples by sub-command, the exit codes in words, topics of help and groups of options.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/weir/examples.hpp"
+#include "tools/weir/help/examples.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/weir/completion.hpp"
+#include "tools/weir/help/described.hpp"
 
 namespace weir {
 
@@ -16,15 +16,15 @@ namespace weir {
 [[nodiscard]] std::string roff_text(std::string_view text);
 
 // weir.1: the sub-commands, the options of all, and the topics of help.
-[[nodiscard]] std::string manual_of_all(const std::vector<CompletedCommand>& commands,
-                                        const std::vector<CompletedArgument>& common);
+[[nodiscard]] std::string manual_of_all(const std::vector<DescribedCommand>& commands,
+                                        const std::vector<DescribedArgument>& common);
 // weir-NAME.1: its arguments by group, and its examples.
-[[nodiscard]] std::string manual_of(const CompletedCommand& command);
+[[nodiscard]] std::string manual_of(const DescribedCommand& command);
 
 // All of them into `folder`, which is made where it is missing. Throws InputError where that
 // cannot be written.
 void write_manual(const std::filesystem::path& folder,
-                  const std::vector<CompletedCommand>& commands,
-                  const std::vector<CompletedArgument>& common);
+                  const std::vector<DescribedCommand>& commands,
+                  const std::vector<DescribedArgument>& common);
 
 }  // namespace weir

@@ -1,10 +1,11 @@
 // The sub-commands, their options, and the words that an option takes, as the tables of fields have
-// them: what a shell completes after `weir`, and what the manual tells (tools/weir/manual).
+// them: what completions (tools/weir/help/completion), manual pages (tools/weir/help/manual) and
+// refusals know.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "tools/app/shared/field.hpp"
@@ -12,7 +13,7 @@
 namespace weir {
 
 // An argument as it is written: of a field, or of the command itself.
-struct CompletedArgument {
+struct DescribedArgument {
   std::vector<std::string> names;  // "-K", "--pp"; empty for one by place
   std::string help;
   bool takes_value = true;
@@ -24,17 +25,18 @@ struct CompletedArgument {
   bool several = false;                    // values, one behind the other
   std::vector<std::string> excludes = {};  // options that it does not go with
 };
-struct CompletedCommand {
+struct DescribedCommand {
   std::string name, summary;
-  std::vector<CompletedArgument> arguments;
+  std::vector<DescribedArgument> arguments;
 };
 
-[[nodiscard]] CompletedArgument completed(const app::Field& field);
+// The words of --format.
+[[nodiscard]] const std::vector<std::string>& output_formats();
 
-// The script for "bash", "zsh" or "fish" that completes `weir`; `common` goes with every
-// sub-command. Throws UsageError for another shell.
-[[nodiscard]] std::string completion(std::string_view shell,
-                                     const std::vector<CompletedCommand>& commands,
-                                     const std::vector<CompletedArgument>& common);
+// A field as the option that CLI11 has made of it.
+[[nodiscard]] DescribedArgument described(const app::Field& field, const CLI::Option& option);
+// The options that an app has itself: those that go with every sub-command.
+[[nodiscard]] std::vector<DescribedArgument> options_of(const CLI::App& app);
+[[nodiscard]] std::vector<std::string> command_names(const CLI::App& app);
 
 }  // namespace weir
