@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "costmodel/table/costs.hpp"
+#include "exec/device/backend.hpp"
 #include "plan/job/resolve.hpp"
 #include "sim/search/result.hpp"
 #include "sim/search/sweep.hpp"
