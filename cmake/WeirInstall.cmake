@@ -44,10 +44,12 @@ add_custom_target(weir_manual ALL DEPENDS ${manual}/weir.1)
 install(DIRECTORY ${manual} DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT command)
 
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/weir)
-foreach(floor plan traces costmodel sim)
-  set_target_properties(weir_${floor} PROPERTIES EXPORT_NAME ${floor})
-  install(TARGETS weir_${floor} EXPORT weir COMPONENT library
+foreach(library plan traces traces_kineto costmodel sim sim_layouts sim_recompute)
+  set_target_properties(weir_${library} PROPERTIES EXPORT_NAME ${library})
+  install(TARGETS weir_${library} EXPORT weir COMPONENT library
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} INCLUDES DESTINATION ${headers})
+endforeach()
+foreach(floor plan traces costmodel sim)
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/${floor} DESTINATION ${headers} COMPONENT library
     FILES_MATCHING PATTERN *.hpp)
 endforeach()

@@ -10,6 +10,5 @@ if(WEIR_MPI)  # AUTO counts as true
   endif()
   if(MPI_CXX_FOUND)
     weir_floor(weir_exec_mpi FOLDER exec/processes/mpi LINK weir_exec MPI::MPI_CXX)
-    list(APPEND weir_backends weir_exec_mpi)
   endif()
 endif()

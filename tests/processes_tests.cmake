@@ -27,7 +27,7 @@ add_executable(exec_processes_tests ${processes_sources})
 weir_include_root(exec_processes_tests PRIVATE tests)
 target_compile_definitions(exec_processes_tests PRIVATE WEIR_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_link_libraries(exec_processes_tests PRIVATE
-  weir_sim weir_exec weir_exec_cpu weir_exec_mpi GTest::gtest)
+  weir_sim weir_exec_threads weir_exec_cpu_layout weir_exec_mpi GTest::gtest)
 
 # Open MPI refuses root and more ranks than cores unless told, looks for ssh, and in a container may
 # not read another process's memory. Its libraries leak at exit.
