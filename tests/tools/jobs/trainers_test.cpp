@@ -195,6 +195,11 @@ TEST(MegatronRows, RoundsOfMicroBatches) {
   EXPECT_THAT(groups(4, 10), HasSubstr(argument + "5 "));
   EXPECT_THAT(refusal(pipeline(4, 2, 3), {.other_schedule = true}),
               HasSubstr("(row megatron/interleaved-few)"));
+  // A V's chunks would be interleaved there; the fork has the V itself.
+  Plan v = pipeline(4, 2, 3);
+  v.schedule = "zb-v";
+  EXPECT_THAT(refusal(v, {.other_schedule = true}), HasSubstr("(row megatron/interleaved-few)"));
+  EXPECT_THAT(megatron(v, {.fork = true}), HasSubstr("--zero-bubble-v-schedule "));
 }
 
 // On one rank chunks are one stage of 8 blocks.

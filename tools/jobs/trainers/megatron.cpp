@@ -17,6 +17,7 @@ bool interleaved(const Facts& f) { return f.plan.pp > 1 && f.plan.vpp > 1; }
 bool broken_rounds(const Facts& f) {
   return interleaved(f) && f.plan.microbatches > f.plan.pp && f.plan.microbatches % f.plan.pp != 0;
 }
+bool few_microbatches(const Facts& f) { return interleaved(f) && f.plan.microbatches < f.plan.pp; }
 bool fsdp(const Facts& f) { return f.plan.zero > 1; }
 
 // The smallest group of K or more micro-batches of which the last is as large: M = 7, K = 2: 4.
@@ -45,6 +46,10 @@ constexpr TrainerRow kOrders[] = {
      "core/pipeline_parallel/schedules.py, get_forward_backward_func"},
     {"interleaved-rounds", RowKind::other_order, "microbatches", broken_rounds,
      "Megatron-LM interleaves rounds of K micro-batches: with M no multiple it needs larger groups",
+     "core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving"},
+    // A plan of another order too, whose chunks are interleaved there.
+    {"interleaved-few", RowKind::lacks, "microbatches", few_microbatches,
+     "Megatron-LM interleaves at least K micro-batches",
      "core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving"}};
 constexpr TrainerRow kForkOrders[] = {
     {"own-schedules", RowKind::other_order, "schedule",
@@ -63,7 +68,10 @@ constexpr TrainerRow kForkOrders[] = {
      "the fork's schedules launch kernel by kernel", "as above"},
     {"interleaved-rounds", RowKind::other_order, "microbatches",
      [](const Facts& f) { return f.placement != ChunkPlacement::v_shaped && broken_rounds(f); },
-     kOrders[1].says, kOrders[1].source}};
+     kOrders[1].says, kOrders[1].source},
+    {"interleaved-few", RowKind::lacks, "microbatches",
+     [](const Facts& f) { return f.placement != ChunkPlacement::v_shaped && few_microbatches(f); },
+     kOrders[2].says, kOrders[2].source}};
 constexpr TrainerRow kBoth[] = {
     {"fp8-parameters", RowKind::lacks, "fp8_parameters",
      [](const Facts& f) {
@@ -127,13 +135,6 @@ constexpr TrainerRow kBoth[] = {
      [](const Facts& f) { return f.plan.cuda_graphs.whole_step(); },
      "the host's check of losses and gradients cannot be in a graph", kArguments,
      "no-check-for-nan-in-loss-and-grad"},
-    {"interleaved-few", RowKind::lacks, "microbatches",
-     [](const Facts& f) {
-       return interleaved(f) && f.placement != ChunkPlacement::v_shaped &&
-              f.plan.microbatches < f.plan.pp;
-     },
-     "Megatron-LM interleaves at least K micro-batches",
-     "core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving"},
     {"stage-of-the-norm", RowKind::lacks, "boundaries", [](const Facts& f) { return f.norm_alone; },
      "Megatron-LM's last stage has the final norm beside the head: none has it alone",
      "core/transformer/transformer_block.py, has_final_layernorm_in_this_stage"},
