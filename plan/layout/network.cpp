@@ -235,6 +235,10 @@ Axes axes_of(const NetworkLayout& layout, const std::vector<int>& dimensions) {
   return axes;
 }
 
+Axes sharers_of(const NetworkLayout& layout, const NetworkTensor& weight) {
+  return layout.optimizer & ~axes_of(layout, weight.dimensions);
+}
+
 double block_elements(const Network& network, const NetworkLayout& layout,
                       const std::vector<int>& dimensions) {
   return whole_elements(network, dimensions) /
@@ -314,6 +318,13 @@ std::optional<std::string> illegal(const Network& network, const NetworkLayer& l
 }
 
 std::optional<std::string> illegal(const Network& network, const NetworkLayout& layout) {
+  if (layout.gradients != 0 && layout.gradients != layout.optimizer) {
+    return fmt::format("{} are split over {} and the {}'s numbers over {}: expected both alike, or "
+                       "{} whole",
+                       kGradients, axes_text(layout, layout.gradients), kOptimizer,
+                       layout.optimizer == 0 ? "nothing" : axes_text(layout, layout.optimizer),
+                       kGradients);
+  }
   for (const NetworkLayer& layer : network.layers) {
     if (auto why = illegal(network, layer, layout)) return why;
   }
@@ -351,12 +362,15 @@ std::string mesh_text(const NetworkLayout& layout) {
 
 std::string rules_text(const Network& network, const NetworkLayout& layout) {
   std::vector<std::string> rules;
-  for (std::size_t d = 0; d < network.dimensions.size(); ++d) {
+  const auto add = [&](std::string_view name, Axes axes) {
     for (std::size_t m = 0; m < layout.mesh.size(); ++m) {
-      if ((layout.over[d] >> m & 1U) != 0)
-        rules.push_back(network.dimensions[d].name + ":" + layout.mesh[m].name);
+      if ((axes >> m & 1U) != 0) rules.push_back(fmt::format("{}:{}", name, layout.mesh[m].name));
     }
-  }
+  };
+  for (std::size_t d = 0; d < network.dimensions.size(); ++d)
+    add(network.dimensions[d].name, layout.over[d]);
+  add(kOptimizer, layout.optimizer);
+  add(kGradients, layout.gradients);
   return rules.empty() ? "none" : fmt::format("{}", fmt::join(rules, ", "));
 }
 

@@ -116,7 +116,15 @@ struct NetworkLayout {
   std::string name;
   std::vector<MeshDimension> mesh;  // the last varies fastest, so its processors are neighbours
   std::vector<Axes> over;           // by the network's dimension
+  // Beside dimensions rules may name what is kept of a weight from step to step: the mesh
+  // dimensions among which the optimizer's numbers of a weight's block are divided (ZeRO's first
+  // stage: Rajbhandari et al., SC 2020), and the sums of its gradients too (the second). In equal
+  // parts of all numbers of the block in a row, whatever its dimensions; a mesh dimension that the
+  // weight itself is split over divides nothing.
+  Axes optimizer = 0, gradients = 0;
 };
+// As rules write these two; no dimension of a network is called so.
+inline constexpr std::string_view kOptimizer = "optimizer", kGradients = "gradients";
 
 // Of all tensors, repetitions included; what is above kMostNumbers is refused, so that bytes of all
 // of them are whole numbers of 64 bits.
@@ -125,6 +133,8 @@ inline constexpr double kMostNumbers = 9007199254740992.0;  // 2^53
 
 [[nodiscard]] std::int64_t members(const NetworkLayout& layout, Axes axes);
 [[nodiscard]] Axes axes_of(const NetworkLayout& layout, const std::vector<int>& dimensions);
+// Mesh dimensions among which the optimizer's numbers of a weight are divided.
+[[nodiscard]] Axes sharers_of(const NetworkLayout& layout, const NetworkTensor& weight);
 // Elements of a tensor with these dimensions.
 [[nodiscard]] double whole_elements(const Network& network, const std::vector<int>& dimensions);
 // Elements of a processor's block.
@@ -147,6 +157,7 @@ inline constexpr double kMostNumbers = 9007199254740992.0;  // 2^53
 [[nodiscard]] std::vector<int> needed_whole(const NetworkLayer& layer);
 // Why a layout cannot be: two dimensions of a tensor or an operation on one mesh dimension; a size
 // that does not divide; a dimension split that an operation needs whole. Of all layers, or of one.
+// Of all also: gradients divided otherwise than the optimizer's numbers.
 [[nodiscard]] std::optional<std::string> illegal(const Network& network,
                                                  const NetworkLayout& layout);
 [[nodiscard]] std::optional<std::string> illegal(const Network& network, const NetworkLayer& layer,

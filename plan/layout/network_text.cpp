@@ -264,15 +264,19 @@ void finish_network(const Network& network) {
   }
 }
 
-std::vector<Axes> parse_network_rules(std::string_view rules, const Network& network,
-                                      const NetworkLayout& layout) {
-  std::vector<Axes> over(network.dimensions.size(), 0);
+void set_network_rules(std::string_view rules, const Network& network, NetworkLayout& layout) {
+  layout.over.assign(network.dimensions.size(), 0);
+  layout.optimizer = layout.gradients = 0;
   for (const std::string& rule : pieces(rules, ',')) {
     const auto sides = pieces(rule, ':');
     if (sides.size() != 2 || !is_name(sides[0]) || !is_name(sides[1]))
       refuse(rule, "expected as \"batch:d,heads:m\"");
     const int d = named(network.dimensions, sides[0]);
-    if (d < 0) {
+    Axes* over = sides[0] == kOptimizer   ? &layout.optimizer
+                 : sides[0] == kGradients ? &layout.gradients
+                 : d >= 0                 ? &layout.over[at(d)]
+                                          : nullptr;
+    if (over == nullptr) {
       std::vector<std::string> names;
       for (const Dimension& dimension : network.dimensions) names.push_back(dimension.name);
       refuse(rule, fmt::format("no dimension is called {}; there are {}", sides[0],
@@ -281,10 +285,9 @@ std::vector<Axes> parse_network_rules(std::string_view rules, const Network& net
     const int mesh = named(layout.mesh, sides[1]);
     if (mesh < 0) refuse(rule, fmt::format("no mesh dimension is called {}", sides[1]));
     const Axes axis = Axes{1} << static_cast<unsigned>(mesh);
-    if ((over[at(d)] & axis) != 0) refuse(rule, "it is there twice");
-    over[at(d)] |= axis;
+    if ((*over & axis) != 0) refuse(rule, "it is there twice");
+    *over |= axis;
   }
-  return over;
 }
 
 }  // namespace weir::layout

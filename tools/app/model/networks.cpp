@@ -68,8 +68,9 @@ std::int64_t processors_of(const NetworksRequest& r, const layout::NetworkLayout
     // Rules of other dimensions do not matter here.
     if (!rule.starts_with(dimension + ":")) continue;
     try {
-      const auto over = layout::parse_network_rules(rule, one, layout);
-      parts *= members(layout, over.front());
+      layout::NetworkLayout only = layout;
+      set_network_rules(rule, one, only);
+      parts *= members(layout, only.over.front());
     } catch (const std::invalid_argument& why) {
       throw UsageError(fmt::format("--rules: {}", why.what()));
     }
@@ -90,7 +91,7 @@ void set_rules(const NetworksRequest& r, const layout::Network& network,
                layout::NetworkLayout& layout) {
   set_symbols(network, layout);
   try {
-    layout.over = layout::parse_network_rules(r.rules, network, layout);
+    set_network_rules(r.rules, network, layout);
   } catch (const std::invalid_argument& why) {
     throw UsageError(fmt::format("--rules: {}", why.what()));
   }

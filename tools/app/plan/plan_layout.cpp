@@ -171,7 +171,7 @@ AllLayouts all_layouts(const Model& model, const Plan& base, const StageDegrees&
 LayoutInWords layout_in_words(const Model& model, const Plan& plan) {
   const Network network = network_of(model, plan);
   const layout::NetworkLayout layout = megatron_layout(
-      network, {plan.tp, plan.dp, plan.ep, plan.sequence_parallel, plan.zero == 3 ? 3 : 0});
+      network, {plan.tp, plan.dp, plan.ep, plan.sequence_parallel, plan.zero});
   return {mesh_text(layout), rules_text(network, layout)};
 }
 
@@ -191,7 +191,8 @@ void take_layout(const LayoutChoice& choice, const Model& model, const Session& 
   take(session, "tp", degrees.tp, cut.tp);
   take(session, "dp", degrees.dp, cut.dp);
   take(session, "ep", degrees.ep, cut.ep);
-  // The first two stages divide what no layout names; the third's shards are words of a layout.
+  // A layout that divides nothing of what is kept of weights leaves the first two stages open; the
+  // third's shards are words of a layout.
   if (cut.zero > 0 || degrees.zero == 3) take(session, "zero", degrees.zero, cut.zero);
   take(session, "cp", degrees.cp, 1);
   if (degrees.sequence_parallel && !cut.sequence_parallel)
