@@ -122,6 +122,12 @@ class Derivation {
   [[nodiscard]] double work(const Operation& o) const {
     return block(o.all) * static_cast<double>(times_of(o.output));
   }
+  // Of an attention: queries by keys, and shares by values.
+  [[nodiscard]] double attention_work(const Operation& o) const {
+    const AttentionProducts products = attention_products(layer_, o);
+    return (block(products.scores) + block(products.sums)) *
+           static_cast<double>(times_of(o.output));
+  }
   void make_whole(int tensor, Pass pass, Axes of = ~Axes{0}) {
     Axes& pending = state(tensor).pending;
     exchange(Collective::all_reduce, pass, pending & of, block(dims(tensor)), tensor, false);
@@ -244,7 +250,7 @@ class Derivation {
   // What the acts over rows exchange where these are split, and the products of an attention.
   void forward_rows(const Operation& o) {
     if (o.act == Act::attention) {
-      share_.multiply_adds[0] += 2 * work(o);
+      share_.multiply_adds[0] += attention_work(o);
       return;
     }
     if (o.over < 0) return;
@@ -338,8 +344,10 @@ class Derivation {
       default:
         break;
     }
-    // None of these gives a partial sum to its first input.
-    if (state(o.inputs[0]).has_gradient) hand_in(o.inputs[0], 0);
+    // Of these a choice alone gives a partial sum to its first input, where the places of those
+    // chosen are split.
+    const Axes chosen = o.act == Act::choose ? summed(dims(o.output), dims(o.inputs[0])) : 0;
+    if (state(o.inputs[0]).has_gradient) hand_in(o.inputs[0], chosen);
   }
   void backward_product(const Operation& o) {
     const std::vector<int>& all = o.all;
@@ -417,7 +425,7 @@ class Derivation {
   // products.
   void backward_attention(const Operation& o) {
     const std::vector<int>& all = o.all;
-    share_.multiply_adds[1] += 4 * work(o);
+    share_.multiply_adds[1] += 2 * attention_work(o);
     for (const int input : o.inputs) {
       keep(input, false);
       hand_in(input, summed(all, dims(input)));

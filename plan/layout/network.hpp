@@ -5,6 +5,8 @@
 //   n = norm(x gain) over hidden     rows of one mean and one deviation; gains may follow
 //   q = t w                          a product, summed over what the output does not have
 //   p = softmax(s) over keys
+//   u = turn(q) over tokens          rotary positions: each pair of the last dimension's numbers, by
+//                                    its place along tokens (Su et al. 2021, section 3.2)
 //   x = gather(table) over vocab     rows of a table, picked by integers
 //   t = move(n)                      the same numbers under another dimension: n[batch, rows] as
 //                                    t[batch, tokens]; where one is split and the other is not,
@@ -35,7 +37,7 @@ enum class Act : std::uint8_t {
   weigh,      // the same, element by element and summed: no matrix product
   apply,      // a function of each element: gelu, gelu_tanh, relu, silu, tanh
   glu,        // one half is the other's gate: over the dimension of 2 that holds both
-  turn,       // linear and its own inverse's mirror: rotary positions
+  turn,       // rotary positions: linear, and backwards the same by the angles' negatives
   add,        // biases and residuals
   norm,       // two statistics a row are kept
   rms_norm,   // one
@@ -151,6 +153,13 @@ inline constexpr double kMostNumbers = 9007199254740992.0;  // 2^53
 [[nodiscard]] std::optional<std::string> malformed(const Network& network,
                                                    const NetworkLayer& layer,
                                                    const Operation& operation);
+// All dimensions of an attention's two products, each once: of the scores with what they are summed
+// over, and of the sums of values with the keys.
+struct AttentionProducts {
+  std::vector<int> scores, sums;
+};
+[[nodiscard]] AttentionProducts attention_products(const NetworkLayer& layer,
+                                                   const Operation& attention);
 // Dimensions of one tensor, or of one operation that multiplies: on no mesh dimension together.
 [[nodiscard]] std::vector<std::vector<int>> apart(const NetworkLayer& layer);
 // Dimensions that an operation needs whole on each processor.
