@@ -98,23 +98,32 @@ std::vector<StepReduction> step_reductions(const LayerShare& share, std::int64_t
   return sums;
 }
 
+PassTimes pass_times(const LayerShare& share, const layout::NetworkLayout& layout,
+                     const NetworkJob& job, const Cluster& cluster) {
+  const FlopsPerSecond rate = peak_rate(cluster.device, job.dtype);
+  PassTimes times;
+  for (std::size_t pass = 0; pass < 3; ++pass)
+    times.products[pass] = Flops(2 * share.multiply_adds[pass]) / rate;
+  for (const Exchange& exchange : share.exchanges) {
+    if (exchange.pass == Pass::step || comes_again(share, exchange)) continue;
+    times.exchanges[static_cast<std::size_t>(exchange.pass)] +=
+        exchange_time(exchange, members(layout, exchange.axes), job.dtype,
+                      axes_link(layout, exchange.axes, cluster)) *
+        static_cast<double>(exchange.times);
+  }
+  return times;
+}
+
 NetworkCost layer_cost(const LayerShare& share, std::int64_t repeat,
                        const layout::NetworkLayout& layout, const NetworkJob& job,
                        const Cluster& cluster) {
-  const FlopsPerSecond rate = peak_rate(cluster.device, job.dtype);
   const auto repeats = static_cast<double>(repeat), times = repeats * job.micro_batches;
   NetworkCost cost;
-  const double multiply_adds =
-      share.multiply_adds[0] + share.multiply_adds[1] + share.multiply_adds[2];
-  cost.products = Flops(2 * multiply_adds) / rate * times;
-  for (const Exchange& exchange : share.exchanges) {
-    // Once a step and not once a micro-batch: those are added below.
-    if (exchange.pass == Pass::step || comes_again(share, exchange)) continue;
-    cost.exchanges += exchange_time(exchange, members(layout, exchange.axes), job.dtype,
-                                    axes_link(layout, exchange.axes, cluster)) *
-                      static_cast<double>(exchange.times);
+  const PassTimes passes = pass_times(share, layout, job, cluster);
+  for (std::size_t pass = 0; pass < 3; ++pass) {
+    cost.products += passes.products[pass] * times;
+    cost.exchanges += passes.exchanges[pass] * times;
   }
-  cost.exchanges *= times;
   for (const StepReduction& sum : step_reductions(share, repeat)) {
     // Gradients are summed in fp32, new weights gathered in the number format.
     const bool fp32 = sum.collective != Collective::all_gather;

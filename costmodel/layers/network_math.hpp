@@ -55,6 +55,15 @@ struct StepReduction {
 [[nodiscard]] std::vector<StepReduction> step_reductions(const layout::LayerShare& share,
                                                          std::int64_t repeat);
 
+// F, I and W of one micro-batch and one repetition: their products, and what they exchange, but for
+// what W gathers again.
+struct PassTimes {
+  Seconds products[3] = {}, exchanges[3] = {};
+};
+[[nodiscard]] PassTimes pass_times(const layout::LayerShare& share,
+                                   const layout::NetworkLayout& layout, const NetworkJob& job,
+                                   const Cluster& cluster);
+
 // All costs are sums over layers. Precondition: the device has a rate for the number format.
 [[nodiscard]] NetworkCost layer_cost(const layout::LayerShare& share, std::int64_t repeat,
                                      const layout::NetworkLayout& layout, const NetworkJob& job,

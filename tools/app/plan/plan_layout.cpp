@@ -183,8 +183,8 @@ AllLayouts all_layouts(const Model& model, const Plan& base, const StageDegrees&
 
 LayoutInWords layout_in_words(const Model& model, const Plan& plan) {
   const Network network = network_of(model, plan);
-  const layout::NetworkLayout layout = megatron_layout(
-      network, {plan.tp, plan.dp, plan.ep, plan.sequence_parallel, plan.zero});
+  const layout::NetworkLayout layout =
+      megatron_layout(network, {plan.tp, plan.dp, plan.ep, plan.sequence_parallel, plan.zero});
   return {mesh_text(layout), rules_text(network, layout)};
 }
 
@@ -199,7 +199,9 @@ void take_layout(const LayoutChoice& choice, const Model& model, const Session& 
   } catch (const std::invalid_argument& why) {
     throw InputError(
         choice.file.string(), "layouts",
-        fmt::format("{}: {}: a plan's stages are cut as Megatron's", layout.name, why.what()));
+        fmt::format("{}: {}: a plan's stages are cut as Megatron's (weir layout --stages forecasts "
+                    "others)",
+                    layout.name, why.what()));
   }
   take(session, "tp", degrees.tp, cut.tp);
   take(session, "dp", degrees.dp, cut.dp);
