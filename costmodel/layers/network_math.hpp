@@ -44,8 +44,8 @@ struct NetworkCost {
   NetworkCost& operator+=(const NetworkCost& other);
 };
 
-// What a step exchanges of a layer's weights, one message for all of a kind: gradients, in fp32, and
-// where processors share what the optimizer keeps the new weights. Ascending in axes, then by
+// What a step exchanges of a layer's weights, one message for all of a kind: gradients, in fp32,
+// and where processors share what the optimizer keeps the new weights. Ascending in axes, then by
 // collective.
 struct StepReduction {
   layout::Axes axes = 0;

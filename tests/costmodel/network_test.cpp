@@ -1,7 +1,7 @@
 // Megatron's cut is a layout: for every example decoder the collectives, bytes and memory that are
 // derived from a network's operations alone are those that forecasts price for --tp,
-// --sequence-parallel, --dp, --ep and --zero. Two computations that share no code but the collectives'
-// formulas. And small networks by hand.
+// --sequence-parallel, --dp, --ep and --zero. Two computations that share no code but the
+// collectives' formulas. And small networks by hand.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -198,10 +198,10 @@ struct Trained {
 };
 Trained trained(const Pair& pair, std::size_t model_layer) {
   Trained numbers;
-  for (const ParameterTensor& p : layer_tensors(pair.model.layers[model_layer],
-                                                pair.plan.seq_length, Dtype::fp32,
-                                                pair.plan.split())
-                                      .parameters) {
+  for (const ParameterTensor& p :
+       layer_tensors(pair.model.layers[model_layer], pair.plan.seq_length, Dtype::fp32,
+                     pair.plan.split())
+           .parameters) {
     if (p.tied_with.empty() || model_layer == 0)
       (p.expert ? numbers.experts : numbers.shared) += p.elements();
   }
@@ -359,8 +359,7 @@ TEST(MegatronsCutIsALayout, ZerosFirstStagesToo) {
     // Three replicas divide few blocks evenly: shares are rounded up, as priced.
     expect_equal_step(pair_of({.model = example("gpt2-mini"), .dp = 3, .zero = zero}));
     for (const auto& [tp, ep] : {std::pair{1, 4}, {1, 8}, {2, 2}}) {
-      const Case c{
-          .model = example("mixtral-8x7b"), .tp = tp, .dp = 8, .ep = ep, .zero = zero};
+      const Case c{.model = example("mixtral-8x7b"), .tp = tp, .dp = 8, .ep = ep, .zero = zero};
       SCOPED_TRACE(testing::Message() << "tp " << tp << " ep " << ep << " zero " << zero);
       expect_equal_step(pair_of(c));
       if (tp == 1) expect_equal(c);
@@ -368,9 +367,9 @@ TEST(MegatronsCutIsALayout, ZerosFirstStagesToo) {
   }
 }
 
-// By hand: 24 numbers of a weight on d=2, m=2, its gradient a partial sum over d. Divided over both,
-// a half of the gradient is left out and the other scattered; over m alone, where no sum is, each
-// half is all-reduced over d.
+// By hand: 24 numbers of a weight on d=2, m=2, its gradient a partial sum over d. Divided over
+// both, a half of the gradient is left out and the other scattered; over m alone, where no sum is,
+// each half is all-reduced over d.
 TEST(MegatronsCutIsALayout, WhoSharesTheOptimizersNumbers) {
   Network network{"one", {{"batch", "b", 4}, {"io", "i", 4}, {"hidden", "h", 6}}, {}};
   add_layer(network, "one", {"x[batch, io]", "weight w[io, hidden]", "y[batch, hidden]"},

@@ -19,8 +19,8 @@ struct StageLayout {
 };
 
 // Whether a plan's stages are cut so. A layout that divides nothing of what is kept of weights
-// leaves ZeRO's first two stages open. A plan without a micro-batch yet (0) is asked for its degrees
-// alone.
+// leaves ZeRO's first two stages open. A plan without a micro-batch yet (0) is asked for its
+// degrees alone.
 [[nodiscard]] inline bool has_layout(const Plan& plan, const StageLayout& layout) {
   const layout::MegatronCut& cut = layout.cut;
   return plan.tp == cut.tp && plan.dp == cut.dp && plan.ep == cut.ep && plan.cp == 1 &&
