@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "exec/cpu/layout/all_reduce.hpp"
-#include "exec/cpu/layout/network_blocks.hpp"
+#include "exec/cpu/layout/kernels/all_reduce.hpp"
+#include "exec/cpu/layout/kernels/network_blocks.hpp"
 #include "exec/cpu/layout/network_moves.hpp"
 #include "exec/cpu/layout/workers.hpp"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exec/cpu/layout/network_blocks.hpp"
+#include "exec/cpu/layout/kernels/network_blocks.hpp"
 #include "plan/layout/network.hpp"
 
 namespace weir::cpu {

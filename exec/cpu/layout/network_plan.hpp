@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "exec/cpu/layout/network_blocks.hpp"
+#include "exec/cpu/layout/kernels/network_blocks.hpp"
 #include "plan/layout/exchanges.hpp"
 
 namespace weir::cpu {

@@ -383,7 +383,7 @@ TEST_F(LayoutCommand, DecodersWithExpertsRun) {
     {"name": "tokens", "size": 4}, {"name": "width", "size": 4}],
     "layers": [{"name": "one", "tensors": ["x[tokens, width]", "y[tokens, width]"],
       "operations": ["y = turn(x)"]}],
-    "layouts": [{"name": "halves", "mesh": [{"name": "m", "size": 2}], "rules": "tokens:m"}]})json");
+    "layouts": [{"name": "two", "mesh": [{"name": "m", "size": 2}], "rules": "tokens:m"}]})json");
   const CommandResult refused = weir("layout turn.json --run --workers 2");
   EXPECT_EQ(refused.code, 3);
   EXPECT_THAT(refused.out, HasSubstr("y = turn(x) is priced, not run: write over which dimension"));

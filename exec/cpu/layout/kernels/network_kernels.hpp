@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/cpu/layout/network_blocks.hpp"
+#include "exec/cpu/layout/kernels/network_blocks.hpp"
 
 namespace weir::cpu {
 

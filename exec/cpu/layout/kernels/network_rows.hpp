@@ -7,7 +7,7 @@
 #include <functional>
 #include <vector>
 
-#include "exec/cpu/layout/all_reduce.hpp"
+#include "exec/cpu/layout/kernels/all_reduce.hpp"
 #include "exec/cpu/layout/kernels/network_kernels.hpp"
 
 namespace weir::cpu {

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/exec/held_networks.hpp"
+#include "tests/exec/layout/held_networks.hpp"
 #include "tests/plan/written_network.hpp"
 
 namespace weir::network_run_test {

@@ -16,7 +16,7 @@
 #include "plan/layout/model_network.hpp"
 #include "plan/layout/network_text.hpp"
 #include "plan/model/hugging_face/hugging_face.hpp"
-#include "tests/exec/held_networks.hpp"
+#include "tests/exec/layout/held_networks.hpp"
 #include "tests/plan/written_network.hpp"
 
 namespace weir::network_decoders_test {
