@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "costmodel/layers/kernel_rates.hpp"
 #include "costmodel/links/collectives.hpp"
@@ -87,42 +88,61 @@ std::vector<StepReduction> step_reductions(const LayerShare& share, std::int64_t
   std::vector<StepReduction> sums;
   for (const Exchange& exchange : share.exchanges) {
     if (exchange.pass != Pass::step) continue;
-    auto sum = std::ranges::lower_bound(sums, exchange.axes, {}, &StepReduction::axes);
-    if (sum == sums.end() || sum->axes != exchange.axes) sum = sums.insert(sum, {exchange.axes, 0});
+    const auto kind = std::pair(exchange.axes, exchange.collective);
+    const auto kind_of = [](const StepReduction& s) { return std::pair(s.axes, s.collective); };
+    auto sum = std::ranges::lower_bound(sums, kind, {}, kind_of);
+    if (sum == sums.end() || kind_of(*sum) != kind)
+      sum = sums.insert(sum, {exchange.axes, exchange.collective, 0});
     sum->elements += exchange.elements * static_cast<double>(repeat);
   }
   return sums;
 }
 
+PassTimes pass_times(const LayerShare& share, const layout::NetworkLayout& layout,
+                     const NetworkJob& job, const Cluster& cluster) {
+  const FlopsPerSecond rate = peak_rate(cluster.device, job.dtype);
+  PassTimes times;
+  for (std::size_t pass = 0; pass < 3; ++pass)
+    times.products[pass] = Flops(2 * share.multiply_adds[pass]) / rate;
+  for (const Exchange& exchange : share.exchanges) {
+    if (exchange.pass == Pass::step || comes_again(share, exchange)) continue;
+    times.exchanges[static_cast<std::size_t>(exchange.pass)] +=
+        exchange_time(exchange, members(layout, exchange.axes), job.dtype,
+                      axes_link(layout, exchange.axes, cluster)) *
+        static_cast<double>(exchange.times);
+  }
+  return times;
+}
+
 NetworkCost layer_cost(const LayerShare& share, std::int64_t repeat,
                        const layout::NetworkLayout& layout, const NetworkJob& job,
                        const Cluster& cluster) {
-  const FlopsPerSecond rate = peak_rate(cluster.device, job.dtype);
   const auto repeats = static_cast<double>(repeat), times = repeats * job.micro_batches;
   NetworkCost cost;
-  const double multiply_adds =
-      share.multiply_adds[0] + share.multiply_adds[1] + share.multiply_adds[2];
-  cost.products = Flops(2 * multiply_adds) / rate * times;
-  for (const Exchange& exchange : share.exchanges) {
-    // Once a step and not once a micro-batch: those are added below.
-    if (exchange.pass == Pass::step || comes_again(share, exchange)) continue;
-    cost.exchanges += exchange_time(exchange, members(layout, exchange.axes), job.dtype,
-                                    axes_link(layout, exchange.axes, cluster)) *
-                      static_cast<double>(exchange.times);
+  const PassTimes passes = pass_times(share, layout, job, cluster);
+  for (std::size_t pass = 0; pass < 3; ++pass) {
+    cost.products += passes.products[pass] * times;
+    cost.exchanges += passes.exchanges[pass] * times;
   }
-  cost.exchanges *= times;
   for (const StepReduction& sum : step_reductions(share, repeat)) {
-    cost.reductions += all_reduce(whole_bytes(sum.elements, kFp32Bytes),
-                                  static_cast<int>(members(layout, sum.axes)),
-                                  axes_link(layout, sum.axes, cluster));
+    // Gradients are summed in fp32, new weights gathered in the number format.
+    const bool fp32 = sum.collective != Collective::all_gather;
+    const Exchange all{sum.collective, Pass::step, sum.axes, sum.elements, fp32};
+    cost.reductions += exchange_time(all, members(layout, sum.axes), job.dtype,
+                                     axes_link(layout, sum.axes, cluster));
   }
   double numbers = 0, statistics = 0;
   for (const layout::Kept& kept : share.kept)
     (kept.statistics ? statistics : numbers) += kept.elements * kept.copies(repeat);
   cost.kept =
       whole_bytes(numbers, bytes_per_element(job.dtype)) + whole_bytes(statistics, kFp32Bytes);
-  const auto weights = static_cast<std::int64_t>(std::llround(share.weights * repeats));
-  cost.state = zero_share(weights, state_bytes(job.optimizer, job.dtype), 0, 1).total();
+  const int zero = layout.gradients != 0 ? 2 : layout.optimizer != 0 ? 1 : 0;
+  for (const layout::HeldWeights& held : share.held) {
+    const auto weights = static_cast<std::int64_t>(std::llround(held.elements * repeats));
+    const auto sharers = static_cast<int>(members(layout, held.sharers));
+    cost.state +=
+        zero_share(weights, state_bytes(job.optimizer, job.dtype), zero, sharers).total();
+  }
   return cost;
 }
 

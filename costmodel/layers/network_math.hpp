@@ -35,8 +35,8 @@ struct NetworkJob {
 struct NetworkCost {
   Seconds products{0};
   Seconds exchanges{0};   // of micro-batches; what W gathers again is hidden, as forecasts have it
-  Seconds reductions{0};  // of weights' gradients, once a step: one for each layer of the network,
-                          // repetitions together, and set of mesh dimensions
+  Seconds reductions{0};  // of weights' gradients, once a step, and of new weights: one for each
+                          // layer of the network, repetitions together, and set of mesh dimensions
   Bytes state{0};         // weights, gradients, what the optimizer keeps
   Bytes kept{0};          // by F of one micro-batch
   [[nodiscard]] Seconds time() const { return products + exchanges + reductions; }
@@ -44,14 +44,25 @@ struct NetworkCost {
   NetworkCost& operator+=(const NetworkCost& other);
 };
 
-// Gradients of a layer's weights that a step reduces: elements by set of mesh dimensions,
-// ascending.
+// What a step exchanges of a layer's weights, one message for all of a kind: gradients, in fp32,
+// and where processors share what the optimizer keeps the new weights. Ascending in axes, then by
+// collective.
 struct StepReduction {
   layout::Axes axes = 0;
+  layout::Collective collective = layout::Collective::all_reduce;
   double elements = 0;
 };
 [[nodiscard]] std::vector<StepReduction> step_reductions(const layout::LayerShare& share,
                                                          std::int64_t repeat);
+
+// F, I and W of one micro-batch and one repetition: their products, and what they exchange, but for
+// what W gathers again.
+struct PassTimes {
+  Seconds products[3] = {}, exchanges[3] = {};
+};
+[[nodiscard]] PassTimes pass_times(const layout::LayerShare& share,
+                                   const layout::NetworkLayout& layout, const NetworkJob& job,
+                                   const Cluster& cluster);
 
 // All costs are sums over layers. Precondition: the device has a rate for the number format.
 [[nodiscard]] NetworkCost layer_cost(const layout::LayerShare& share, std::int64_t repeat,

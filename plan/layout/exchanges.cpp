@@ -31,7 +31,7 @@ class Derivation {
       states_[at(layer_.operations[o].output)].made_by = static_cast<int>(o);
     for (std::size_t t = 0; t < layer_.tensors.size(); ++t) {
       const NetworkTensor& tensor = layer_.tensors[t];
-      if (tensor.role == Role::weight) share_.weights += block(tensor.dimensions);
+      if (tensor.role == Role::weight) hold(tensor);
     }
     find_gradients();
     for (const Operation& operation : layer_.operations) {
@@ -55,6 +55,7 @@ class Derivation {
     for (const Given& given : layer_.given) {
       if (state(given.tensor).has_gradient) make_gradient_whole(given.tensor, Pass::I);
     }
+    gather_updated();
     return std::move(share_);
   }
 
@@ -120,6 +121,12 @@ class Derivation {
   // Multiply-adds of all steps of a product.
   [[nodiscard]] double work(const Operation& o) const {
     return block(o.all) * static_cast<double>(times_of(o.output));
+  }
+  // Of an attention: queries by keys, and shares by values.
+  [[nodiscard]] double attention_work(const Operation& o) const {
+    const AttentionProducts products = attention_products(layer_, o);
+    return (block(products.scores) + block(products.sums)) *
+           static_cast<double>(times_of(o.output));
   }
   void make_whole(int tensor, Pass pass, Axes of = ~Axes{0}) {
     Axes& pending = state(tensor).pending;
@@ -243,7 +250,7 @@ class Derivation {
   // What the acts over rows exchange where these are split, and the products of an attention.
   void forward_rows(const Operation& o) {
     if (o.act == Act::attention) {
-      share_.multiply_adds[0] += 2 * work(o);
+      share_.multiply_adds[0] += attention_work(o);
       return;
     }
     if (o.over < 0) return;
@@ -337,8 +344,10 @@ class Derivation {
       default:
         break;
     }
-    // None of these gives a partial sum to its first input.
-    if (state(o.inputs[0]).has_gradient) hand_in(o.inputs[0], 0);
+    // Of these a choice alone gives a partial sum to its first input, where the places of those
+    // chosen are split.
+    const Axes chosen = o.act == Act::choose ? summed(dims(o.output), dims(o.inputs[0])) : 0;
+    if (state(o.inputs[0]).has_gradient) hand_in(o.inputs[0], chosen);
   }
   void backward_product(const Operation& o) {
     const std::vector<int>& all = o.all;
@@ -416,7 +425,7 @@ class Derivation {
   // products.
   void backward_attention(const Operation& o) {
     const std::vector<int>& all = o.all;
-    share_.multiply_adds[1] += 4 * work(o);
+    share_.multiply_adds[1] += 2 * attention_work(o);
     for (const int input : o.inputs) {
       keep(input, false);
       hand_in(input, summed(all, dims(input)));
@@ -437,9 +446,33 @@ class Derivation {
   }
   void reduce_weight(int tensor, Axes partial) {
     // A tied weight's gradients are added to its owner's, and reduced with those.
-    if (layer_.tensors[at(tensor)].role == Role::tied) return;
-    // Once a step and in fp32, when the micro-batches have added theirs up.
-    exchange(Collective::all_reduce, Pass::step, partial, block(dims(tensor)), tensor, true, true);
+    const NetworkTensor& weight = layer_.tensors[at(tensor)];
+    if (weight.role == Role::tied) return;
+    // In fp32, once a step, when the micro-batches have added theirs up; or each of these adds to
+    // the sums that its processors share. What is left goes by parts, over the other processors.
+    const Axes sharers = sharers_of(layout_, weight), scattered = partial & sharers;
+    const double part = block(dims(tensor)) / static_cast<double>(members(layout_, sharers));
+    exchange(Collective::reduce_scatter, layout_.gradients != 0 ? Pass::W : Pass::step, scattered,
+             part * static_cast<double>(members(layout_, scattered)), tensor, true, true);
+    exchange(Collective::all_reduce, Pass::step, partial & ~sharers, part, tensor, true, true);
+  }
+  void hold(const NetworkTensor& weight) {
+    const double elements = block(weight.dimensions);
+    share_.weights += elements;
+    const Axes sharers = sharers_of(layout_, weight);
+    auto held = std::ranges::lower_bound(share_.held, sharers, {}, &HeldWeights::sharers);
+    if (held == share_.held.end() || held->sharers != sharers)
+      held = share_.held.insert(held, {sharers, 0});
+    held->elements += elements;
+  }
+  // Each processor has updated its part of a weight.
+  void gather_updated() {
+    for (std::size_t t = 0; t < layer_.tensors.size(); ++t) {
+      const NetworkTensor& weight = layer_.tensors[t];
+      if (weight.role != Role::weight) continue;
+      exchange(Collective::all_gather, Pass::step, sharers_of(layout_, weight),
+               block(weight.dimensions), static_cast<int>(t), false);
+    }
   }
 
   // What the backward reads of F. A move's result comes again from its input.

@@ -19,6 +19,9 @@
 //   al. 2022, section 4.2.2: the shard is kept and gathered again), in each pass that reads it.
 //   Weights that are kept under another dimension than they are read under (ZeRO's shards) are
 //   moved in F and again in I; W takes their gradients home, in fp32.
+//   Where processors share what the optimizer keeps of a weight, its gradient is reduce-scattered
+//   instead (once a step, or in W where they share its sums too), and when each has made its part
+//   of the new weight this is gathered.
 //
 // I is the gradient for values, W that for weights, each a pass of its own (docs/design.md 3).
 // SPDX-License-Identifier: Apache-2.0
@@ -60,11 +63,19 @@ struct Kept {
   }
 };
 
+// Weights that a processor holds, by the mesh dimensions among which what the optimizer keeps of
+// them is divided.
+struct HeldWeights {
+  Axes sharers = 0;
+  double elements = 0;
+};
+
 struct LayerShare {
   std::vector<Exchange> exchanges;  // in the order of the passes' operations
   std::vector<Kept> kept;           // each tensor once, and its statistics once
   double multiply_adds[3] = {};     // of products in F, I and W
   double weights = 0;               // elements; tied ones none
+  std::vector<HeldWeights> held;    // the same, ascending in sharers
 };
 
 // Of one repetition of layer `index`. Precondition: well formed and legal.

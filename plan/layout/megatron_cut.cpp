@@ -62,9 +62,18 @@ MegatronCut megatron_cut(const Network& network, const NetworkLayout& layout) {
                       "last, experts before it, replicas first",
                       layout.mesh[a].name));
   }
+  const Axes replicas = axes.d | axes.e;
+  if (layout.optimizer != 0 && layout.optimizer != replicas)
+    throw std::invalid_argument(fmt::format(
+        "the optimizer's numbers are split over {}, where Megatron's cut has them over {}",
+        axes_text(layout, layout.optimizer),
+        replicas == 0 ? "nothing" : axes_text(layout, replicas)));
   const auto count = [&](Axes a) { return static_cast<int>(members(layout, a)); };
-  return {count(axes.m), count(axes.d | axes.e), count(axes.e), axes.rows != 0,
-          axes.shards != 0 ? 3 : 0};
+  const int zero = axes.shards != 0      ? 3
+                   : layout.gradients != 0 ? 2
+                   : layout.optimizer != 0 ? 1
+                                           : 0;
+  return {count(axes.m), count(axes.d | axes.e), count(axes.e), axes.rows != 0, zero};
 }
 
 NetworkLayout megatron_layout(const Network& network, const MegatronCut& cut) {
@@ -81,6 +90,8 @@ NetworkLayout megatron_layout(const Network& network, const MegatronCut& cut) {
                           cut.zero == 3 ? d | e : Axes{0}};
   for (const Dimension& dimension : network.dimensions)
     layout.over.push_back(axes.of(dimension.name));
+  if (cut.zero == 1 || cut.zero == 2) layout.optimizer = d | e;
+  if (cut.zero == 2) layout.gradients = d | e;
   return layout;
 }
 

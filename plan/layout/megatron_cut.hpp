@@ -7,11 +7,12 @@
 
 namespace weir::layout {
 
-// Megatron's cut, as far as the network has its dimensions: "heads:m, ffn:m, vocab:m".
+// Megatron's cut, as far as the network has its dimensions: "heads:m, ffn:m, vocab:m"; and what
+// ZeRO divides among the replicas, its distributed optimizer.
 struct MegatronCut {
   int tp = 1, dp = 1, ep = 1;  // ep: of the dp processors
   bool sequence_parallel = false;
-  int zero = 0;  // or 3, where the network's weights have shards
+  int zero = 0;  // 1 and 2: rules for what is kept of weights; 3: the network's weights have shards
 };
 // What of a layout is Megatron's cut. Throws std::invalid_argument, by the dimension that is placed
 // otherwise.

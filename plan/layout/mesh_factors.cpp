@@ -40,6 +40,8 @@ NetworkLayout on_mesh(const NetworkLayout& layout, const std::vector<MeshDimensi
     for (std::size_t d = 0; d < layout.over.size(); ++d) {
       if ((layout.over[d] >> from & 1U) != 0) made.over[d] |= Axes{1} << made.mesh.size();
     }
+    if ((layout.optimizer >> from & 1U) != 0) made.optimizer |= Axes{1} << made.mesh.size();
+    if ((layout.gradients >> from & 1U) != 0) made.gradients |= Axes{1} << made.mesh.size();
     made.mesh.push_back(m);
   }
   return made;

@@ -230,7 +230,8 @@ class Block {
                    fmt::format("rms_norm({} {}) over head_dim", of, gain));
   }
   std::string turned(const std::string& of, const std::string& dimensions) {
-    return b_.rotary ? w_.make(of + "_turned", dimensions, fmt::format("turn({})", of)) : of;
+    return b_.rotary ? w_.make(of + "_turned", dimensions, fmt::format("turn({}) over tokens", of))
+                     : of;
   }
   std::string projected(const std::string& name, const std::string& from,
                         const std::string& dimensions, const std::string& widths) {

@@ -140,6 +140,11 @@ struct Shape {
     const auto left = keeps ? in(0) : without(in(0), operation.over);
     return same(left, out()) ? nullptr : "the output has other dimensions";
   }
+  [[nodiscard]] const char* turn() const {
+    if (const char* why = reduced(true)) return why;
+    const bool along = operation.over >= 0 && in(0).back() == operation.over;
+    return along ? "pairs are the last dimension's, positions another's" : nullptr;
+  }
   [[nodiscard]] const char* gather() const {
     return within(without(in(0), operation.over), out()) && !has_dimension(out(), operation.over)
                ? nullptr
@@ -159,8 +164,9 @@ const char* complaint(const Shape& shape) {
     case Act::product:
     case Act::weigh:
       return shape.product();
-    case Act::apply:
     case Act::turn:
+      return shape.turn();
+    case Act::apply:
     case Act::softmax:
       return shape.reduced(true);
     case Act::glu:
@@ -196,6 +202,16 @@ bool needs_whole(Act act) {
          // Steps follow each other: a processor that had later ones alone would wait for the
          // others.
          act == Act::step || act == Act::carry || act == Act::stack;
+}
+// Of an operation, those dimensions.
+std::vector<int> whole_of(const NetworkLayer& layer, const Operation& operation) {
+  std::vector<int> whole;
+  if (needs_whole(operation.act)) whole.push_back(operation.over);
+  // One kernel makes scores and their softmax: no processor waits there for another's part of the
+  // sum, as it could where scores are a product.
+  if (operation.act == Act::attention)
+    whole.push_back(layer.tensors[at(operation.inputs[0])].dimensions.back());
+  return whole;
 }
 // Those that see all of their dimensions at once; the others go tensor by tensor.
 bool multiplies(Act act) {
@@ -235,6 +251,10 @@ Axes axes_of(const NetworkLayout& layout, const std::vector<int>& dimensions) {
   return axes;
 }
 
+Axes sharers_of(const NetworkLayout& layout, const NetworkTensor& weight) {
+  return layout.optimizer & ~axes_of(layout, weight.dimensions);
+}
+
 double block_elements(const Network& network, const NetworkLayout& layout,
                       const std::vector<int>& dimensions) {
   return whole_elements(network, dimensions) /
@@ -253,6 +273,20 @@ std::vector<std::string> sources_of(const Network& network, const NetworkLayer& 
   return names;
 }
 
+AttentionProducts attention_products(const NetworkLayer& layer, const Operation& attention) {
+  const auto dims = [&](int tensor) { return layer.tensors[at(tensor)].dimensions; };
+  const auto joined = [](std::vector<int> all, const std::vector<int>& more) {
+    for (const int d : more) {
+      if (!has_dimension(all, d)) all.push_back(d);
+    }
+    return all;
+  };
+  const std::vector<int> queries = dims(attention.inputs[0]);
+  const std::vector<int> rows = without(queries, queries.back());
+  return {joined(queries, dims(attention.inputs[1])),
+          joined(joined(rows, dims(attention.inputs[2])), dims(attention.output))};
+}
+
 std::vector<std::vector<int>> apart(const NetworkLayer& layer) {
   std::vector<std::vector<int>> groups;
   for (const NetworkTensor& tensor : layer.tensors) groups.push_back(tensor.dimensions);
@@ -265,7 +299,7 @@ std::vector<std::vector<int>> apart(const NetworkLayer& layer) {
 std::vector<int> needed_whole(const NetworkLayer& layer) {
   std::vector<int> whole;
   for (const Operation& operation : layer.operations) {
-    if (needs_whole(operation.act)) whole.push_back(operation.over);
+    for (const int d : whole_of(layer, operation)) whole.push_back(d);
   }
   return whole;
 }
@@ -299,10 +333,11 @@ std::optional<std::string> illegal(const Network& network, const NetworkLayer& l
   }
   for (const Operation& operation : layer.operations) {
     // A gate's halves, all choices or all keys: what is read together must be on one processor.
-    if (needs_whole(operation.act) && layout.over[at(operation.over)] != 0) {
-      return where(to_text(network, layer, operation),
-                   fmt::format("each processor needs all of dimension {}",
-                               network.dimensions[at(operation.over)].name));
+    for (const int d : whole_of(layer, operation)) {
+      if (layout.over[at(d)] == 0) continue;
+      return where(
+          to_text(network, layer, operation),
+          fmt::format("each processor needs all of dimension {}", network.dimensions[at(d)].name));
     }
     // Dimensions of three tensors may meet in a product though no tensor has two of them: a
     // processor would then see blocks of the diagonal alone.
@@ -314,6 +349,13 @@ std::optional<std::string> illegal(const Network& network, const NetworkLayer& l
 }
 
 std::optional<std::string> illegal(const Network& network, const NetworkLayout& layout) {
+  if (layout.gradients != 0 && layout.gradients != layout.optimizer) {
+    return fmt::format(
+        "{} are split over {} and the {}'s numbers over {}: expected both alike, or "
+        "{} whole",
+        kGradients, axes_text(layout, layout.gradients), kOptimizer,
+        layout.optimizer == 0 ? "nothing" : axes_text(layout, layout.optimizer), kGradients);
+  }
   for (const NetworkLayer& layer : network.layers) {
     if (auto why = illegal(network, layer, layout)) return why;
   }
@@ -351,12 +393,15 @@ std::string mesh_text(const NetworkLayout& layout) {
 
 std::string rules_text(const Network& network, const NetworkLayout& layout) {
   std::vector<std::string> rules;
-  for (std::size_t d = 0; d < network.dimensions.size(); ++d) {
+  const auto add = [&](std::string_view name, Axes axes) {
     for (std::size_t m = 0; m < layout.mesh.size(); ++m) {
-      if ((layout.over[d] >> m & 1U) != 0)
-        rules.push_back(network.dimensions[d].name + ":" + layout.mesh[m].name);
+      if ((axes >> m & 1U) != 0) rules.push_back(fmt::format("{}:{}", name, layout.mesh[m].name));
     }
-  }
+  };
+  for (std::size_t d = 0; d < network.dimensions.size(); ++d)
+    add(network.dimensions[d].name, layout.over[d]);
+  add(kOptimizer, layout.optimizer);
+  add(kGradients, layout.gradients);
   return rules.empty() ? "none" : fmt::format("{}", fmt::join(rules, ", "));
 }
 

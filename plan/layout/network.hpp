@@ -5,6 +5,9 @@
 //   n = norm(x gain) over hidden     rows of one mean and one deviation; gains may follow
 //   q = t w                          a product, summed over what the output does not have
 //   p = softmax(s) over keys
+//   u = turn(q) over tokens          rotary positions: each pair of the last dimension's numbers,
+//   by
+//                                    its place along tokens (Su et al. 2021, section 3.2)
 //   x = gather(table) over vocab     rows of a table, picked by integers
 //   t = move(n)                      the same numbers under another dimension: n[batch, rows] as
 //                                    t[batch, tokens]; where one is split and the other is not,
@@ -35,7 +38,7 @@ enum class Act : std::uint8_t {
   weigh,      // the same, element by element and summed: no matrix product
   apply,      // a function of each element: gelu, gelu_tanh, relu, silu, tanh
   glu,        // one half is the other's gate: over the dimension of 2 that holds both
-  turn,       // linear and its own inverse's mirror: rotary positions
+  turn,       // rotary positions: linear, and backwards the same by the angles' negatives
   add,        // biases and residuals
   norm,       // two statistics a row are kept
   rms_norm,   // one
@@ -116,7 +119,15 @@ struct NetworkLayout {
   std::string name;
   std::vector<MeshDimension> mesh;  // the last varies fastest, so its processors are neighbours
   std::vector<Axes> over;           // by the network's dimension
+  // Beside dimensions rules may name what is kept of a weight from step to step: the mesh
+  // dimensions among which the optimizer's numbers of a weight's block are divided (ZeRO's first
+  // stage: Rajbhandari et al., SC 2020), and the sums of its gradients too (the second). In equal
+  // parts of all numbers of the block in a row, whatever its dimensions; a mesh dimension that the
+  // weight itself is split over divides nothing.
+  Axes optimizer = 0, gradients = 0;
 };
+// As rules write these two; no dimension of a network is called so.
+inline constexpr std::string_view kOptimizer = "optimizer", kGradients = "gradients";
 
 // Of all tensors, repetitions included; what is above kMostNumbers is refused, so that bytes of all
 // of them are whole numbers of 64 bits.
@@ -125,6 +136,8 @@ inline constexpr double kMostNumbers = 9007199254740992.0;  // 2^53
 
 [[nodiscard]] std::int64_t members(const NetworkLayout& layout, Axes axes);
 [[nodiscard]] Axes axes_of(const NetworkLayout& layout, const std::vector<int>& dimensions);
+// Mesh dimensions among which the optimizer's numbers of a weight are divided.
+[[nodiscard]] Axes sharers_of(const NetworkLayout& layout, const NetworkTensor& weight);
 // Elements of a tensor with these dimensions.
 [[nodiscard]] double whole_elements(const Network& network, const std::vector<int>& dimensions);
 // Elements of a processor's block.
@@ -141,12 +154,20 @@ inline constexpr double kMostNumbers = 9007199254740992.0;  // 2^53
 [[nodiscard]] std::optional<std::string> malformed(const Network& network,
                                                    const NetworkLayer& layer,
                                                    const Operation& operation);
+// All dimensions of an attention's two products, each once: of the scores with what they are summed
+// over, and of the sums of values with the keys.
+struct AttentionProducts {
+  std::vector<int> scores, sums;
+};
+[[nodiscard]] AttentionProducts attention_products(const NetworkLayer& layer,
+                                                   const Operation& attention);
 // Dimensions of one tensor, or of one operation that multiplies: on no mesh dimension together.
 [[nodiscard]] std::vector<std::vector<int>> apart(const NetworkLayer& layer);
 // Dimensions that an operation needs whole on each processor.
 [[nodiscard]] std::vector<int> needed_whole(const NetworkLayer& layer);
 // Why a layout cannot be: two dimensions of a tensor or an operation on one mesh dimension; a size
 // that does not divide; a dimension split that an operation needs whole. Of all layers, or of one.
+// Of all also: gradients divided otherwise than the optimizer's numbers.
 [[nodiscard]] std::optional<std::string> illegal(const Network& network,
                                                  const NetworkLayout& layout);
 [[nodiscard]] std::optional<std::string> illegal(const Network& network, const NetworkLayer& layer,

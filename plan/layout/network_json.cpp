@@ -86,6 +86,11 @@ NetworkLayer layer_of(const LayerText& text, const Network& network, const JsonO
 
 Network read_layers(JsonObject& top, std::string name, std::vector<Dimension> dimensions) {
   Network network{std::move(name), std::move(dimensions), {}};
+  for (const Dimension& d : network.dimensions) {
+    // Rules have these for what is kept of weights.
+    if (d.name == kOptimizer || d.name == kGradients)
+      top.fail("dimensions", fmt::format("{}: rules call what is kept of weights so", d.name));
+  }
   for (JsonObject object : top.objects("layers")) {
     const LayerText text = format::read(object, format::kNetworkLayer);
     for (const NetworkLayer& before : network.layers) {

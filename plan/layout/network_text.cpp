@@ -19,25 +19,36 @@ namespace weir::layout {
 namespace {
 
 // How an act is written: its word, how many it reads, and whether "over" follows.
+enum class Over : std::uint8_t { never, always, either };
 struct Form {
   std::string_view word;
   Act act;
   std::size_t least, most;
-  bool over;
+  Over over;
 };
-constexpr Form kForms[] = {
-    {"weigh", Act::weigh, 2, 2, false},     {"gelu", Act::apply, 1, 1, false},
-    {"gelu_tanh", Act::apply, 1, 1, false}, {"relu", Act::apply, 1, 1, false},
-    {"sigmoid", Act::apply, 1, 1, false},   {"silu", Act::apply, 1, 1, false},
-    {"tanh", Act::apply, 1, 1, false},      {"glu", Act::glu, 1, 1, true},
-    {"turn", Act::turn, 1, 1, false},       {"add", Act::add, 2, 4, false},
-    {"norm", Act::norm, 1, 3, true},        {"rms_norm", Act::rms_norm, 1, 3, true},
-    {"softmax", Act::softmax, 1, 1, true},  {"attention", Act::attention, 3, 3, true},
-    {"gather", Act::gather, 1, 1, true},    {"loss", Act::loss, 1, 1, true},
-    {"move", Act::move, 1, 1, false},       {"route", Act::route, 1, 1, false},
-    {"back", Act::back, 1, 1, false},       {"choose", Act::choose, 1, 1, true},
-    {"step", Act::step, 1, 1, true},        {"carry", Act::carry, 1, 1, true},
-    {"stack", Act::stack, 1, 1, true}};
+constexpr Form kForms[] = {{"weigh", Act::weigh, 2, 2, Over::never},
+                           {"gelu", Act::apply, 1, 1, Over::never},
+                           {"gelu_tanh", Act::apply, 1, 1, Over::never},
+                           {"relu", Act::apply, 1, 1, Over::never},
+                           {"sigmoid", Act::apply, 1, 1, Over::never},
+                           {"silu", Act::apply, 1, 1, Over::never},
+                           {"tanh", Act::apply, 1, 1, Over::never},
+                           {"glu", Act::glu, 1, 1, Over::always},
+                           {"turn", Act::turn, 1, 1, Over::either},
+                           {"add", Act::add, 2, 4, Over::never},
+                           {"norm", Act::norm, 1, 3, Over::always},
+                           {"rms_norm", Act::rms_norm, 1, 3, Over::always},
+                           {"softmax", Act::softmax, 1, 1, Over::always},
+                           {"attention", Act::attention, 3, 3, Over::always},
+                           {"gather", Act::gather, 1, 1, Over::always},
+                           {"loss", Act::loss, 1, 1, Over::always},
+                           {"move", Act::move, 1, 1, Over::never},
+                           {"route", Act::route, 1, 1, Over::never},
+                           {"back", Act::back, 1, 1, Over::never},
+                           {"choose", Act::choose, 1, 1, Over::always},
+                           {"step", Act::step, 1, 1, Over::always},
+                           {"carry", Act::carry, 1, 1, Over::always},
+                           {"stack", Act::stack, 1, 1, Over::always}};
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
   throw std::invalid_argument(fmt::format("{}: {}", text.substr(0, 80), why));
@@ -93,16 +104,17 @@ std::string known_words() {
 
 // Act, function and "over" of an operation, by its word; without one it is a product of two.
 void set_act(std::string_view text, const Parts& parts, const Network& network, Operation& made) {
-  const Form product{"", Act::product, 2, 2, false};
+  const Form product{"", Act::product, 2, 2, Over::never};
   const Form* form = parts.word.empty() ? &product : form_of(parts.word);
   if (form == nullptr) refuse(text, fmt::format("{} is none of {}", parts.word, known_words()));
   if (parts.inputs.size() < form->least || parts.inputs.size() > form->most)
     refuse(text, fmt::format("expected {} to {} tensors to read", form->least, form->most));
-  if (form->over == parts.over.empty())
-    refuse(text, form->over ? "expected \"over\" and a dimension" : "it runs over no dimension");
+  if (form->over == Over::always && parts.over.empty())
+    refuse(text, "expected \"over\" and a dimension");
+  if (form->over == Over::never && !parts.over.empty()) refuse(text, "it runs over no dimension");
   made.act = form->act;
   if (form->act == Act::apply) made.function = parts.word;
-  if (!form->over) return;
+  if (parts.over.empty()) return;
   made.over = named(network.dimensions, parts.over);
   if (made.over < 0) refuse(text, fmt::format("no dimension is called {}", parts.over));
 }
@@ -264,15 +276,19 @@ void finish_network(const Network& network) {
   }
 }
 
-std::vector<Axes> parse_network_rules(std::string_view rules, const Network& network,
-                                      const NetworkLayout& layout) {
-  std::vector<Axes> over(network.dimensions.size(), 0);
+void set_network_rules(std::string_view rules, const Network& network, NetworkLayout& layout) {
+  layout.over.assign(network.dimensions.size(), 0);
+  layout.optimizer = layout.gradients = 0;
   for (const std::string& rule : pieces(rules, ',')) {
     const auto sides = pieces(rule, ':');
     if (sides.size() != 2 || !is_name(sides[0]) || !is_name(sides[1]))
       refuse(rule, "expected as \"batch:d,heads:m\"");
     const int d = named(network.dimensions, sides[0]);
-    if (d < 0) {
+    Axes* over = sides[0] == kOptimizer   ? &layout.optimizer
+                 : sides[0] == kGradients ? &layout.gradients
+                 : d >= 0                 ? &layout.over[at(d)]
+                                          : nullptr;
+    if (over == nullptr) {
       std::vector<std::string> names;
       for (const Dimension& dimension : network.dimensions) names.push_back(dimension.name);
       refuse(rule, fmt::format("no dimension is called {}; there are {}", sides[0],
@@ -281,10 +297,9 @@ std::vector<Axes> parse_network_rules(std::string_view rules, const Network& net
     const int mesh = named(layout.mesh, sides[1]);
     if (mesh < 0) refuse(rule, fmt::format("no mesh dimension is called {}", sides[1]));
     const Axes axis = Axes{1} << static_cast<unsigned>(mesh);
-    if ((over[at(d)] & axis) != 0) refuse(rule, "it is there twice");
-    over[at(d)] |= axis;
+    if ((*over & axis) != 0) refuse(rule, "it is there twice");
+    *over |= axis;
   }
-  return over;
 }
 
 }  // namespace weir::layout

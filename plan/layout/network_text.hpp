@@ -18,9 +18,8 @@ void finish_layer(const Network& network, NetworkLayer& layer);
 // What must hold of all layers together. Throws likewise.
 void finish_network(const Network& network);
 
-// "batch:d, heads:m" for a layout whose mesh is set; a dimension may come more than once. Throws
-// likewise.
-[[nodiscard]] std::vector<Axes> parse_network_rules(std::string_view rules, const Network& network,
-                                                    const NetworkLayout& layout);
+// Rules as "batch:d, heads:m, optimizer:d" of a layout whose mesh is set; a dimension may come more
+// than once. Throws likewise.
+void set_network_rules(std::string_view rules, const Network& network, NetworkLayout& layout);
 
 }  // namespace weir::layout

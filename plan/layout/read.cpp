@@ -212,7 +212,7 @@ NetworkLayout read_network_layout(JsonObject& object, const Network& network) {
   layout.name = object.text("name");
   layout.mesh = read_mesh(object);
   try {
-    layout.over = parse_network_rules(object.text("rules"), network, layout);
+    set_network_rules(object.text("rules"), network, layout);
   } catch (const std::invalid_argument& error) {
     object.fail("rules", error.what());
   }

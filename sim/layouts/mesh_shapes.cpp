@@ -62,7 +62,7 @@ std::vector<ShapedLayout> on_every_shape(const layout::Network& network, std::st
   const std::vector<std::string> names = axes_named(rules);
   layout::NetworkLayout read;
   for (const std::string& name : names) read.mesh.push_back({name, name, 1});
-  read.over = parse_network_rules(rules, network, read);
+  set_network_rules(rules, network, read);
   std::vector<ShapedLayout> all;
   std::set<std::string> seen;
   for (const Mesh& shape : shapes_of(names, devices)) {

@@ -24,7 +24,7 @@ inline constexpr std::size_t kMostShapedAxes = 4;
 // words, for rules of another form or over more than kMostShapedAxes.
 [[nodiscard]] std::vector<std::string> axes_named(std::string_view rules);
 
-// Legal ones first, fastest first. Throws std::invalid_argument as parse_network_rules does.
+// Legal ones first, fastest first. Throws std::invalid_argument as set_network_rules does.
 [[nodiscard]] std::vector<ShapedLayout> on_every_shape(const layout::Network& network,
                                                        std::string_view rules, int devices,
                                                        const NetworkJob& job,

@@ -35,7 +35,7 @@ struct Written {
     return *this;
   }
   Written& split(const std::string& rules) {
-    layout.over = layout::parse_network_rules(rules, network, layout);
+    set_network_rules(rules, network, layout);
     return *this;
   }
   // "I all-reduce dx over m: 80 x 4".

@@ -1,7 +1,7 @@
 // Megatron's cut is a layout: for every example decoder the collectives, bytes and memory that are
 // derived from a network's operations alone are those that forecasts price for --tp,
-// --sequence-parallel, --dp and --ep. Two computations that share no code but the collectives'
-// formulas. And small networks by hand.
+// --sequence-parallel, --dp, --ep and --zero. Two computations that share no code but the
+// collectives' formulas. And small networks by hand.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -56,6 +56,7 @@ struct Case {
   bool sequence_parallel = false;
   int dp = 1, ep = 1;
   AttentionKind attention = AttentionKind::unfused;
+  int zero = 0;
 };
 
 struct Pair {
@@ -74,12 +75,14 @@ Pair pair_of(const Case& c) {
   pair.plan.tp = c.tp;
   pair.plan.dp = c.dp;
   pair.plan.ep = c.ep;
+  pair.plan.zero = c.zero;
   pair.plan.sequence_parallel = c.sequence_parallel;
   pair.plan.attention = c.attention;
   pair.network = layout::model_network(
       pair.model,
       {.seq_length = 128, .batch = 2 * c.dp, .vocabulary_of = c.tp, .experts_apart = c.ep > 1});
-  pair.layout = layout::megatron_layout(pair.network, {c.tp, c.dp, c.ep, c.sequence_parallel});
+  pair.layout =
+      layout::megatron_layout(pair.network, {c.tp, c.dp, c.ep, c.sequence_parallel, c.zero});
   return pair;
 }
 
@@ -89,6 +92,11 @@ bool of_shares(const layout::NetworkLayer& layer, const Exchange& exchange) {
          layer.tensors[static_cast<std::size_t>(exchange.tensor)].name == "shares";
 }
 
+// Of a weight: what replicas exchange.
+bool of_weight(const layout::NetworkLayer& layer, const Exchange& exchange) {
+  return is_weight(layer.tensors[static_cast<std::size_t>(exchange.tensor)]);
+}
+
 // Derived seconds of one layer's pass, over the axes of `tensor` alone or of experts alone.
 double derived(const Pair& pair, std::size_t l, Pass pass, const Link& link, bool experts) {
   const LayerShare share = layer_share(pair.network, pair.layout, l);
@@ -96,7 +104,8 @@ double derived(const Pair& pair, std::size_t l, Pass pass, const Link& link, boo
   for (const Exchange& exchange : share.exchanges) {
     const std::string axes = axes_text(pair.layout, exchange.axes);
     if (exchange.pass != pass || (axes == "e") != experts) continue;
-    if (of_shares(pair.network.layers[l], exchange)) continue;
+    const layout::NetworkLayer& layer = pair.network.layers[l];
+    if (of_shares(layer, exchange) || of_weight(layer, exchange)) continue;
     sum += ns(exchange_time(exchange, members(pair.layout, exchange.axes), Dtype::fp32, link));
   }
   return sum;
@@ -183,27 +192,95 @@ void expect_equal_memory(const Pair& pair) {
   }
 }
 
-// Gradients once a step: those of weights that all replicas have, and of experts.
+// Numbers of a layer's weights on a device, those of experts apart.
+struct Trained {
+  std::int64_t shared = 0, experts = 0;
+};
+Trained trained(const Pair& pair, std::size_t model_layer) {
+  Trained numbers;
+  for (const ParameterTensor& p :
+       layer_tensors(pair.model.layers[model_layer], pair.plan.seq_length, Dtype::fp32,
+                     pair.plan.split())
+           .parameters) {
+    if (p.tied_with.empty() || model_layer == 0)
+      (p.expert ? numbers.experts : numbers.shared) += p.elements();
+  }
+  return numbers;
+}
+
+// What replicas exchange of a layer's weights in a pass, by the mesh dimensions and the collective.
+using Sent = std::map<std::string, double>;
+Sent sent(const Pair& pair, std::size_t l, Pass pass, const Link& link) {
+  Sent sums;
+  for (const Exchange& e : layer_share(pair.network, pair.layout, l).exchanges) {
+    if (e.pass != pass || !of_weight(pair.network.layers[l], e)) continue;
+    // One message of all weights, as a bucket of gradients is: so bytes alone.
+    sums[fmt::format("{} over {}", to_string(e.collective), axes_text(pair.layout, e.axes))] +=
+        ns(exchange_time(e, members(pair.layout, e.axes), Dtype::fp32, link));
+  }
+  return sums;
+}
+
+// What the price has of the replicas' devices, and of those that hold the same experts.
+Sent priced(const Pair& pair, const Trained& numbers, Pass pass, const Link& link) {
+  const bool apart = pair.plan.ep > 1;
+  const bool both = apart && pair.plan.dp > pair.plan.ep;
+  const std::string all = both ? "d*e" : apart ? "e" : "d";
+  Sent sums;
+  const auto add = [&](const std::string& collective, const std::string& over, Seconds time) {
+    if (time.count() > 0) sums[collective + " over " + over] += ns(time);
+  };
+  const char* const reduce = pair.plan.zero == 0 ? "all-reduce" : "reduce-scatter";
+  if (pass == Pass::W) {
+    add(reduce, all, replica_traffic(numbers.shared, pair.plan, link).w);
+    add(reduce, apart ? "d" : all, expert_replica_traffic(numbers.experts, pair.plan, link).w);
+    return sums;
+  }
+  const StepTraffic shared = step_traffic(numbers.shared, pair.plan, link);
+  const StepTraffic experts = expert_step_traffic(numbers.experts, pair.plan, link);
+  add(reduce, all, shared.reduce);
+  add("all-gather", all, shared.gather);
+  add(reduce, apart ? "d" : all, experts.reduce);
+  add("all-gather", apart ? "d" : all, experts.gather);
+  return sums;
+}
+
+void expect_near(const Sent& derived, const Sent& priced) {
+  ASSERT_EQ(derived.size(), priced.size());
+  for (const auto& [what, time] : priced) {
+    ASSERT_TRUE(derived.contains(what)) << what;
+    EXPECT_NEAR(derived.at(what), time, 1e-6 + 1e-12 * time) << what;
+  }
+}
+
+// Once a step and, under ZeRO's second stage, in W: collectives and bytes of weights' gradients and
+// of new weights, layer by layer; and what a device keeps of its weights from step to step.
 void expect_equal_step(const Pair& pair) {
-  double shared = 0, apart = 0;
-  for (std::size_t l = 0; l < pair.model.layers.size(); ++l) {
-    for (const ParameterTensor& p :
-         layer_tensors(pair.model.layers[l], pair.plan.seq_length, Dtype::fp32, pair.plan.split())
-             .parameters) {
-      if (p.tied_with.empty() || l == 0)
-        (p.expert ? apart : shared) += static_cast<double>(p.elements());
-    }
-  }
-  std::map<std::string, double> sums;
+  Cluster cluster;
+  cluster.device.peak_fp32 = FlopsPerSecond(1e12);
+  cluster.devices_per_node = 8;
+  const NetworkJob job{.dtype = Dtype::fp32};
+  const StateBytes bytes = state_bytes(job.optimizer, job.dtype);
   for (std::size_t l = 0; l < pair.network.layers.size(); ++l) {
+    SCOPED_TRACE(pair.network.layers[l].name);
+    const Trained numbers = trained(pair, first_of(pair.network, l));
+    expect_near(sent(pair, l, Pass::step, kBytes), priced(pair, numbers, Pass::step, kBytes));
+    expect_near(sent(pair, l, Pass::W, kBytes), priced(pair, numbers, Pass::W, kBytes));
     const LayerShare share = layer_share(pair.network, pair.layout, l);
-    for (const StepReduction& r : step_reductions(share, pair.network.layers[l].repeat))
-      sums[axes_text(pair.layout, r.axes)] += r.elements;
+    const Plan& plan = pair.plan;
+    EXPECT_EQ(layer_cost(share, 1, pair.layout, job, cluster).state,
+              zero_share(numbers.shared, bytes, plan.zero, plan.dp).total() +
+                  zero_share(numbers.experts, bytes, plan.zero, plan.dp / plan.ep).total());
+    // One message of each kind a step, whose bytes are the sum of the weights'.
+    double reduced = 0;
+    for (const StepReduction& r : step_reductions(share, 1)) {
+      if (r.collective != Collective::all_gather) reduced += r.elements;
+    }
+    const bool once = plan.dp > 1 && plan.zero < 2;
+    const bool experts = once && plan.dp > plan.ep;
+    EXPECT_EQ(reduced, (once ? static_cast<double>(numbers.shared) : 0) +
+                           (experts ? static_cast<double>(numbers.experts) : 0));
   }
-  const bool experts = pair.plan.ep > 1;
-  const std::string all = experts && pair.plan.dp > pair.plan.ep ? "d*e" : experts ? "e" : "d";
-  EXPECT_EQ(sums[all], pair.plan.dp > 1 ? shared : 0);
-  EXPECT_EQ(experts ? sums["d"] : 0, pair.plan.dp > pair.plan.ep ? apart : 0);
 }
 
 void expect_equal(const Case& c, bool memory = true) {
@@ -264,6 +341,65 @@ TEST(MegatronsCutIsALayout, FamiliesWithoutAnExample) {
     expect_equal({.model = model, .tp = 2, .sequence_parallel = true});
     expect_equal({.model = model, .attention = AttentionKind::fused});
   }
+}
+
+// ZeRO's first two stages are rules for what is kept of a weight: the optimizer's numbers, and the
+// sums of gradients. Gradients are then reduce-scattered, once a step or by each micro-batch's W,
+// and new weights gathered; among experts by those that hold the same.
+TEST(MegatronsCutIsALayout, ZerosFirstStagesToo) {
+  for (const int zero : {1, 2}) {
+    for (const char* model : kDecoders) {
+      SCOPED_TRACE(testing::Message() << model << " zero " << zero);
+      for (const auto& [tp, rows] : {std::pair{1, false}, {2, false}}) {
+        const Case c{.model = example(model), .tp = tp, .dp = 4, .zero = zero};
+        expect_equal_step(pair_of(c));
+        expect_equal(c);
+      }
+    }
+    // Three replicas divide few blocks evenly: shares are rounded up, as priced.
+    expect_equal_step(pair_of({.model = example("gpt2-mini"), .dp = 3, .zero = zero}));
+    for (const auto& [tp, ep] : {std::pair{1, 4}, {1, 8}, {2, 2}}) {
+      const Case c{.model = example("mixtral-8x7b"), .tp = tp, .dp = 8, .ep = ep, .zero = zero};
+      SCOPED_TRACE(testing::Message() << "tp " << tp << " ep " << ep << " zero " << zero);
+      expect_equal_step(pair_of(c));
+      if (tp == 1) expect_equal(c);
+    }
+  }
+}
+
+// By hand: 24 numbers of a weight on d=2, m=2, its gradient a partial sum over d. Divided over
+// both, a half of the gradient is left out and the other scattered; over m alone, where no sum is,
+// each half is all-reduced over d.
+TEST(MegatronsCutIsALayout, WhoSharesTheOptimizersNumbers) {
+  Network network{"one", {{"batch", "b", 4}, {"io", "i", 4}, {"hidden", "h", 6}}, {}};
+  add_layer(network, "one", {"x[batch, io]", "weight w[io, hidden]", "y[batch, hidden]"},
+            {"y = x w"});
+  NetworkLayout layout{"", {{"d", "d", 2}, {"m", "m", 2}}, {}};
+  const auto lines = [&](const std::string& rules) {
+    set_network_rules(rules, network, layout);
+    EXPECT_EQ(illegal(network, layout), std::nullopt);
+    std::vector<std::string> all;
+    for (const Exchange& e : layer_share(network, layout, 0).exchanges)
+      all.push_back(fmt::format("{} {} {} over {}{}", to_string(e.pass), to_string(e.collective),
+                                e.elements, axes_text(layout, e.axes), e.fp32 ? " fp32" : ""));
+    return all;
+  };
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(lines("batch:d"), (Lines{"step all-reduce 24 over d fp32"}));
+  EXPECT_EQ(lines("batch:d,optimizer:d"),
+            (Lines{"step reduce-scatter 24 over d fp32", "step all-gather 24 over d"}));
+  EXPECT_EQ(lines("batch:d,optimizer:d,gradients:d"),
+            (Lines{"W reduce-scatter 24 over d fp32", "step all-gather 24 over d"}));
+  EXPECT_EQ(lines("batch:d,optimizer:d,optimizer:m"),
+            (Lines{"step reduce-scatter 12 over d fp32", "step all-gather 24 over d*m"}));
+  EXPECT_EQ(lines("batch:d,optimizer:m"),
+            (Lines{"step all-reduce 12 over d fp32", "step all-gather 24 over m"}));
+  // Split over m itself, the weight's block is divided over d alone.
+  EXPECT_EQ(lines("batch:d,hidden:m,optimizer:d,optimizer:m"),
+            (Lines{"step reduce-scatter 12 over d fp32", "step all-gather 12 over d"}));
+  set_network_rules("batch:d,gradients:d", network, layout);
+  EXPECT_THAT(illegal(network, layout).value_or(""),
+              HasSubstr("gradients are split over d and the optimizer's numbers over nothing"));
 }
 
 // Derived and not priced, since it is little: under sequence parallelism the tp devices sum the
@@ -390,7 +526,7 @@ struct Small {
                "u[batch, tokens, ffn]", "a[batch, tokens, ffn]", "weight v[ffn, hidden]",
                "z[batch, tokens, hidden]", "y[batch, rows, hidden]"},
               {"t = move(x)", "u = t w", "a = gelu(u)", "z = a v", "y = move(z)"});
-    layout.over = layout::parse_network_rules(rules, network, layout);
+    set_network_rules(rules, network, layout);
   }
   // "F all-reduce z over m: 512" for each exchange of the second layer.
   [[nodiscard]] std::vector<std::string> exchanges() const {

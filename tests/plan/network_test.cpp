@@ -70,6 +70,11 @@ TEST(MeshFactors, InOrderAndWithoutOnes) {
   // In another order each keeps its own, too.
   const layout::NetworkLayout turned = on_mesh(both, {{"m", "m", 2}, {"d", "d", 2}});
   EXPECT_EQ(turned.over, (std::vector<layout::Axes>{0b10, 0b01, 0b11}));
+  // What is kept of weights goes along.
+  layout::NetworkLayout shared = both;
+  shared.optimizer = shared.gradients = 0b01;
+  EXPECT_EQ(on_mesh(shared, {{"m", "m", 2}, {"d", "d", 2}}).optimizer, 0b10U);
+  EXPECT_EQ(on_mesh(shared, {{"m", "m", 4}, {"d", "d", 1}}).gradients, 0U);
 }
 
 // Megatron's cut, and back from its layout; whatever is not it is named.
@@ -97,9 +102,18 @@ TEST(MegatronCuts, AreFoundInTheirLayouts) {
       load_model(std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/models/llama-3-8b.json");
   const layout::Network network =
       layout::model_network(model, {.seq_length = 128, .batch = 8, .vocabulary_of = 16});
+  // What is kept of weights, divided among the replicas, is a stage of ZeRO.
+  for (const int zero : {0, 1, 2}) {
+    const auto layout = layout::megatron_layout(network, {2, 4, 1, false, zero});
+    EXPECT_EQ(layout::megatron_cut(network, layout).zero, zero);
+    layout::NetworkLayout again{"", layout.mesh, {}};
+    set_network_rules(rules_text(network, layout), network, again);
+    EXPECT_EQ(std::tuple(again.over, again.optimizer, again.gradients),
+              std::tuple(layout.over, layout.optimizer, layout.gradients));
+  }
   const auto refusal = [&](const std::string& rules) {
     layout::NetworkLayout layout{"mine", {{"d", "d", 2}, {"m", "m", 2}}, {}};
-    layout.over = layout::parse_network_rules(rules, network, layout);
+    set_network_rules(rules, network, layout);
     try {
       static_cast<void>(layout::megatron_cut(network, layout));
     } catch (const std::invalid_argument& why) {
@@ -115,6 +129,8 @@ TEST(MegatronCuts, AreFoundInTheirLayouts) {
   EXPECT_EQ(refusal("batch:m,heads:d,ffn:d,vocab:d"),
             "mesh dimension d is not where Megatron's cut has it: tensor parallelism last, experts "
             "before it, replicas first");
+  EXPECT_EQ(refusal("batch:d,heads:m,ffn:m,vocab:m,optimizer:m"),
+            "the optimizer's numbers are split over m, where Megatron's cut has them over d");
   EXPECT_EQ(refusal("rows:d,heads:m,ffn:m,vocab:m"),
             "rows is split over d, where Megatron's cut has it over m");
 }

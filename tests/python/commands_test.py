@@ -38,6 +38,11 @@ CASES = {
                           "cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
         (("tiny.json",), {"devices": 2, "cluster": str(EXAMPLES / "clusters/dgx-h100.json"),
                           "least_live": True}),
+        (("tiny.json",), {"devices": 4, "cluster": str(EXAMPLES / "clusters/dgx-h100.json"),
+                          "stages": [1, 2], "microbatches": 4, "schedule": "gpipe"}),
+        (("tiny.json",), {"mesh": "d=2", "rules": "batch:d,optimizer:d,gradients:d",
+                          "micro_batch_size": 2, "stages": [2],
+                          "cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
     ],
     "plan": [
         (("tiny.json",), {"pp": 2, "microbatches": 4}),

@@ -11,8 +11,8 @@
 
 #include "exec/cpu/layout/apart.hpp"
 #include "exec/cpu/layout/core_clock.hpp"
-#include "exec/cpu/layout/elementwise.hpp"
-#include "exec/cpu/layout/network_blocks.hpp"
+#include "exec/cpu/layout/kernels/elementwise.hpp"
+#include "exec/cpu/layout/kernels/network_blocks.hpp"
 #include "exec/device/host_blocks.hpp"
 #include "exec/training/philox.hpp"
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "exec/cpu/layout/all_reduce.hpp"
-#include "exec/cpu/layout/local_einsum.hpp"
+#include "exec/cpu/layout/kernels/all_reduce.hpp"
+#include "exec/cpu/layout/kernels/local_einsum.hpp"
 #include "exec/cpu/layout/workers.hpp"
 #include "exec/device/arena.hpp"
 #include "plan/layout/layout.hpp"

@@ -10,27 +10,6 @@ namespace weir::cpu {
 
 using layout::Axes;
 
-MoveReads::MoveReads(const layout::Network& network, const layout::NetworkLayout& layout,
-                     const MeshPlace& place, const Move& move) {
-  const BlockShape a(network, layout, move.from), b(network, layout, move.to);
-  const Axes source = axes_of(layout, move.from),
-             scattered = move.pending & axes_of(layout, move.to);
-  elements_ = b.elements;
-  // Where nothing that moves says otherwise, a processor's own block is read.
-  base_ = place.processor() - place.step_to(source, place.part(source)) -
-          place.step_to(scattered, place.part(scattered));
-  origins_.resize(move.to.size());
-  for (std::size_t d = 0; d < move.to.size(); ++d) {
-    const std::int64_t begin = place.part(layout.over[at(move.to[d])]) * b.sizes[d];
-    for (std::int64_t i = begin; i < begin + b.sizes[d]; ++i) {
-      origins_[d].push_back({place.step_to(layout.over[at(move.from[d])], i / a.sizes[d]),
-                             i % a.sizes[d] * a.strides[d]});
-    }
-  }
-  for (std::int64_t p = 0; p < members(layout, scattered); ++p)
-    summands_.push_back(place.step_to(scattered, p));
-}
-
 std::int64_t ThreadBoard::all_reduce(const MeshPlace& place, Axes axes, float* block,
                                      std::int64_t n, Reduction reduction) {
   const std::vector<int> group = place.group(axes);
@@ -47,6 +26,41 @@ std::int64_t ThreadBoard::all_reduce(const MeshPlace& place, Axes axes, float* b
   take_other_parts(blocks, parts, self);
   workers_.meet();
   return parts.exchanged(self);
+}
+
+SharedPart shared_part(const layout::NetworkLayout& layout, const MeshPlace& place, Axes sharers,
+                       std::int64_t elements) {
+  return {{static_cast<int>(members(layout, sharers)), elements},
+          static_cast<int>(place.part(sharers))};
+}
+
+std::vector<float*> ThreadBoard::blocks_along(const MeshPlace& place, Axes axes) const {
+  std::vector<float*> blocks;
+  for (const int processor : place.group(axes)) blocks.push_back(blocks_[at(processor)]);
+  return blocks;
+}
+
+std::int64_t ThreadBoard::reduce_share(const MeshPlace& place, Axes axes, Axes sharers,
+                                       std::span<float> block) {
+  const SharedPart part = shared_part(layout(), place, sharers, std::ssize(block));
+  blocks_[at(place.processor())] = block.data();
+  workers_.meet();
+  const std::vector<float*> blocks = blocks_along(place, axes);
+  // The others read other parts of this block meanwhile.
+  reduce_range(blocks, part.begin(), part.begin() + part.size(), static_cast<int>(place.part(axes)),
+               Reduction::sum);
+  workers_.meet();
+  return part.size() * (std::ssize(blocks) - 1);
+}
+
+std::int64_t ThreadBoard::gather_shares(const MeshPlace& place, Axes sharers,
+                                        std::span<float> block) {
+  const SharedPart part = shared_part(layout(), place, sharers, std::ssize(block));
+  blocks_[at(place.processor())] = block.data();
+  workers_.meet();
+  take_other_parts(blocks_along(place, sharers), part.parts, part.member);
+  workers_.meet();
+  return std::ssize(block) - part.size();
 }
 
 std::int64_t ThreadBoard::relocate(const MeshPlace& place, const Move& move, float* in,

@@ -5,21 +5,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include "exec/cpu/layout/all_reduce.hpp"
-#include "exec/cpu/layout/network_blocks.hpp"
+#include "exec/cpu/layout/kernels/all_reduce.hpp"
+#include "exec/cpu/layout/kernels/network_blocks.hpp"
+#include "exec/cpu/layout/network_moves.hpp"
 #include "exec/cpu/layout/workers.hpp"
 
 namespace weir::cpu {
-
-// A move as a processor's reads: from the dimensions `from` to the same under the names `to`, place
-// by place; partial sums over `pending` are added up where they are split over those in `to`.
-struct Move {
-  const std::vector<int>& from;
-  const std::vector<int>& to;
-  layout::Axes pending = 0;
-};
 
 class Board {
  public:
@@ -29,11 +23,17 @@ class Board {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  // Both return the numbers that were read from other processors. All processors call alike.
+  // All return the numbers that were read from other processors. All processors call alike.
   virtual std::int64_t all_reduce(const MeshPlace& place, layout::Axes axes, float* block,
                                   std::int64_t n, Reduction reduction) = 0;
   virtual std::int64_t relocate(const MeshPlace& place, const Move& move, float* in,
                                 float* out) = 0;
+  // Of a block that processors share, those along `sharers` a part each: sums this processor's part
+  // over those along `axes`, which are among them; and takes the others' parts from all of them.
+  virtual std::int64_t reduce_share(const MeshPlace& place, layout::Axes axes, layout::Axes sharers,
+                                    std::span<float> block) = 0;
+  virtual std::int64_t gather_shares(const MeshPlace& place, layout::Axes sharers,
+                                     std::span<float> block) = 0;
 
  protected:
   [[nodiscard]] const layout::Network& network() const { return network_; }
@@ -44,41 +44,15 @@ class Board {
   const layout::NetworkLayout& layout_;
 };
 
-// What a processor reads for a move.
-class MoveReads {
- public:
-  MoveReads(const layout::Network& network, const layout::NetworkLayout& layout,
-            const MeshPlace& place, const Move& move);
-  [[nodiscard]] std::int64_t elements() const { return elements_; }
-  // visit(element, processor, offset): of each element of the target its summands, in the order of
-  // processors, and where each lies in that one's block.
-  template <class Visit>
-  void each(const Visit& visit) const {
-    std::vector<std::size_t> index(origins_.size(), 0);
-    for (std::int64_t i = 0; i < elements_; ++i) {
-      std::int64_t processor = base_, offset = 0;
-      for (std::size_t d = 0; d < origins_.size(); ++d) {
-        processor += origins_[d][index[d]].processor;
-        offset += origins_[d][index[d]].offset;
-      }
-      for (const std::int64_t summand : summands_) visit(i, processor + summand, offset);
-      // An odometer: the last dimension is the fastest.
-      for (std::size_t d = origins_.size(); d-- > 0;) {
-        if (++index[d] < origins_[d].size()) break;
-        index[d] = 0;
-      }
-    }
-  }
-
- private:
-  // Of one index along a dimension of the target: where on the mesh, and where in the block there.
-  struct Origin {
-    std::int64_t processor, offset;
-  };
-  std::int64_t elements_ = 0, base_ = 0;
-  std::vector<std::vector<Origin>> origins_;  // by dimension and index
-  std::vector<std::int64_t> summands_;        // of a partial sum: processors, from the first one
+// Which of a shared block's numbers are a processor's.
+struct SharedPart {
+  ReducedParts parts;
+  int member = 0;
+  [[nodiscard]] std::int64_t begin() const { return parts.begin_of(member); }
+  [[nodiscard]] std::int64_t size() const { return parts.begin_of(member + 1) - begin(); }
 };
+[[nodiscard]] SharedPart shared_part(const layout::NetworkLayout& layout, const MeshPlace& place,
+                                     layout::Axes sharers, std::int64_t elements);
 
 // Between threads: each says where its own block is, all meet, each reads what it needs of the
 // others', all meet again.
@@ -91,8 +65,13 @@ class ThreadBoard final : public Board {
   std::int64_t all_reduce(const MeshPlace& place, layout::Axes axes, float* block, std::int64_t n,
                           Reduction reduction) override;
   std::int64_t relocate(const MeshPlace& place, const Move& move, float* in, float* out) override;
+  std::int64_t reduce_share(const MeshPlace& place, layout::Axes axes, layout::Axes sharers,
+                            std::span<float> block) override;
+  std::int64_t gather_shares(const MeshPlace& place, layout::Axes sharers,
+                             std::span<float> block) override;
 
  private:
+  [[nodiscard]] std::vector<float*> blocks_along(const MeshPlace& place, layout::Axes axes) const;
   Workers& workers_;
   std::vector<float*> blocks_;  // by processor; written before a meeting, read between two
 };

@@ -68,6 +68,17 @@ std::vector<TensorApart> tensors_apart(const layout::Network& network,
           layer.given, [t](const layout::Given& g) { return g.tensor == static_cast<int>(t); });
       if ((tensor.role != Role::weight && !given) || truth[n].gradients[t][0].used == 0) continue;
       TensorApart& one = all.emplace_back(TensorApart{{}, node.gradient_reordered[t]});
+      if (tensor.role == Role::weight && plan.layers[node.layer].updated[t] > 0) {
+        // Of a gradient that processors share each has a part: what they make of it is compared.
+        std::vector<float> updated = truth[n].values[t][0];
+        const std::vector<float>& gradient = truth[n].gradients[t][0].all.front().numbers;
+        for (std::size_t i = 0; i < updated.size(); ++i)
+          updated[i] = stepped(updated[i], gradient[i]);
+        compare(tensor, one.apart, [&](const std::vector<NodeBlocks>& nodes) {
+          return std::pair(nodes[n].updated[t].data(), updated.data());
+        });
+        continue;
+      }
       one.apart.largest = largest_summand(layer, truth[n], static_cast<int>(t));
       compare(tensor, one.apart, [&](const std::vector<NodeBlocks>& nodes) {
         return std::pair(nodes[n].gradients[t][0].all.front().numbers.data(),

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "exec/cpu/layout/network_routes.hpp"
 #include "exec/training/philox.hpp"
 #include "plan/words/indexed.hpp"
 
@@ -75,6 +76,7 @@ void NetworkNumbers::make_blocks(std::size_t n) {
   for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
     const std::size_t times = at(times_of(network_, layer, static_cast<int>(t)));
     const std::vector<float> zeros(at(plan.shapes[t].elements), 0.0F);
+    blocks.updated.emplace_back(plan.updated[t], 0.0F);
     blocks.values.emplace_back(times, zeros);
     blocks.gradients.emplace_back(
         times, GradientParts{std::vector<GradientPart>(plan.parts[t], {0, -1, zeros})});
@@ -84,7 +86,7 @@ void NetworkNumbers::make_blocks(std::size_t n) {
     const std::int64_t times = times_of(network_, layer, o.output);
     blocks.statistics.emplace_back(at(times), std::vector<float>(at(plan.statistics[i]), 0.0F));
     blocks.picks.emplace_back(at(times));
-    if (o.act != Act::gather && o.act != Act::loss) continue;
+    if (o.act != Act::gather && o.act != Act::loss && o.act != Act::choose) continue;
     for (std::int64_t s = 0; s < times; ++s) blocks.picks[i][at(s)] = picks(n, o, s);
   }
 }
@@ -154,6 +156,7 @@ std::vector<std::int64_t> NetworkNumbers::picks(std::size_t n, const Operation& 
   if (o.act == Act::gather) {
     for (const int d : layer.tensors[at(o.inputs[0])].dimensions) std::erase(left, d);
   }
+  if (o.act == Act::choose) return choices(left, network_.dimensions[at(o.over)].size);
   const GivenNumbers given(seed_, n, o.output, GivenNumbers::For::integers, time);
   const auto most = static_cast<std::uint64_t>(network_.dimensions[at(o.over)].size);
   std::vector<std::int64_t> picks;
@@ -162,6 +165,17 @@ std::vector<std::int64_t> NetworkNumbers::picks(std::size_t n, const Operation& 
     picks.push_back(static_cast<std::int64_t>(given.below(most, row)));
   });
   return picks;
+}
+
+// The experts that tokens visit, where routes take them.
+std::vector<std::int64_t> NetworkNumbers::choices(const std::vector<int>& visits,
+                                                  std::int64_t experts) const {
+  std::vector<std::int64_t> choices;
+  choices.reserve(at(BlockShape(network_, layout_, visits).elements));
+  walk_whole(network_, layout_, place_, visits, [&](std::int64_t, std::int64_t visit) {
+    choices.push_back(expert_of(visit, experts));
+  });
+  return choices;
 }
 
 void NetworkNumbers::clear_gradients() {
@@ -180,6 +194,7 @@ double NetworkNumbers::bytes() const {
   for (const PackingRoom& room : packed) floats += room.numbers.capacity();
   for (const auto& sums : of_rows) floats += sums.capacity();
   for (const NodeBlocks& blocks : nodes) {
+    for (const auto& updated : blocks.updated) floats += updated.capacity();
     for (const auto& of_tensor : blocks.values) {
       for (const auto& one : of_tensor) floats += one.capacity();
     }

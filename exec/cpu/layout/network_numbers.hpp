@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "exec/cpu/layout/network_kernels.hpp"
+#include "exec/cpu/layout/kernels/network_kernels.hpp"
 #include "exec/cpu/layout/network_plan.hpp"
 
 namespace weir::cpu {
@@ -31,11 +31,20 @@ struct GradientParts {
   [[nodiscard]] std::span<const GradientPart> parts() const { return std::span(all).first(used); }
 };
 
+// A weight after a step of gradient descent: what every optimizer does to it, element by element.
+[[nodiscard]] inline float stepped(float weight, float gradient) {
+  constexpr float kRate = 1.0F / 64;
+  return weight - kRate * gradient;
+}
+
 // One repetition of a layer; by tensor, then by step over time, where it is one of a step.
 struct NodeBlocks {
   std::vector<std::vector<std::vector<float>>> values;
   std::vector<std::vector<GradientParts>> gradients;
-  // By operation, then by step. Picks are the integers that a gather or a loss is given.
+  // By tensor, of weights that processors share the optimizer's numbers of: the new ones.
+  std::vector<std::vector<float>> updated;
+  // By operation, then by step. Statistics of an attention are all its shares. Picks are the
+  // integers that a gather, a choice or a loss is given.
   std::vector<std::vector<std::vector<float>>> statistics;
   std::vector<std::vector<std::vector<std::int64_t>>> picks;
 };
@@ -61,6 +70,8 @@ class NetworkNumbers {
   void give_weights(std::size_t node);
   [[nodiscard]] std::vector<std::int64_t> picks(std::size_t node, const layout::Operation& o,
                                                 std::int64_t time) const;
+  [[nodiscard]] std::vector<std::int64_t> choices(const std::vector<int>& visits,
+                                                  std::int64_t experts) const;
   [[nodiscard]] const layout::NetworkLayer& layer_of(std::size_t node) const;
   [[nodiscard]] const LayerPlan& plan_of(std::size_t node) const;
 

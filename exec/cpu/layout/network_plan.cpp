@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "exec/cpu/layout/network_kernels.hpp"
+#include "exec/cpu/layout/kernels/network_kernels.hpp"
 #include "plan/words/indexed.hpp"
 
 namespace weir::cpu {
@@ -58,9 +58,28 @@ std::vector<std::size_t> parts_of(const NetworkLayer& layer, const Phases& backw
   return parts;
 }
 
-// Statistics of a norm and a loss, and the integers of a gather and a loss.
+// An attention's rows with all keys.
+BlockShape scores_shape(const LayerPlan& plan, const Operation& o) {
+  const BlockShape& queries = plan.shapes[at(o.inputs[0])];
+  std::vector<int> dimensions = queries.dimensions;
+  std::vector<std::int64_t> sizes = queries.sizes;
+  dimensions.back() = o.over;
+  sizes.back() = plan.shapes[at(o.inputs[1])].size(o.over);
+  return {std::move(dimensions), std::move(sizes)};
+}
+
+// Statistics of a norm and a loss, an attention's shares and their gradients, and the integers of a
+// gather, a choice and a loss.
 void add_rows(const NetworkLayer& layer, LayerPlan& plan) {
   for (const Operation& o : layer.operations) {
+    BlockShape& scores = plan.scores.emplace_back();
+    if (o.act == Act::attention) {
+      scores = scores_shape(plan, o);
+      plan.rows = std::max(plan.rows, scores.without(o.over).elements);
+      plan.statistics.push_back(2 * scores.elements);
+      plan.picks.push_back(0);
+      continue;
+    }
     const bool norm = o.act == Act::norm || o.act == Act::rms_norm;
     const BlockShape& in = plan.shapes[at(o.inputs[0])];
     const std::int64_t rows =
@@ -70,25 +89,36 @@ void add_rows(const NetworkLayer& layer, LayerPlan& plan) {
     std::int64_t picks = o.act == Act::loss ? rows : 0;
     if (o.act == Act::gather)
       picks = plan.shapes[at(o.output)].elements / in.without(o.over).elements;
+    if (o.act == Act::choose) picks = plan.shapes[at(o.output)].elements;
     plan.picks.push_back(picks);
   }
 }
 
 // Room for copies of factors, and for gradients on their way home.
 void add_copies(const NetworkLayer& layer, LayerPlan& plan) {
-  const auto product = [&plan](int a, int b, int c) {
-    const std::array<int, 2> factors{a, b};
+  const auto product = [&plan](const BlockShape& a, const BlockShape& b, const BlockShape& c) {
+    const std::array<const BlockShape*, 2> factors{&a, &b};
     for (std::size_t f = 0; f < factors.size(); ++f) {
-      const BlockShape& factor = plan.shapes[at(factors[f])];
-      if (!is_packed(factor, plan.shapes[at(c)]))
-        plan.packed[f] = std::max(plan.packed[f], factor.elements);
+      if (!is_packed(*factors[f], c))
+        plan.packed[f] = std::max(plan.packed[f], factors[f]->elements);
     }
   };
+  const auto shape = [&plan](int tensor) -> const BlockShape& { return plan.shapes[at(tensor)]; };
   const auto is_product = [](const Operation& o) {
     return o.act == Act::product || o.act == Act::weigh;
   };
-  for (const Operation& o : layer.operations) {
-    if (is_product(o)) product(o.inputs[0], o.inputs[1], o.output);
+  for (std::size_t index = 0; index < layer.operations.size(); ++index) {
+    const Operation& o = layer.operations[index];
+    if (is_product(o)) product(shape(o.inputs[0]), shape(o.inputs[1]), shape(o.output));
+    if (o.act != Act::attention) continue;
+    const BlockShape &q = shape(o.inputs[0]), &k = shape(o.inputs[1]), &v = shape(o.inputs[2]),
+                     &out = shape(o.output), &scores = plan.scores[index];
+    product(q, k, scores);
+    product(scores, v, out);
+    product(out, v, scores);
+    product(scores, k, q);
+    product(scores, q, k);
+    product(scores, out, v);
   }
   const Phases& backward = plan.backward;
   for (const auto* list : {&backward.before, &backward.step, &backward.behind}) {
@@ -97,7 +127,7 @@ void add_copies(const NetworkLayer& layer, LayerPlan& plan) {
       if (i.what == Do::move_gradient)
         plan.moved = std::max(plan.moved, plan.shapes[at(i.tensor)].elements);
       if (i.what == Do::gradient && is_product(o))
-        product(o.output, other_factor(o, i.tensor), i.tensor);
+        product(shape(o.output), shape(other_factor(o, i.tensor)), shape(i.tensor));
     }
   }
 }
@@ -105,8 +135,11 @@ void add_copies(const NetworkLayer& layer, LayerPlan& plan) {
 LayerPlan layer_plan(const Network& network, const NetworkLayout& layout, std::size_t l) {
   const NetworkLayer& layer = network.layers[l];
   LayerPlan plan;
-  for (const layout::NetworkTensor& tensor : layer.tensors)
+  for (const layout::NetworkTensor& tensor : layer.tensors) {
     plan.shapes.emplace_back(network, layout, tensor.dimensions);
+    const bool shared = tensor.role == layout::Role::weight && sharers_of(layout, tensor) != 0;
+    plan.updated.push_back(shared ? at(plan.shapes.back().elements) : 0);
+  }
   plan.pending.assign(layer.tensors.size(), 0);
   for (const Instruction& i : layer_script(network, layout, l)) {
     const int tensor = place_of(layer, i);
@@ -247,6 +280,7 @@ BlockBytes block_bytes(const Network& network, const std::vector<LayerPlan>& lay
     for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
       const double all = times(static_cast<int>(t)), parts = static_cast<double>(plan.parts[t]);
       bytes.numbers += 4 * all * static_cast<double>(plan.shapes[t].elements) * (1 + parts);
+      bytes.numbers += 4 * all * static_cast<double>(plan.updated[t]);
       bytes.records += kRecord * all * (2 + parts);
     }
     for (std::size_t o = 0; o < layer.operations.size(); ++o) {

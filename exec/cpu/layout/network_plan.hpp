@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "exec/cpu/layout/network_blocks.hpp"
+#include "exec/cpu/layout/kernels/network_blocks.hpp"
 #include "plan/layout/exchanges.hpp"
 
 namespace weir::cpu {
@@ -20,12 +20,14 @@ struct Phases {
 struct LayerPlan {
   Phases forward, backward;
   std::vector<BlockShape> shapes;  // by tensor, a block of one step
+  std::vector<BlockShape> scores;  // by operation, of an attention: its rows' shares of keys
   std::vector<int> owners;         // of tied weights, by tensor: the layer that has it; else -1
   std::vector<int> owned;          // and the tensor there
   // At the end of a step, by tensor.
   std::vector<layout::Axes> pending;  // the value is a partial sum still: nobody reads it whole
   // What a processor needs beside the tensors' blocks, made once so that no step allocates blocks.
   std::vector<std::size_t> parts;  // by tensor: kinds of partial sums that its gradient is made of
+  std::vector<std::size_t> updated;  // by tensor: numbers of a weight that is updated by parts
   std::vector<std::int64_t> statistics, picks;  // by operation: numbers and integers it has a step
   std::int64_t rows = 0;                        // of the operation that reduces most of them
   std::int64_t moved = 0;                // numbers of the largest gradient that is moved home

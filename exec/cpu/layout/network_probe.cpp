@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "exec/cpu/layout/core_clock.hpp"
+#include "exec/cpu/layout/kernels/network_kernels.hpp"
 #include "exec/cpu/layout/network_board.hpp"
-#include "exec/cpu/layout/network_kernels.hpp"
 #include "exec/cpu/layout/network_process_board.hpp"
 #include "exec/cpu/layout/network_process_run.hpp"
 #include "plan/words/indexed.hpp"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "exec/cpu/layout/network_routes.hpp"
 #include "plan/words/indexed.hpp"
 
 namespace weir::cpu {
@@ -43,6 +44,14 @@ double message_bytes(const layout::Network& network, const layout::NetworkLayout
   for (const layout::NetworkLayer& layer : network.layers) {
     for (const layout::NetworkTensor& tensor : layer.tensors)
       largest = std::max(largest, BlockShape(network, layout, tensor.dimensions).elements);
+    for (const layout::Operation& o : layer.operations) {
+      // A token's gradient is that of all its visits.
+      if (o.act != layout::Act::route) continue;
+      const auto &tokens = layer.tensors[at(o.inputs[0])].dimensions,
+                 &visits = layer.tensors[at(o.output)].dimensions;
+      largest = std::max(largest, BlockShape(network, layout, tokens).elements *
+                                      route_sides(network, tokens, visits).copies);
+    }
   }
   // An all-reduce receives g - 1 parts of g of one block. A move receives and sends copies of at
   // most the larger one of the two blocks that it is between.
@@ -112,6 +121,52 @@ std::int64_t ProcessBoard::relocate(const MeshPlace& place, const Move& move, fl
     out[i] += own ? in[offset] : coming[at(processor)][count[at(processor)]++];
     read += own ? 0 : 1;
   });
+  return read;
+}
+
+std::int64_t ProcessBoard::reduce_share(const MeshPlace& place, Axes axes, Axes sharers,
+                                        std::span<float> block) {
+  const std::vector<int> group = place.group(axes);
+  const auto part_of = [&](const MeshPlace& member) {
+    const SharedPart part = shared_part(layout(), member, sharers, std::ssize(block));
+    return block.subspan(at(part.begin()), at(part.size()));
+  };
+  const std::span<float> own = part_of(place);
+  std::vector<std::vector<float>> others(group.size());
+  std::vector<float*> own_parts(group.size(), own.data());
+  std::size_t self = 0;
+  Messages messages(processes_);
+  for (std::size_t m = 0; m < group.size(); ++m) {
+    if (group[m] == place.processor()) {
+      self = m;
+      continue;
+    }
+    others[m].resize(own.size());
+    own_parts[m] = others[m].data();
+    messages.receive(group[m], kPartTag, others[m]);
+    messages.send(group[m], kPartTag, part_of(MeshPlace(layout(), group[m])));
+  }
+  messages.wait();
+  reduce_range(own_parts, 0, std::ssize(own), static_cast<int>(self), Reduction::sum);
+  return std::ssize(own) * (std::ssize(group) - 1);
+}
+
+std::int64_t ProcessBoard::gather_shares(const MeshPlace& place, Axes sharers,
+                                         std::span<float> block) {
+  std::int64_t read = 0;
+  Messages messages(processes_);
+  const auto part_of = [&](const MeshPlace& member) {
+    const SharedPart part = shared_part(layout(), member, sharers, std::ssize(block));
+    return block.subspan(at(part.begin()), at(part.size()));
+  };
+  for (const int other : place.group(sharers)) {
+    if (other == place.processor()) continue;
+    const std::span<float> its = part_of(MeshPlace(layout(), other));
+    messages.receive(other, kSumTag, its);
+    messages.send(other, kSumTag, part_of(place));
+    read += std::ssize(its);
+  }
+  messages.wait();
   return read;
 }
 

@@ -24,6 +24,10 @@ class ProcessBoard final : public Board {
   std::int64_t all_reduce(const MeshPlace& place, layout::Axes axes, float* block, std::int64_t n,
                           Reduction reduction) override;
   std::int64_t relocate(const MeshPlace& place, const Move& move, float* in, float* out) override;
+  std::int64_t reduce_share(const MeshPlace& place, layout::Axes axes, layout::Axes sharers,
+                            std::span<float> block) override;
+  std::int64_t gather_shares(const MeshPlace& place, layout::Axes sharers,
+                             std::span<float> block) override;
 
  private:
   Processes& processes_;

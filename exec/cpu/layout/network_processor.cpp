@@ -19,16 +19,6 @@ using layout::Operation;
 using layout::Role;
 using Do = Instruction::Do;
 
-// visit(offset in all, offset in one) for each number of a step: the same under the dimension of
-// time.
-template <class Visit>
-void each_of_step(const BlockShape& all, const BlockShape& one, int over, std::int64_t time,
-                  const Visit& visit) {
-  const std::int64_t begin = time * all.stride(over);
-  walk<2>(one.dimensions, {&all, &one},
-          [&](const std::array<std::int64_t, 2>& at) { visit(begin + at[0], at[1]); });
-}
-
 }  // namespace
 
 NetworkProcessor::NetworkProcessor(const layout::Network& network,
@@ -145,14 +135,42 @@ void NetworkProcessor::reduce_weights() {
     const layout::NetworkLayer& layer = network_.layers[plan_.nodes[n].layer];
     for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
       if (layer.tensors[t].role != Role::weight) continue;
+      const Axes sharers = sharers_of(layout_, layer.tensors[t]);
       for (GradientPart& part : nodes_[n].gradients[t][0].parts())
-        all_reduce(std::exchange(part.partial, 0), part.numbers);
+        reduce_weight(std::exchange(part.partial, 0), sharers, part.numbers);
       lap(times_.exchanges);
       node_ = n;
       layer_ = &layer;
       static_cast<void>(combined(static_cast<int>(t), 0));
+      if (sharers != 0) update(static_cast<int>(t), sharers);
     }
   }
+}
+
+// A gradient that processors share: each has its part of the sum in the end, and no more.
+void NetworkProcessor::reduce_weight(Axes partial, Axes sharers, std::vector<float>& numbers) {
+  if (sharers == 0) return all_reduce(partial, numbers);
+  const Axes scattered = partial & sharers;
+  if (scattered != 0)
+    counts_.exchanged_elements +=
+        static_cast<double>(board_.reduce_share(place_, scattered, sharers, numbers));
+  if ((partial & ~sharers) == 0) return;
+  const SharedPart part = shared_part(layout_, place_, sharers, std::ssize(numbers));
+  counts_.exchanged_elements += static_cast<double>(board_.all_reduce(
+      place_, partial & ~sharers, numbers.data() + part.begin(), part.size(), Reduction::sum));
+}
+
+// A step down the gradient, of this processor's part of a weight; the others' parts come from them.
+void NetworkProcessor::update(int weight, Axes sharers) {
+  std::vector<float>& updated = nodes_[node_].updated[at(weight)];
+  const std::vector<float>&before = nodes_[node_].values[at(weight)][0],
+        &gradient = nodes_[node_].gradients[at(weight)][0].all.front().numbers;
+  const SharedPart part = shared_part(layout_, place_, sharers, std::ssize(updated));
+  for (std::int64_t i = part.begin(); i < part.begin() + part.size(); ++i)
+    updated[at(i)] = stepped(before[at(i)], gradient[at(i)]);
+  lap(times_.elementwise);
+  counts_.exchanged_elements += static_cast<double>(board_.gather_shares(place_, sharers, updated));
+  lap(times_.exchanges);
 }
 
 void NetworkProcessor::carry_out(const Instruction& i, std::int64_t time) {
@@ -160,7 +178,7 @@ void NetworkProcessor::carry_out(const Instruction& i, std::int64_t time) {
   switch (i.what) {
     case Do::forward:
       compute(o, time);
-      return lap(o.act == Act::product ? times_.products : times_.elementwise);
+      return lap(times_.elementwise);  // products have been timed
     case Do::make_whole:
       all_reduce(i.axes, nodes_[node_].values[at(i.tensor)][slot(i.tensor, time)]);
       return lap(times_.exchanges);
@@ -169,7 +187,7 @@ void NetworkProcessor::carry_out(const Instruction& i, std::int64_t time) {
       return lap(times_.exchanges);
     case Do::gradient:
       gradient(i, time);
-      return lap(o.act == Act::product ? times_.products : times_.elementwise);
+      return lap(times_.elementwise);
     case Do::whole_gradient: {
       GradientPart& part = combined(i.tensor, time);
       assert(part.partial == i.axes && "as derived");
@@ -188,11 +206,18 @@ void NetworkProcessor::all_reduce(Axes axes, std::vector<float>& numbers, Reduct
 }
 
 // A move of which a processor has all there already is a copy.
-void NetworkProcessor::relocate(int from, int to, Axes pending, float* in, float* out) {
+void NetworkProcessor::relocate(const Operation& o, Way way, Axes pending, float* in, float* out) {
   lap(times_.elementwise);
-  const auto read = static_cast<double>(board_.relocate(
-      place_, {layer_->tensors[at(from)].dimensions, layer_->tensors[at(to)].dimensions, pending},
-      in, out));
+  const auto &read_from = layer_->tensors[at(o.inputs[0])].dimensions,
+             &made = layer_->tensors[at(o.output)].dimensions;
+  const bool home = way == Way::home;
+  // A route goes to the visits, its way back comes from them; gradients go the other way.
+  const bool routed = o.act == Act::route || o.act == Act::back;
+  const Move move{home ? made : read_from, home ? read_from : made, pending,
+                  !routed                          ? Move::Visits::none
+                  : (o.act == Act::route) == !home ? Move::Visits::to
+                                                   : Move::Visits::from};
+  const auto read = static_cast<double>(board_.relocate(place_, move, in, out));
   counts_.exchanged_elements += read;
   lap(read > 0 ? times_.exchanges : times_.elementwise);
 }
@@ -273,7 +298,14 @@ void NetworkProcessor::compute(const Operation& o, std::int64_t time) {
     case Act::product:
     case Act::weigh:
       std::fill_n(out.numbers, out.shape->elements, 0.0F);
-      return multiply(o, in, value(o.inputs[1], time), out);
+      return factors(o, in, value(o.inputs[1], time), out);
+    case Act::attention:
+      return attend(o, time);
+    case Act::turn:
+      std::fill_n(out.numbers, out.shape->elements, 0.0F);
+      return add_turned(turn_of(o), Turning::forwards, in, out);
+    case Act::choose:
+      return choose(o.over, in, picks, out);
     case Act::add:
       std::fill_n(out.numbers, out.shape->elements, 0.0F);
       for (const int input : o.inputs) add_to(value(input, time), out);
@@ -300,16 +332,6 @@ void NetworkProcessor::compute(const Operation& o, std::int64_t time) {
   }
 }
 
-// What is copied and cleared before is no multiply-add: the rate of products does not know it.
-void NetworkProcessor::multiply(const Operation& o, const NamedBlock& a, const NamedBlock& b,
-                                const NamedBlock& c) {
-  const NamedBlock left = packed(a, *c.shape, numbers_.packed[0]),
-                   right = packed(b, *c.shape, numbers_.packed[1]);
-  lap(times_.elementwise);
-  if (o.act == Act::product) counts_.multiply_adds += block_elements(network_, layout_, o.all);
-  add_product(left, right, c);
-}
-
 // One step of all, or a block of all of them: the same numbers with the dimension of time in front
 // of the others.
 void NetworkProcessor::take_step(const Operation& o, std::int64_t time) {
@@ -332,95 +354,8 @@ void NetworkProcessor::move(const Instruction& i, std::int64_t time) {
   const bool carries = o.act == Act::carry;
   if (carries && time + 1 == network_.dimensions[at(o.over)].size) return;
   auto& to = nodes_[node_].values[at(o.output)][slot(o.output, carries ? time + 1 : time)];
-  relocate(o.inputs[0], o.output, i.axes, value(o.inputs[0], time).numbers, to.data());
+  relocate(o, Way::out, i.axes, value(o.inputs[0], time).numbers, to.data());
   if (carries) all_reduce(i.left, to);
-}
-
-// ---- backward ----
-
-void NetworkProcessor::gradient(const Instruction& i, std::int64_t time) {
-  const Operation& o = layer_->operations[at(i.operation)];
-  if (o.act == Act::stack) return stack_gradient(i);
-  const LayerPlan& plan = plan_.layers[plan_.nodes[node_].layer];
-  const NamedBlock out{&plan.shapes[at(o.output)], combined(o.output, time).numbers.data()};
-  const int of = is_weight(layer_->tensors[at(i.tensor)]) ? i.operation : -1;
-  const NamedBlock in{&plan.shapes[at(i.tensor)],
-                      part_of(i.tensor, time, i.axes, of).numbers.data()};
-  switch (o.act) {
-    case Act::product:
-    case Act::weigh:
-      return multiply(o, out, value(other_factor(o, i.tensor), time), in);
-    case Act::add:
-      return add_to(out, in);
-    case Act::apply:
-      return add_apply_gradient(o.function, value(i.tensor, time), out, in);
-    case Act::glu:
-      return add_glu_gradient(o.over, value(i.tensor, time), out, in);
-    case Act::step:
-      return each_of_step(
-          *in.shape, *out.shape, o.over, time,
-          [&](std::int64_t to, std::int64_t from) { in.numbers[to] += out.numbers[from]; });
-    default:
-      return row_gradient(o, i.tensor, out, in, time);
-  }
-}
-
-void NetworkProcessor::row_gradient(const Operation& o, int tensor, const NamedBlock& out,
-                                    const NamedBlock& in, std::int64_t time) {
-  const RowWork work = rows(o, layer_->tensors[at(o.inputs[0])]);
-  const std::size_t index = at(&o - layer_->operations.data());
-  const auto& statistics = nodes_[node_].statistics[index][at(time)];
-  const auto& picks = nodes_[node_].picks[index][at(time)];
-  switch (o.act) {
-    case Act::norm:
-    case Act::rms_norm:
-      if (tensor == o.inputs[0])
-        return add_norm_gradient(work, norm_blocks(o, time), out, statistics, in);
-      return add_gain_gradient(work, norm_blocks(o, time), out, statistics, tensor == o.inputs[1],
-                               in);
-    case Act::softmax:
-      return add_softmax_gradient(work, value(o.output, time), out, in);
-    case Act::loss:
-      return add_loss_gradient(work, value(tensor, time), picks, out, statistics, in);
-    case Act::gather:
-      return add_gather_gradient(work, picks, out, in);
-    default:
-      assert(false && "not_run has said so");
-  }
-}
-
-void NetworkProcessor::stack_gradient(const Instruction& i) {
-  const Operation& o = layer_->operations[at(i.operation)];
-  const LayerPlan& plan = plan_.layers[plan_.nodes[node_].layer];
-  const NamedBlock out{&plan.shapes[at(o.output)], combined(o.output, 0).numbers.data()};
-  for (std::int64_t t = 0; t < network_.dimensions[at(o.over)].size; ++t) {
-    const NamedBlock in{&plan.shapes[at(i.tensor)],
-                        part_of(i.tensor, t, i.axes, -1).numbers.data()};
-    each_of_step(*out.shape, *in.shape, o.over, t,
-                 [&](std::int64_t from, std::int64_t to) { in.numbers[to] += out.numbers[from]; });
-  }
-}
-
-void NetworkProcessor::move_gradient(const Instruction& i, std::int64_t time) {
-  const Operation& o = layer_->operations[at(i.operation)];
-  const bool carries = o.act == Act::carry;
-  // The first step's state came from nowhere.
-  if (carries && time == 0) return;
-  GradientPart& out = combined(o.output, time);
-  assert(out.partial == i.axes && "as derived");
-  const std::size_t elements =
-      at(plan_.layers[plan_.nodes[node_].layer].shapes[at(i.tensor)].elements);
-  std::vector<float>& home = numbers_.moved;
-  home.resize(elements);
-  relocate(o.output, i.tensor, i.axes, out.numbers.data(), home.data());
-  if (carries) all_reduce(i.left, home);
-  lap(times_.exchanges);
-  // W moves it a second time, to the same numbers.
-  if (i.again) return;
-  GradientPart& in = part_of(i.tensor, carries ? time - 1 : time, carries ? Axes{0} : i.left,
-                             is_weight(layer_->tensors[at(i.tensor)]) ? i.operation : -1);
-  for (std::size_t n = 0; n < elements; ++n) in.numbers[n] += home[n];
-  lap(times_.elementwise);
 }
 
 }  // namespace weir::cpu

@@ -3,13 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "exec/cpu/layout/kernels/network_attention.hpp"
+#include "exec/cpu/layout/kernels/network_rows.hpp"
 #include "exec/cpu/layout/network_board.hpp"
 #include "exec/cpu/layout/network_figures.hpp"
 #include "exec/cpu/layout/network_numbers.hpp"
 #include "exec/cpu/layout/network_plan.hpp"
-#include "exec/cpu/layout/network_rows.hpp"
 
 namespace weir::cpu {
 
@@ -31,11 +33,19 @@ class NetworkProcessor {
   void backward(std::size_t node);
   void hand_on(std::size_t node);
   void reduce_weights();
+  void reduce_weight(layout::Axes partial, layout::Axes sharers, std::vector<float>& numbers);
+  void update(int weight, layout::Axes sharers);
   void carry_out(const layout::Instruction& instruction, std::int64_t time);
 
   void compute(const layout::Operation& o, std::int64_t time);
-  void multiply(const layout::Operation& o, const NamedBlock& a, const NamedBlock& b,
-                const NamedBlock& c);
+  // c += a b; `counted`: so many multiply-adds of a product, which is timed as such.
+  void multiply(const NamedBlock& a, const NamedBlock& b, const NamedBlock& c,
+                std::optional<double> counted);
+  void factors(const layout::Operation& o, const NamedBlock& a, const NamedBlock& b,
+               const NamedBlock& c);
+  void attend(const layout::Operation& o, std::int64_t time);
+  void attention_gradient(const layout::Operation& o, int tensor, const NamedBlock& out,
+                          const NamedBlock& in, std::int64_t time);
   void take_step(const layout::Operation& o, std::int64_t time);
   void stack(const layout::Operation& o);
   void move(const layout::Instruction& instruction, std::int64_t time);
@@ -46,7 +56,8 @@ class NetworkProcessor {
   void move_gradient(const layout::Instruction& instruction, std::int64_t time);
   void all_reduce(layout::Axes axes, std::vector<float>& numbers,
                   Reduction reduction = Reduction::sum);
-  void relocate(int from, int to, layout::Axes pending, float* in, float* out);
+  enum class Way : std::uint8_t { out, home };
+  void relocate(const layout::Operation& o, Way way, layout::Axes pending, float* in, float* out);
 
   [[nodiscard]] std::size_t slot(int tensor, std::int64_t time) const;
   [[nodiscard]] NamedBlock value(int tensor, std::int64_t time);
@@ -55,6 +66,12 @@ class NetworkProcessor {
   GradientPart& part_of(int tensor, std::int64_t time, layout::Axes partial, int operation);
   [[nodiscard]] RowWork rows(const layout::Operation& o, const layout::NetworkTensor& tensor);
   [[nodiscard]] NormBlocks norm_blocks(const layout::Operation& o, std::int64_t time);
+  [[nodiscard]] Turn turn_of(const layout::Operation& o) const;
+  // Of an attention's rows and keys: the shares, and behind them their gradients.
+  struct Scores {
+    NamedBlock shares, gradients;
+  };
+  [[nodiscard]] Scores scores_of(const layout::Operation& o, std::int64_t time);
   void lap(Seconds& to);
 
   const layout::Network& network_;

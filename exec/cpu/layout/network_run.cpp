@@ -61,11 +61,16 @@ std::optional<std::string> not_tied(const Network& network, const std::vector<La
 std::optional<std::string> not_run(const Network& network, const NetworkLayout& layout) {
   for (const NetworkLayer& layer : network.layers) {
     for (const layout::Operation& o : layer.operations) {
-      const bool unknown = o.act == Act::turn || o.act == Act::attention || o.act == Act::route ||
-                           o.act == Act::back || o.act == Act::choose;
-      if (unknown)
-        return fmt::format("layer {}: {}: {} is priced, not run", layer.name,
-                           to_text(network, layer, o), to_string(o.act));
+      if (o.act != Act::turn) continue;
+      const auto refused = [&](std::string_view why) {
+        return fmt::format("layer {}: {} is priced, not run: {}", layer.name,
+                           to_text(network, layer, o), why);
+      };
+      if (o.over < 0) return refused("write over which dimension positions are counted");
+      const int pairs = layer.tensors[at(o.output)].dimensions.back();
+      if (BlockShape(network, layout, {pairs}).elements % 2 != 0)
+        return refused(
+            fmt::format("a block of {} has no whole pairs", network.dimensions[at(pairs)].name));
     }
   }
   const std::vector<LayerPlan> plans = layer_plans(network, layout);

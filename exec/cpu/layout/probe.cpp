@@ -7,7 +7,7 @@
 
 #include "exec/cpu/kernels/matmul.hpp"
 #include "exec/cpu/layout/core_clock.hpp"
-#include "exec/cpu/layout/elementwise.hpp"
+#include "exec/cpu/layout/kernels/elementwise.hpp"
 
 namespace weir::cpu {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "exec/cpu/layout/all_reduce.hpp"
+#include "exec/cpu/layout/kernels/all_reduce.hpp"
 #include "exec/cpu/layout/workers.hpp"
 #include "plan/words/units.hpp"
 

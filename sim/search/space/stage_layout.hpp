@@ -18,13 +18,14 @@ struct StageLayout {
   std::optional<int> micro_batch_size;  // that its file's batch is for; none: any
 };
 
-// Whether a plan's stages are cut so. ZeRO's first two stages divide what no layout names, so that
-// a layout without shards leaves them open. A plan without a micro-batch yet (0) is asked for its
+// Whether a plan's stages are cut so. A layout that divides nothing of what is kept of weights
+// leaves ZeRO's first two stages open. A plan without a micro-batch yet (0) is asked for its
 // degrees alone.
 [[nodiscard]] inline bool has_layout(const Plan& plan, const StageLayout& layout) {
   const layout::MegatronCut& cut = layout.cut;
   return plan.tp == cut.tp && plan.dp == cut.dp && plan.ep == cut.ep && plan.cp == 1 &&
-         plan.sequence_parallel == cut.sequence_parallel && (plan.zero == 3) == (cut.zero == 3) &&
+         plan.sequence_parallel == cut.sequence_parallel &&
+         (cut.zero == 0 ? plan.zero != 3 : plan.zero == cut.zero) &&
          (plan.micro_batch_size == 0 ||
           plan.micro_batch_size == layout.micro_batch_size.value_or(plan.micro_batch_size));
 }

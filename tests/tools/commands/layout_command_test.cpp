@@ -122,6 +122,15 @@ TEST_F(LayoutCommand, InsideTheStagesOfAPlan) {
   refused(model + "--layout cut.json -K 2 --tp 2", 2, "--tp 2 contradicts --layout, whose is 4");
   refused(model + "--layout cut.json -K 2 --cp 2", 2, "--cp 2 contradicts --layout, whose is 1");
   refused(model + "--layout cut.json -K 2 --zero 3", 2, "--zero 3 contradicts --layout");
+  // ZeRO's first two stages are rules of their own, or left to the plan.
+  ASSERT_EQ(weir("-q plan " + model + "--layout cut.json -K 2 --zero 1").code, 0);
+  ASSERT_EQ(program("--mesh d=2,m=4 --rules batch:d,heads:m,ffn:m,vocab:m,optimizer:d"), 0);
+  const CommandResult zero = weir("-q plan " + model + "--layout cut.json -K 2");
+  ASSERT_EQ(zero.code, 0) << zero.out;
+  EXPECT_EQ(Json::parse(zero.out)["zero"], 1);
+  refused(model + "--layout cut.json -K 2 --zero 2", 2,
+          "--zero 2 contradicts --layout, whose is 1");
+  ASSERT_EQ(program("--mesh d=2,m=4 --rules batch:d,heads:m,ffn:m,vocab:m,rows:m"), 0);
   // A mini-batch of 64 with the layout's 4 samples and 2 replicas: M = 64 / (4 x 2) = 8.
   const auto whole = weir("-q plan " + model + "--layout cut.json -K 2 --global-batch-size 64");
   ASSERT_EQ(whole.code, 0) << whole.out;
@@ -349,9 +358,73 @@ TEST_F(LayoutCommand, NetworksRun) {
   EXPECT_EQ(weir("layout small.json --run --devices 2 --workers 3").code, 2);
   EXPECT_EQ(weir("layout small.json --run --workers 3").code, 3);
   EXPECT_EQ(weir("layout small.json --run --cluster dgx-h100").code, 2);
-  const CommandResult refused = weir("layout " + kLayouts + "experts.json --run --workers 2");
+  const CommandResult refused = weir("layout small.json --run --workers 2 --stages 2");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.out, HasSubstr("--stages is forecast, not run"));
+}
+
+// Rotary positions, attention in one kernel and experts, as a decoder of Weir's has them and as a
+// file has; weights whose optimizer's numbers two workers share. What a turn is by has to be said.
+TEST_F(LayoutCommand, DecodersWithExpertsRun) {
+  write("tiny.json", R"({"model_type": "mixtral", "architectures": ["MixtralForCausalLM"],
+    "hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 64,
+    "max_position_embeddings": 64, "num_local_experts": 4, "num_experts_per_tok": 2})");
+  const std::string model = "tiny.json -b 4 --seq-length 16 --attention fused --run --rounds 1 ";
+  for (const char* rules : {"heads:m,ffn:m,vocab:m", "batch:m,experts:m,optimizer:m"}) {
+    const Json json = of(model + "--mesh m=2 --rules " + rules + " 2> notes");
+    const Json& row = json["run"]["layouts"][0];
+    EXPECT_EQ(row["rules"], json["layouts"][0]["rules"]);
+    EXPECT_EQ(row["exchanged_elements"], row["derived_elements"]) << rules;
+    EXPECT_EQ(row["difference_in_order"], 0) << rules;
+    EXPECT_LT(row["difference_reordered"], 1e-3) << rules;
+  }
+  write("turn.json", R"json({"schema": "weir.layout/1", "name": "turn", "dimensions": [
+    {"name": "tokens", "size": 4}, {"name": "width", "size": 4}],
+    "layers": [{"name": "one", "tensors": ["x[tokens, width]", "y[tokens, width]"],
+      "operations": ["y = turn(x)"]}],
+    "layouts": [{"name": "two", "mesh": [{"name": "m", "size": 2}], "rules": "tokens:m"}]})json");
+  const CommandResult refused = weir("layout turn.json --run --workers 2");
   EXPECT_EQ(refused.code, 3);
-  EXPECT_THAT(refused.out, HasSubstr("choose is priced, not run"));
+  EXPECT_THAT(refused.out, HasSubstr("y = turn(x) is priced, not run: write over which dimension"));
+}
+
+// Pipelines with a layout inside each stage, which need not be Megatron's cut; K and layouts
+// searched together are no slower than each K alone.
+TEST_F(LayoutCommand, InsideTheStagesOfAnyPipeline) {
+  const std::string lm = kLayouts + "transformer-lm.json --cluster dgx-h100:2 ";
+  const Json asked = of(lm +
+                        "--mesh r=2,c=2 --rules batch:r,d_model:c --stages 2,4 "
+                        "--microbatches 4 --schedule gpipe");
+  ASSERT_EQ(asked["pipelines"].size(), 2U);
+  const Json& two = asked["pipelines"][0];
+  EXPECT_EQ(two["stages"], 2);
+  ASSERT_EQ(two["parts"].size(), 2U);
+  // 12 blocks, an embedding and a head; GPipe keeps all four micro-batches.
+  EXPECT_EQ(two["parts"][0]["layers"].get<int>() + two["parts"][1]["layers"].get<int>(), 14);
+  EXPECT_EQ(two["parts"][0]["in_flight"], 4);
+  EXPECT_GT(two["parts"][0]["exchanges_s"], 0.0);
+  EXPECT_GT(two["bubble_fraction"], 0.0);
+  const Json both = of(lm + "--devices 8 --stages 1,2 --microbatches 4");
+  double fastest = both["pipelines"][0]["step_time_s"];
+  for (const char* stages : {"1", "2"}) {
+    const Json one = of(lm + "--devices 8 --microbatches 4 --stages " + stages);
+    EXPECT_LE(fastest, one["pipelines"][0]["step_time_s"].get<double>());
+  }
+  const auto refused = [&](const std::string& options, const char* words) {
+    const CommandResult result = weir("layout " + options);
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_THAT(result.out, HasSubstr(words));
+  };
+  refused(kLayouts + "transformer-lm.json --mesh r=2 --rules batch:r --stages 2",
+          "--stages needs --cluster");
+  refused(lm + "--devices 8 --stages 3", "--stages 3 does not divide --devices 8");
+  refused(lm + "--devices 8 --stages 2 --rules batch:d", "drop --rules");
+  refused(lm + "--mesh r=2 --rules batch:r --microbatches 4", "are of --stages");
+  refused(lm + "--mesh r=2 --rules batch:r --stages 2 --schedule zb-v", "two stages a rank");
+  refused(lm + "--mesh r=2 --rules batch:r --stages 16", "are fewer than 16 stages");
+  refused(kLayouts + "dag.json --cluster dgx-h100 --mesh r=2 --rules batch:r --stages 2",
+          "does not read the layer before it alone");
 }
 
 // Seven dimensions, each on any set of three mesh dimensions: 2^21 layouts are too many to rank,

@@ -142,6 +142,8 @@ NetworksResult run_on_cores(const LayoutRequest& request, Processes* others, con
     throw UsageError("--run is priced by the rates of this machine's cores: drop --cluster");
   if (session.given("dtype") && dtype_of(request.plan) != Dtype::fp32)
     throw UsageError("--run computes in fp32");
+  if (!request.networks.pipeline.stages.empty())
+    throw UsageError("--stages is forecast, not run: drop one of it and --run");
   LayoutRequest measured = request;
   const int workers = workers_of(request, others, session);
   measured.networks.measured =

@@ -68,8 +68,9 @@ std::int64_t processors_of(const NetworksRequest& r, const layout::NetworkLayout
     // Rules of other dimensions do not matter here.
     if (!rule.starts_with(dimension + ":")) continue;
     try {
-      const auto over = layout::parse_network_rules(rule, one, layout);
-      parts *= members(layout, over.front());
+      layout::NetworkLayout only = layout;
+      set_network_rules(rule, one, only);
+      parts *= members(layout, only.over.front());
     } catch (const std::invalid_argument& why) {
       throw UsageError(fmt::format("--rules: {}", why.what()));
     }
@@ -90,7 +91,7 @@ void set_rules(const NetworksRequest& r, const layout::Network& network,
                layout::NetworkLayout& layout) {
   set_symbols(network, layout);
   try {
-    layout.over = layout::parse_network_rules(r.rules, network, layout);
+    set_network_rules(r.rules, network, layout);
   } catch (const std::invalid_argument& why) {
     throw UsageError(fmt::format("--rules: {}", why.what()));
   }
@@ -123,10 +124,31 @@ void require_few_operations(const layout::Network& network) {
                   network.name, operations, kMost));
 }
 
+// K and the layouts inside stages together.
+void search_staged(const NetworksRequest& r, NetworksResult& result) {
+  if (!r.rules.empty() || r.least_live)
+    throw UsageError("--stages with --devices searches layouts: drop --rules and --least-live");
+  result.staged = staged_front(result.network, *r.devices, r.pipeline, result.job, *result.cluster);
+  for (StagedRow& row : result.staged) {
+    row.layout.name = fmt::format("found {}", result.layouts.size() + 1);
+    result.layouts.push_back(row.layout);
+  }
+}
+
+// Of the layouts that were asked for, or that a file has.
+void add_stages(const NetworksRequest& r, NetworksResult& result) {
+  if (r.pipeline.stages.empty() || !result.staged.empty()) return;
+  if (!result.cluster)
+    throw UsageError("--stages needs --cluster: its links carry messages between stages");
+  result.staged =
+      staged_rows(result.network, result.layouts, r.pipeline, result.job, *result.cluster);
+}
+
 void search(const NetworksRequest& r, NetworksResult& result, const Session& session) {
   if (!result.cluster) throw UsageError("--devices needs --cluster: its links price the layouts");
   if (const auto note = take_devices(*result.cluster, *r.devices)) session.note(*note);
   require_rate(*result.cluster, result.job.dtype);
+  if (!r.pipeline.stages.empty()) return search_staged(r, result);
   if (!r.rules.empty()) return set_shapes(r, result);
   if (r.least_live) {
     require_few_operations(result.network);
@@ -137,11 +159,13 @@ void search(const NetworksRequest& r, NetworksResult& result, const Session& ses
   for (const FoundLayout& one : result.found->front) result.layouts.push_back(one.layout);
 }
 
-void take_mesh(const layout::NetworkLayout& layout, NetworksResult& result,
-               const Session& session) {
+void take_mesh(const NetworksRequest& r, const layout::NetworkLayout& layout,
+               NetworksResult& result, const Session& session) {
   if (!result.cluster) return;
   std::int64_t devices = 1;
   for (const layout::MeshDimension& m : layout.mesh) devices *= m.size;
+  // A pipeline has as many on each of its stages.
+  if (!r.pipeline.stages.empty()) devices *= std::ranges::max(r.pipeline.stages);
   if (const auto note = take_devices(*result.cluster, static_cast<int>(devices)))
     session.note(*note);
   require_rate(*result.cluster, result.job.dtype);
@@ -157,29 +181,34 @@ void refuse_both(const NetworksRequest& r) {
     throw UsageError("--devices tries every mesh: give it or --mesh");
   if (r.least_live && (!r.devices || !r.rules.empty()))
     throw UsageError("--least-live is of --devices, which tries every rule");
+  if (r.pipeline.stages.empty() && (r.pipeline.microbatches != 1 || r.pipeline.schedule != "1f1b"))
+    throw UsageError("--microbatches and --schedule are of --stages");
 }
 
 }  // namespace
 
 Fields fields(NetworksRequest& r) {
-  return {{"--mesh", &r.mesh,
-           "With --rules: mesh dimensions, the last with neighbouring devices: d=4,m=8"},
-          {"--rules", &r.rules,
-           "What each device sends, computes and keeps where dimensions are split: "
-           "batch:d,heads:m,ffn:m,vocab:m"},
-          {"--devices",
-           &r.devices,
-           "With --cluster: the best layouts on so many devices, over all meshes and rules; with "
-           "--rules: what these cost on every mesh of so many",
-           {.range = Range{1, kMostDevices}}},
-          {"--least-live", &r.least_live,
-           "With --devices: also the layout under which the fewest bytes of tensors live at once, "
-           "Mesh-TensorFlow's own measure (auto_mtf)"},
-          {"--cluster", &r.cluster, "Whose links and memory price layouts: a file or dgx-h100"},
-          {"--program",
-           &r.out,
-           "Write the network and these layouts, a layout file",
-           {.writes = Writes::file}}};
+  Fields all{
+      {"--mesh", &r.mesh,
+       "With --rules: mesh dimensions, the last with neighbouring devices: d=4,m=8"},
+      {"--rules", &r.rules,
+       "What each device sends, computes and keeps where dimensions are split: "
+       "batch:d,heads:m,ffn:m,vocab:m"},
+      {"--devices",
+       &r.devices,
+       "With --cluster: the best layouts on so many devices, over all meshes and rules; with "
+       "--rules: what these cost on every mesh of so many",
+       {.range = Range{1, kMostDevices}}},
+      {"--least-live", &r.least_live,
+       "With --devices: also the layout under which the fewest bytes of tensors live at once, "
+       "Mesh-TensorFlow's own measure (auto_mtf)"},
+      {"--cluster", &r.cluster, "Whose links and memory price layouts: a file or dgx-h100"},
+      {"--program",
+       &r.out,
+       "Write the network and these layouts, a layout file",
+       {.writes = Writes::file}}};
+  append(all, fields(r.pipeline));
+  return all;
 }
 
 NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Model& model,
@@ -215,9 +244,10 @@ NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Mod
     search(r, result, session);
   } else {
     set_rules(r, result.network, layout);
-    take_mesh(layout, result, session);
+    take_mesh(r, layout, result, session);
     result.layouts.push_back(std::move(layout));
   }
+  add_stages(r, result);
   write_program(r, result, session);
   return result;
 }
@@ -226,7 +256,7 @@ NetworksResult networks(const NetworksRequest& r, const layout::Network& network
                         const std::vector<layout::NetworkLayout>& layouts,
                         std::optional<Dtype> dtype, const Session& session) {
   refuse_both(r);
-  NetworksResult result{network, layouts, {}, cluster_of(r), {}, {}, {}, {}};
+  NetworksResult result{network, layouts, {}, cluster_of(r), {}, {}, {}, {}, {}};
   // A layout file says no number format: the one that its device trains in.
   const bool gpu = result.cluster && is_gpu(result.cluster->device);
   result.job.dtype = dtype.value_or(gpu ? Dtype::bf16 : Dtype::fp32);
@@ -236,11 +266,12 @@ NetworksResult networks(const NetworksRequest& r, const layout::Network& network
   } else if (!r.mesh.empty() || !r.rules.empty()) {
     layout::NetworkLayout layout = asked_layout(r);
     set_rules(r, network, layout);
-    take_mesh(layout, result, session);
+    take_mesh(r, layout, result, session);
     result.layouts = {std::move(layout)};
   } else {
-    for (const layout::NetworkLayout& layout : layouts) take_mesh(layout, result, session);
+    for (const layout::NetworkLayout& layout : layouts) take_mesh(r, layout, result, session);
   }
+  add_stages(r, result);
   write_program(r, result, session);
   return result;
 }

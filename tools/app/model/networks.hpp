@@ -15,6 +15,7 @@
 #include "sim/layouts/live_search.hpp"
 #include "sim/layouts/mesh_shapes.hpp"
 #include "tools/app/model/networks_run.hpp"
+#include "tools/app/model/networks_staged.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 
@@ -25,9 +26,12 @@ struct NetworksRequest {
   std::optional<int> devices;  // to search on; with rules: the meshes that these are priced on
   std::optional<std::filesystem::path> cluster;
   bool least_live = false;                   // with devices and no rules: that layout, too
+  StagesRequest pipeline;                    // of stages with these layouts inside
   std::optional<Cluster> measured;           // instead of `cluster`: what was measured here
   std::optional<std::filesystem::path> out;  // the program and its layouts, weir.layout/1
-  [[nodiscard]] bool asked() const { return !mesh.empty() || !rules.empty() || devices || out; }
+  [[nodiscard]] bool asked() const {
+    return !mesh.empty() || !rules.empty() || devices || out || !pipeline.stages.empty();
+  }
 };
 [[nodiscard]] Fields fields(NetworksRequest& request);
 
@@ -40,6 +44,7 @@ struct NetworksResult {
   std::optional<LeastLive> least_live;              // where that was asked for
   std::optional<std::vector<ShapedLayout>> shapes;  // then `layouts` are the legal ones of them
   std::optional<NetworksRunResult> run;             // of `layouts`
+  std::vector<StagedRow> staged;                    // of each K and `layouts`; none: no pipeline
 };
 
 // A model's network, `batch` sequences a micro-batch on all devices together. Throws UsageError for

@@ -200,6 +200,12 @@ nlohmann::ordered_json to_json(const NetworksResult& result) {
   }
   if (result.run) json["run"] = run_json(result);
   if (result.shapes) json["shapes"] = shapes_json(result);
+  if (!result.staged.empty()) {
+    Json rows = Json::array();
+    for (const StagedRow& row : result.staged)
+      rows.push_back(to_json(row, result.network, *result.cluster));
+    json["pipelines"] = rows;
+  }
   return json;
 }
 

@@ -25,6 +25,19 @@ std::int64_t size_of(const Network& network, std::string_view name) {
   return found == network.dimensions.end() ? 1 : found->size;
 }
 
+// A file may turn its queries and keys without saying that positions are tokens.
+Network with_positions(Network network) {
+  const auto tokens = std::ranges::find(network.dimensions, "tokens", &layout::Dimension::name);
+  if (tokens == network.dimensions.end()) return network;
+  for (layout::NetworkLayer& layer : network.layers) {
+    for (layout::Operation& operation : layer.operations) {
+      if (operation.act == layout::Act::turn && operation.over < 0)
+        operation.over = static_cast<int>(tokens - network.dimensions.begin());
+    }
+  }
+  return network;
+}
+
 // Networks are equal where they are written alike.
 void require_same_network(const std::filesystem::path& file, const PlanOptions& options,
                           const Model& model, const Network& network) {
@@ -46,7 +59,7 @@ void require_same_network(const std::filesystem::path& file, const PlanOptions& 
       throw InputError(options.model.string(), "layers", why.what());
     }
     found = to_json(network, {});
-    if (expected == found) return;
+    if (expected == found || expected == to_json(with_positions(network), {})) return;
   }
   throw InputError(file.string(), "layers",
                    fmt::format("not the network of {} with --attention {}: weir layout {} "
@@ -170,8 +183,8 @@ AllLayouts all_layouts(const Model& model, const Plan& base, const StageDegrees&
 
 LayoutInWords layout_in_words(const Model& model, const Plan& plan) {
   const Network network = network_of(model, plan);
-  const layout::NetworkLayout layout = megatron_layout(
-      network, {plan.tp, plan.dp, plan.ep, plan.sequence_parallel, plan.zero == 3 ? 3 : 0});
+  const layout::NetworkLayout layout =
+      megatron_layout(network, {plan.tp, plan.dp, plan.ep, plan.sequence_parallel, plan.zero});
   return {mesh_text(layout), rules_text(network, layout)};
 }
 
@@ -186,12 +199,15 @@ void take_layout(const LayoutChoice& choice, const Model& model, const Session& 
   } catch (const std::invalid_argument& why) {
     throw InputError(
         choice.file.string(), "layouts",
-        fmt::format("{}: {}: a plan's stages are cut as Megatron's", layout.name, why.what()));
+        fmt::format("{}: {}: a plan's stages are cut as Megatron's (weir layout --stages forecasts "
+                    "others)",
+                    layout.name, why.what()));
   }
   take(session, "tp", degrees.tp, cut.tp);
   take(session, "dp", degrees.dp, cut.dp);
   take(session, "ep", degrees.ep, cut.ep);
-  // The first two stages divide what no layout names; the third's shards are words of a layout.
+  // A layout that divides nothing of what is kept of weights leaves the first two stages open; the
+  // third's shards are words of a layout.
   if (cut.zero > 0 || degrees.zero == 3) take(session, "zero", degrees.zero, cut.zero);
   take(session, "cp", degrees.cp, 1);
   if (degrees.sequence_parallel && !cut.sequence_parallel)

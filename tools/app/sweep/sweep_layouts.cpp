@@ -51,17 +51,24 @@ void take(std::vector<int>& list, std::vector<int> from_layouts, bool given, con
 
 bool has_shards(const StageLayout& one) { return one.cut.zero == 3; }
 
-// ZeRO's third stage is a layout's own; the others divide what no layout names.
+// ZeRO's third stage is a layout's own; the others too, or left open where it divides nothing of
+// what is kept of weights.
+bool leaves_open(const StageLayout& one, int zero) {
+  return one.cut.zero == 0 ? zero != 3 : one.cut.zero == zero;
+}
+bool left_open(const std::vector<StageLayout>& layouts, int zero) {
+  return std::ranges::any_of(layouts,
+                             [zero](const StageLayout& one) { return leaves_open(one, zero); });
+}
+
 void require_zero(const SweepRequest& r, const std::vector<StageLayout>& layouts) {
-  const bool some = std::ranges::any_of(layouts, has_shards);
-  const bool each = std::ranges::all_of(layouts, has_shards);
   for (const int zero : r.parallel.zero) {
-    if (zero == 3 && !some)
-      throw UsageError("--zero 3 contradicts --layouts: none has shards of weights");
-    if (zero != 3 && each) {
-      throw UsageError(
-          fmt::format("--zero {} contradicts --layouts: all have shards of weights", zero));
-    }
+    if (left_open(layouts, zero)) continue;
+    if (zero == 3) throw UsageError("--zero 3 contradicts --layouts: none has shards of weights");
+    const bool each = std::ranges::all_of(layouts, has_shards);
+    throw UsageError(fmt::format(
+        "--zero {} contradicts --layouts: {}", zero,
+        each ? "all have shards of weights" : "all divide otherwise what is kept of weights"));
   }
 }
 
@@ -77,10 +84,13 @@ std::optional<std::string> why_unused(const weir::SweepRequest& search, const St
   if (auto why = lacks(search.dp, cut.dp, "dp")) return why;
   if (auto why = lacks(search.ep, cut.ep, "ep")) return why;
   const bool stage = std::ranges::any_of(
-      search.zero, [&](int zero) { return (zero == 3) == has_shards(one) || cut.dp == 1; });
+      search.zero, [&](int zero) { return leaves_open(one, zero) || cut.dp == 1; });
   if (!stage) {
-    return fmt::format("it has {} of weights, and ZeRO's stages are {} (--zero, or the stack's)",
-                       has_shards(one) ? "shards" : "no shards", fmt::join(search.zero, ", "));
+    const std::string has = cut.zero == 0   ? "no shards of weights"
+                            : cut.zero == 3 ? "shards of weights"
+                                            : fmt::format("ZeRO's stage {}", cut.zero);
+    return fmt::format("it has {}, and ZeRO's stages are {} (--zero, or the stack's)", has,
+                       fmt::join(search.zero, ", "));
   }
   if (search.base.sequence_parallel && !cut.sequence_parallel && cut.tp > 1)
     return "it has rows whole (--sequence-parallel, or the baseline, splits them)";
@@ -161,9 +171,7 @@ void set_layouts(weir::SweepRequest& search, const SweepRequest& request, const 
     why = all.no_shards.empty() ? all.left_out : all.no_shards;
   }
   // Stages of ZeRO that no layout has left are no choice: each would be refused plan by plan.
-  const bool some = std::ranges::any_of(*search.layouts, has_shards);
-  const bool each = some && std::ranges::all_of(*search.layouts, has_shards);
-  std::erase_if(search.zero, [&](int zero) { return zero == 3 ? !some : each; });
+  std::erase_if(search.zero, [&](int zero) { return !left_open(*search.layouts, zero); });
   if (search.layouts->empty() || search.zero.empty())
     throw UsageError(fmt::format("no layout is left to search: {}", why));
 }
@@ -173,8 +181,14 @@ std::vector<NamedLayout> listed_layouts(const weir::SweepRequest& search, const 
   std::vector<NamedLayout> all;
   if (!search.layouts) return all;
   for (const Ranked& one : plans) {
-    const auto its = std::ranges::find_if(
-        *search.layouts, [&](const StageLayout& layout) { return has_layout(one.plan, layout); });
+    const auto named = [&](bool as_it_is) {
+      return std::ranges::find_if(*search.layouts, [&](const StageLayout& layout) {
+        return has_layout(one.plan, layout) && (!as_it_is || layout.cut.zero == one.plan.zero);
+      });
+    };
+    // One that says the stage of ZeRO itself, before one that leaves it open.
+    auto its = named(true);
+    if (its == search.layouts->end()) its = named(false);
     all.push_back({its == search.layouts->end() ? std::string() : its->name,
                    layout_in_words(model, one.plan)});
   }

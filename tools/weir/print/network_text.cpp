@@ -208,6 +208,58 @@ void print_shapes(Printout& out, const app::NetworksResult& result) {
   out.show(table);
 }
 
+// A pipeline's stages, one after the other.
+void print_parts(Printout& out, const StagedLayout& pipeline) {
+  Table table{{{"stage"},
+               {"layers"},
+               {"F ms"},
+               {"I ms"},
+               {"W ms"},
+               {"exchanges"},
+               {"once a step"},
+               {"sends"},
+               {"in flight"},
+               {"memory"}},
+              {},
+              {}};
+  for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+    const LayoutStage& stage = pipeline.stages[s];
+    table.rows.push_back({std::to_string(s),
+                          fmt::format("{}-{}", stage.first, stage.first + stage.layers - 1),
+                          milliseconds_of(stage.passes[0]), milliseconds_of(stage.passes[1]),
+                          milliseconds_of(stage.passes[2]), milliseconds_of(stage.exchanges),
+                          milliseconds_of(stage.step),
+                          s + 1 == pipeline.stages.size() ? "" : format_bytes(stage.message),
+                          std::to_string(stage.in_flight), format_bytes(stage.memory())});
+  }
+  out.show(table);
+}
+
+void print_staged(Printout& out, const app::NetworksResult& result) {
+  out.say("Pipelines, the layout inside each stage; layers count repetitions, from 0:\n");
+  Table table{{{"stages"},
+               left("layout"),
+               left("mesh of a stage"),
+               left("rules"),
+               {"step ms"},
+               {"bubble"},
+               {"memory"},
+               left("")},
+              {},
+              {}};
+  for (const app::StagedRow& row : result.staged) {
+    const bool fits = row.forecast.memory() <= result.cluster->device.memory;
+    table.rows.push_back({std::to_string(row.stages), row.layout.name, mesh_of(row.layout),
+                          rules_text(result.network, row.layout),
+                          milliseconds_of(row.forecast.step_time),
+                          fmt::format("{:.1f} %", row.forecast.bubble_fraction * 100),
+                          format_bytes(row.forecast.memory()), fits ? "fits" : "does not fit"});
+  }
+  out.show(table);
+  // The first is the fastest of a search, or the one that was asked for.
+  print_parts(out, result.staged.front().forecast);
+}
+
 void print_run(Printout& out, const app::NetworksResult& result) {
   const NetworksRunResult& run = *result.run;
   const Cluster& machine = *result.cluster;
@@ -269,6 +321,7 @@ void print_networks(Printout& out, const app::NetworksResult& result) {
   out.say("{} in {}: {}\n", printable_in_line(result.network.name), to_string(result.job.dtype),
           fmt::join(sizes, ", "));
   if (result.run) return print_run(out, result);
+  if (!result.staged.empty()) return print_staged(out, result);
   if (result.shapes) return print_shapes(out, result);
   if (result.found) {
     print_front(out, result);

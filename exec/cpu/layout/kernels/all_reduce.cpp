@@ -1,7 +1,7 @@
 // An all-reduce in three phases, with a barrier between them: meet, each member sums its own part,
 // each copies the others' parts.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cpu/layout/all_reduce.hpp"
+#include "exec/cpu/layout/kernels/all_reduce.hpp"
 
 #include <algorithm>
 

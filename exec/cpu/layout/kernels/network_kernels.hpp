@@ -3,9 +3,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
-#include "exec/cpu/layout/network_blocks.hpp"
+#include "exec/cpu/layout/kernels/network_blocks.hpp"
 
 namespace weir::cpu {
 
@@ -37,5 +39,11 @@ void add_apply_gradient(std::string_view function, const NamedBlock& in,
 void glu(int over, const NamedBlock& in, const NamedBlock& out);
 void add_glu_gradient(int over, const NamedBlock& in, const NamedBlock& gradient_out,
                       const NamedBlock& gradient_in);
+
+// Of each row along `over` those that are picked: integers in the order of out's numbers.
+void choose(int over, const NamedBlock& in, const std::vector<std::int64_t>& picks,
+            const NamedBlock& out);
+void add_choose_gradient(int over, const std::vector<std::int64_t>& picks,
+                         const NamedBlock& gradient_out, const NamedBlock& gradient_in);
 
 }  // namespace weir::cpu

@@ -1,6 +1,6 @@
 // Loops over named dimensions.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cpu/layout/network_kernels.hpp"
+#include "exec/cpu/layout/kernels/network_kernels.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -144,6 +144,35 @@ void add_glu_gradient(int over, const NamedBlock& in, const NamedBlock& gradient
             gradient_in.numbers[at[0]] += gradient * value_of("silu", gate);
             gradient_in.numbers[at[0] + other] += gradient * x * slope_of("silu", gate);
           });
+}
+
+namespace {
+
+// visit(offset in what is chosen from, offset in what is chosen).
+template <class Visit>
+void each_choice(int over, const BlockShape& from, const std::vector<std::int64_t>& picks,
+                 const BlockShape& out, const Visit& visit) {
+  const BlockShape rows = from.without(over);
+  std::size_t number = 0;
+  walk<2>(out.dimensions, {&rows, &out}, [&](const std::array<std::int64_t, 2>& at) {
+    visit(at[0] + picks[number++] * from.stride(over), at[1]);
+  });
+}
+
+}  // namespace
+
+void choose(int over, const NamedBlock& in, const std::vector<std::int64_t>& picks,
+            const NamedBlock& out) {
+  each_choice(over, *in.shape, picks, *out.shape,
+              [&](std::int64_t from, std::int64_t to) { out.numbers[to] = in.numbers[from]; });
+}
+
+void add_choose_gradient(int over, const std::vector<std::int64_t>& picks,
+                         const NamedBlock& gradient_out, const NamedBlock& gradient_in) {
+  each_choice(over, *gradient_in.shape, picks, *gradient_out.shape,
+              [&](std::int64_t to, std::int64_t from) {
+                gradient_in.numbers[to] += gradient_out.numbers[from];
+              });
 }
 
 }  // namespace weir::cpu

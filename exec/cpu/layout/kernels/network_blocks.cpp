@@ -1,6 +1,6 @@
 // Row-major blocks, row-major meshes.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cpu/layout/network_blocks.hpp"
+#include "exec/cpu/layout/kernels/network_blocks.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "exec/cpu/layout/all_reduce.hpp"
-#include "exec/cpu/layout/network_kernels.hpp"
+#include "exec/cpu/layout/kernels/all_reduce.hpp"
+#include "exec/cpu/layout/kernels/network_kernels.hpp"
 
 namespace weir::cpu {
 

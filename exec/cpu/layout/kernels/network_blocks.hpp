@@ -76,6 +76,16 @@ void walk(const std::vector<int>& dimensions, const std::array<const BlockShape*
   }
 }
 
+// visit(offset in all, offset in one) for each number of a step: the same under the dimension of
+// time.
+template <class Visit>
+void each_of_step(const BlockShape& all, const BlockShape& one, int over, std::int64_t time,
+                  const Visit& visit) {
+  const std::int64_t begin = time * all.stride(over);
+  walk<2>(one.dimensions, {&all, &one},
+          [&](const std::array<std::int64_t, 2>& at) { visit(begin + at[0], at[1]); });
+}
+
 // Each element of a processor's block with its index in the whole tensor.
 template <class Visit>
 void walk_whole(const layout::Network& network, const layout::NetworkLayout& layout,

@@ -1,6 +1,6 @@
 // An einsum as a batch of matrix products: which dimensions are rows, columns, summed and repeated.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cpu/layout/local_einsum.hpp"
+#include "exec/cpu/layout/kernels/local_einsum.hpp"
 
 #include <fmt/format.h>
 

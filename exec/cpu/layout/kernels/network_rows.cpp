@@ -1,6 +1,6 @@
 // Two passes a row where it has statistics: first these of all rows, then the numbers.
 // SPDX-License-Identifier: Apache-2.0
-#include "exec/cpu/layout/network_rows.hpp"
+#include "exec/cpu/layout/kernels/network_rows.hpp"
 
 #include <algorithm>
 #include <cmath>
