@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "plan/program/rounds.hpp"
 #include "plan/words/names.hpp"
 
 namespace weir {
@@ -72,7 +73,9 @@ std::vector<OperationId> in_order(const Program& program) {
 }  // namespace
 
 const std::vector<OperationId>& Program::order() const {
-  std::call_once(made_->ordered, [this] { made_->order = in_order(*this); });
+  std::call_once(made_->ordered, [this] {
+    made_->order = shape().ranks > kMostInRounds ? in_order(*this) : order_in_rounds(*this);
+  });
   return made_->order;
 }
 

@@ -1,6 +1,5 @@
-// Three passes: put the operations in an order that respects every dependency and keeps few
-// messages in flight (ranks in turn, one action each), find out which ends must be kept and until
-// when, and emit instructions. Then look for repetition in the result.
+// Two passes over the program's operations in rounds (plan/program/rounds): find out which ends
+// must be kept and until when, and emit instructions. Then look for repetition in the result.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/compiled_program.hpp"
 
@@ -11,7 +10,10 @@
 #include <limits>
 #include <optional>
 #include <queue>
+#include <span>
 #include <utility>
+
+#include "plan/program/rounds.hpp"
 
 namespace weir {
 namespace {
@@ -79,9 +81,7 @@ using First = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
 class Compiler {
  public:
-  explicit Compiler(const Program& program) : program_(program), next_(program.lanes().size()) {
-    for (const LaneId lane : next_.ids()) next_[lane] = program.lane(lane).first;
-  }
+  explicit Compiler(const Program& program) : program_(program) {}
 
   std::variant<CompiledProgram, NotCompiled> run() {
     compiled_.stages = program_.shape().total_stages();
@@ -94,6 +94,7 @@ class Compiler {
     put_in_order();
     if (order_.size() < program_.size())
       return NotCompiled{"the program waits for itself: it deadlocks"};
+    if (!receives_follow()) return NotCompiled{"its transfers wait for each other"};
     find_lifetimes();
     if (!emit()) return NotCompiled{fmt::format("more than {} messages in flight", kMostRegisters)};
     return std::move(compiled_);
@@ -101,55 +102,21 @@ class Compiler {
 
  private:
   // --- order
-  [[nodiscard]] bool ready(OperationId id) const {
-    const auto before = program_.predecessors(id);
-    return std::ranges::all_of(before,
-                               [&](const Dependency& d) { return position_[d.before] >= 0; });
-  }
-  void place(OperationId id) {
-    position_[id] = static_cast<std::int32_t>(order_.size());
-    order_.push_back(id);
-  }
-  // The next operation of a lane, if it may run.
-  bool advance(LaneId lane) {
-    OperationId& next = next_[lane];
-    if (next == program_.lane(lane).last || !ready(next)) return false;
-    place(next);
-    ++next;
-    return true;
-  }
-  // A message arrives as soon as it is sent: its receive follows at once.
-  bool advance_edge(const Edge& edge) {
-    bool any = false;
-    while (advance(edge.send_lane)) {
-      // Sends and receives of an edge are in one order (docs/design.md 6): this receive is the
-      // send's.
-      place(next_[edge.receive_lane]);
-      ++next_[edge.receive_lane];
-      any = true;
-    }
-    return any;
-  }
   void put_in_order() {
+    const bool many = program_.shape().ranks > kMostInRounds;
+    if (many) own_order_ = order_in_rounds(program_);
+    order_ = many ? own_order_ : program_.order();
     position_.assign(program_.size(), -1);
-    order_.reserve(position_.size());
-    Indexed<Rank, std::vector<EdgeId>> edges_of(program_.shape().ranks);
-    for (const EdgeId edge : program_.edges().ids()) {
-      edges_of[program_.edge(edge).from].push_back(edge);
-      edges_of[program_.edge(edge).to].push_back(edge);
+    for (std::size_t p = 0; p < order_.size(); ++p)
+      position_[order_[p]] = static_cast<std::int32_t>(p);
+  }
+  // Of blocking transfers a receive may have to wait for more than its send.
+  [[nodiscard]] bool receives_follow() const {
+    for (std::size_t p = 0; p < order_.size(); ++p) {
+      if (program_.lane_of(order_[p]).kind != LaneKind::send) continue;
+      if (p + 1 == order_.size() || order_[p + 1] != program_.peer(order_[p])) return false;
     }
-    // One action a rank and round keeps few messages in flight, and rounds of a steady phase alike.
-    for (bool any = true; any;) {
-      any = false;
-      for (const LaneId id : program_.lanes().ids()) {
-        const Lane& lane = program_.lane(id);
-        if (lane.kind != LaneKind::compute && lane.kind != LaneKind::reduce) continue;
-        if (!advance(id)) continue;
-        any = true;
-        for (const EdgeId edge : edges_of[lane.rank]) advance_edge(program_.edge(edge));
-      }
-      for (const Edge& edge : program_.edges()) any |= advance_edge(edge);
-    }
+    return true;
   }
 
   // --- lifetimes
@@ -341,8 +308,8 @@ class Compiler {
   }
 
   const Program& program_;
-  Indexed<LaneId, OperationId> next_;
-  std::vector<OperationId> order_;
+  std::vector<OperationId> own_order_;
+  std::span<const OperationId> order_;
   PerOperation<std::int32_t> position_;  // in order_; -1: not placed
   PerOperation<std::int32_t> last_use_;  // position at which an end is read last
   Indexed<LaneId, bool> in_order_;  // receives whose arrivals must be held back to stay in order

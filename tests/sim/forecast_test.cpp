@@ -234,9 +234,9 @@ TEST(Forecast, RanksWithoutADeviceAreOversubscribed) {
   EXPECT_EQ(apart.price_per_hour, (Price{6, "USD"}));
 }
 
-// Replicas need devices too. Two ranks of two replicas on two cores: each replica's ranks share one,
-// 2 ranks * 4 micro-batches * 6 ms, where four devices would take (4 + 1) * 6 = 30. One rank of
-// three replicas on two: 4 * 12 ms, at two thirds of the speed. Two ranks of two on three: as on
+// Replicas need devices too. Two ranks of two replicas on two cores: each replica's ranks share
+// one, 2 ranks * 4 micro-batches * 6 ms, where four devices would take (4 + 1) * 6 = 30. One rank
+// of three replicas on two: 4 * 12 ms, at two thirds of the speed. Two ranks of two on three: as on
 // two, half as fast again as long as both compute, so no faster than their work on three, 32 ms.
 TEST(Forecast, ReplicasWithoutADeviceShareThem) {
   const auto of = [](int k, int dp, int cores) {

@@ -121,10 +121,11 @@ TEST_F(Sweep, ItsBudgetEndsASmallSearch) {
   EXPECT_EQ(result.effort->looked_at, 0);
   EXPECT_FALSE(result.smallest_misfit);
   int blocks = 0;
-  request_.party = SearchParty{1, 2, [&blocks](const std::string& mine) {
-                                 EXPECT_EQ(mine, "time");
-                                 return std::vector<std::string>{++blocks > 2 ? "time" : "no", mine};
-                               }};
+  request_.party =
+      SearchParty{1, 2, [&blocks](const std::string& mine) {
+                    EXPECT_EQ(mine, "time");
+                    return std::vector<std::string>{++blocks > 2 ? "time" : "no", mine};
+                  }};
   const SweepResult together = search();
   EXPECT_TRUE(together.listed);
   EXPECT_EQ(together.candidates, 88);

@@ -1,5 +1,5 @@
-// Scripts of slime: Megatron's arguments, what slime sets beside them, and micro-batches packed from
-// rollouts. Scripts are written here as slime's are.
+// Scripts of slime: Megatron's arguments, what slime sets beside them, and micro-batches packed
+// from rollouts. Scripts are written here as slime's are.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,9 +68,9 @@ TEST(Slime, SlimesSamplesAreAsLongAsRolloutsLetThem) {
   EXPECT_EQ(summary(read(rollout + "--rollout-max-context-len 2560 " + packed).plan),
             "K1 cp2 dp4 zero1 M8 b4 1f1b fused");
   // One that is longer than the tokens is alone.
-  EXPECT_EQ(read(rollout + "--use-dynamic-batch-size --max-tokens-per-gpu 512\n")
-                .plan.micro_batch_size,
-            1);
+  EXPECT_EQ(
+      read(rollout + "--use-dynamic-batch-size --max-tokens-per-gpu 512\n").plan.micro_batch_size,
+      1);
   // Not packed, and nothing said: one at once.
   EXPECT_EQ(summary(read(rollout + "\n").plan), "K1 cp2 dp4 zero1 M32 b1 1f1b fused");
 }

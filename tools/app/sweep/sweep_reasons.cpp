@@ -86,8 +86,7 @@ SweepReasons reasons_for(const Searched& searched, const CostsSource& source, co
   // In the order in which the time is shared out (time_bound).
   reasons.what_if = brought(searched, Part::what_if, {winner, best.forecast, its, "the best plan"},
                             std::move(all_its), cluster);
-  reasons.rejected =
-      rejected(search, result, costs, cluster, ending(searched, Part::rejected));
+  reasons.rejected = rejected(search, result, costs, cluster, ending(searched, Part::rejected));
   if (search.baseline) {
     // From the plan in use towards the best, one choice at a time.
     const ResolvedPlan& present = *search.baseline;

@@ -14,8 +14,8 @@ TimeBound::TimeBound(const std::string& budget, const Beside& beside) {
   // The search has most of it. Of the reasons the changes, each a forecast, and the search outside
   // the stack take longest.
   const double changes = beside.baseline ? 1 : 0, reasons = beside.explain ? 1 : 0;
-  std::array<double, kParts> weights{6, changes, reasons, reasons / 2, reasons * changes, reasons,
-                                     beside.report ? 1.0 : 0};
+  std::array<double, kParts> weights{
+      6, changes, reasons, reasons / 2, reasons * changes, reasons, beside.report ? 1.0 : 0};
   std::partial_sum(weights.begin(), weights.end(), ends_.begin());
   for (double& end : ends_) end /= std::accumulate(weights.begin(), weights.end(), 0.0);
 }

@@ -66,10 +66,11 @@ void take_slimes_defaults(Arguments& a, const GivenFields& given) {
   if (a.says("seq-length") || given.seq_length) return;
   const auto length = longest_sample(a);
   if (!length) {
-    a.fail("seq-length",
-           "is missing: slime's samples are as long as the data here, no --rollout-max-response-len "
-           "or --rollout-max-context-len bounds them; say --seq-length, and -b for samples a "
-           "micro-batch");
+    a.fail(
+        "seq-length",
+        "is missing: slime's samples are as long as the data here, no --rollout-max-response-len "
+        "or --rollout-max-context-len bounds them; say --seq-length, and -b for samples a "
+        "micro-batch");
   }
   a.fill("seq-length", fmt::to_string(*length), "seq-length");
 }
