@@ -33,7 +33,11 @@ class Rounds {
         any = true;
         for (const EdgeId edge : edges_of_[lane.rank]) advance_edge(program_.edge(edge));
       }
-      for (const Edge& edge : program_.edges()) any |= advance_edge(edge);
+      for (const Edge& edge : program_.edges()) {
+        any |= advance_edge(edge);
+        // Of blocking transfers a receive may wait for more than its send.
+        while (advance(edge.receive_lane)) any = true;
+      }
     }
     return std::move(order_);
   }
@@ -53,9 +57,9 @@ class Rounds {
   // A message that nothing but its send holds back arrives directly behind it.
   bool advance_edge(const Edge& edge) {
     bool any = false;
-    for (bool more = true; more; any |= more) {
-      more = advance(edge.send_lane);
-      more |= advance(edge.receive_lane);
+    while (advance(edge.send_lane)) {
+      any = true;
+      advance(edge.receive_lane);
     }
     return any;
   }

@@ -325,9 +325,12 @@ class Compiler {
 // The longest run around `anchor` in which every instruction equals the one `length` later.
 Repeat repeat_around(const std::vector<Instruction>& code, std::size_t anchor, std::size_t low) {
   constexpr int kMostTries = 24;
+  constexpr std::size_t kLeastRounds = 4;
   Repeat best;
   int tries = 0;
-  for (std::size_t j = anchor + 1; j < code.size() && tries < kMostTries; ++j) {
+  // Longer rounds do not occur so often in what is left of the code.
+  const std::size_t end = std::min(code.size(), anchor + (code.size() - low) / kLeastRounds + 1);
+  for (std::size_t j = anchor + 1; j < end && tries < kMostTries; ++j) {
     if (code[j] != code[anchor]) continue;
     // The distance to an equal instruction is tried as the period; of these the one that covers
     // most of the code is taken.
@@ -340,7 +343,7 @@ Repeat repeat_around(const std::vector<Instruction>& code, std::size_t anchor, s
     while (first > low && code[first - 1] == code[first - 1 + length]) --first;
     // The last round has no later one that it equals, hence one more.
     const std::size_t count = (last - first) / length + 1;
-    if (count >= 4 && count * length > best.count * best.length)
+    if (count >= kLeastRounds && count * length > best.count * best.length)
       best = {first, length, count, {}, {}};
   }
   return best;
