@@ -1,4 +1,4 @@
-// Two passes over the program's operations in rounds (plan/program/rounds): find out which ends
+// Two passes over the program's operations, which come in rounds: find out which ends
 // must be kept and until when, and emit instructions. Then look for repetition in the result.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/compiled_program.hpp"
@@ -12,8 +12,6 @@
 #include <queue>
 #include <span>
 #include <utility>
-
-#include "plan/program/rounds.hpp"
 
 namespace weir {
 namespace {
@@ -94,7 +92,7 @@ class Compiler {
     put_in_order();
     if (order_.size() < program_.size())
       return NotCompiled{"the program waits for itself: it deadlocks"};
-    if (!receives_follow()) return NotCompiled{"its transfers wait for each other"};
+    if (!receives_follow()) return NotCompiled{"its receives do not follow their sends"};
     find_lifetimes();
     if (!emit()) return NotCompiled{fmt::format("more than {} messages in flight", kMostRegisters)};
     return std::move(compiled_);
@@ -103,14 +101,13 @@ class Compiler {
  private:
   // --- order
   void put_in_order() {
-    const bool many = program_.shape().ranks > kMostInRounds;
-    if (many) own_order_ = order_in_rounds(program_);
-    order_ = many ? own_order_ : program_.order();
+    order_ = program_.order();
     position_.assign(program_.size(), -1);
     for (std::size_t p = 0; p < order_.size(); ++p)
       position_[order_[p]] = static_cast<std::int32_t>(p);
   }
-  // Of blocking transfers a receive may have to wait for more than its send.
+  // Of blocking transfers a receive may have to wait for more than its send; and where there are
+  // far more ranks than micro-batches operations do not come in rounds.
   [[nodiscard]] bool receives_follow() const {
     for (std::size_t p = 0; p < order_.size(); ++p) {
       if (program_.lane_of(order_[p]).kind != LaneKind::send) continue;
@@ -308,7 +305,6 @@ class Compiler {
   }
 
   const Program& program_;
-  std::vector<OperationId> own_order_;
   std::span<const OperationId> order_;
   PerOperation<std::int32_t> position_;  // in order_; -1: not placed
   PerOperation<std::int32_t> last_use_;  // position at which an end is read last

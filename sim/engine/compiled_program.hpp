@@ -61,8 +61,8 @@ struct CompiledProgram {
   [[nodiscard]] std::size_t bytes() const;  // of the code and what belongs to it
 };
 
-// Why not: skips that go directly, transfers that block, a cycle, or more than 65,535 messages in
-// flight or costs (5,041 stages).
+// Why not: skips that go directly, receives that do not follow their sends, a cycle, or more than
+// 65,535 messages in flight or costs (5,041 stages).
 struct NotCompiled {
   std::string reason;
 };

@@ -31,7 +31,7 @@ std::string text_of(const Job& job, const std::string& name) {
 // slime's arguments are Megatron's, but it always trains in bf16 with a sharded optimizer, and its
 // devices are the actor's.
 const std::string kSlime =
-    "python3 train.py --actor-num-nodes 2 --actor-num-gpus-per-node 4 --hf-checkpoint /m "
+    "python3 train.py --actor-num-nodes 2 --actor-num-gpus-per-node 4 --hf-checkpoint $BASE/m "
     "--rollout-batch-size 32 --n-samples-per-prompt 8 --num-layers 8 --hidden-size 512 "
     "--num-attention-heads 8 --vocab-size 32000 --position-embedding-type rope ";
 

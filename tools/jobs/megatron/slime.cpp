@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "plan/model/limits.hpp"
 
@@ -49,7 +51,9 @@ std::int64_t largest_divisor(std::int64_t samples, std::int64_t most) {
 }  // namespace
 
 bool is_slimes(const Arguments& a) {
-  return a.says("hf-checkpoint") && a.says("rollout-batch-size");
+  // The checkpoint's folder is mostly one of the environment, which is not known here.
+  const std::vector<std::string> given = a.names();
+  return std::ranges::find(given, "hf-checkpoint") != given.end() && a.says("rollout-batch-size");
 }
 
 void take_slimes_defaults(Arguments& a, const GivenFields& given) {

@@ -3,7 +3,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
+#include "plan/job/plan.hpp"
 #include "tools/jobs/job/arguments.hpp"
+#include "tools/jobs/job/given.hpp"
 #include "tools/jobs/job/job.hpp"
 
 namespace weir {
