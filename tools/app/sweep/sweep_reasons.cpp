@@ -4,8 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
