@@ -261,12 +261,16 @@ Contention contention_of(const Program& program, const Plan& plan, const Costs& 
           : shared_node_links(program, cluster, plan.tp * plan.cp);
   contention.compute_slowdown = costs.overlap.compute;
   contention.transfer_slowdown = costs.overlap.transfer;
-  if (!stands_on_builtin(costs.basis) && plan.pp > cluster.devices()) {
-    // Neighbouring ranks share a device, and all devices have as many ranks, give or take one.
-    for (int rank = 0; rank < plan.pp; ++rank)
-      contention.device_of_rank.push_back(
-          static_cast<std::int32_t>(std::int64_t{rank} * cluster.devices() / plan.pp));
-  }
+  if (stands_on_builtin(costs.basis) || plan.devices() <= cluster.devices()) return contention;
+  // A rank is `each` devices, of which there are so many whole sets; what is left over speeds them
+  // up, and where there is less than one set it is the slower.
+  const int each = plan.devices() / plan.pp;
+  const int sets = std::max(1, cluster.devices() / each);
+  contention.device_speed = static_cast<double>(cluster.devices()) / each / sets;
+  // Neighbouring ranks share a set, and all sets have as many ranks, give or take one.
+  for (int rank = 0; rank < plan.pp; ++rank)
+    contention.device_of_rank.push_back(
+        static_cast<std::int32_t>(std::int64_t{rank} * sets / plan.pp));
   return contention;
 }
 

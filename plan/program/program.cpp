@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/program/program.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "plan/words/names.hpp"
@@ -69,10 +70,85 @@ std::vector<OperationId> in_order(const Program& program) {
   return order;
 }
 
+// In rounds: ranks take turns, one action each, and every message goes as soon as it can. So few
+// messages are in flight, and rounds of a steady phase are alike, which compiled programs
+// (sim/engine/compiled_program) live by.
+class Rounds {
+ public:
+  explicit Rounds(const Program& program)
+      : program_(program),
+        next_(program.lanes().size()),
+        placed_(program.size()),
+        edges_of_(program.shape().ranks) {
+    order_.reserve(program.size());
+    for (const LaneId lane : next_.ids()) next_[lane] = program.lane(lane).first;
+    for (const EdgeId edge : program.edges().ids()) {
+      edges_of_[program.edge(edge).from].push_back(edge);
+      edges_of_[program.edge(edge).to].push_back(edge);
+    }
+  }
+
+  // nullopt: a wave through far more ranks than it has micro-batches takes as many rounds, each
+  // over all lanes.
+  std::optional<std::vector<OperationId>> all() && {
+    constexpr std::size_t kFew = 1 << 20, kEach = 64;
+    const std::size_t round = program_.lanes().size() + program_.edges().size();
+    std::size_t asked = 0;
+    for (bool any = true; any; asked += round) {
+      if (asked > kFew + kEach * program_.size()) return std::nullopt;
+      any = false;
+      for (const LaneId id : program_.lanes().ids()) {
+        const Lane& lane = program_.lane(id);
+        if (lane.kind != LaneKind::compute && lane.kind != LaneKind::reduce) continue;
+        if (!advance(id)) continue;
+        any = true;
+        for (const EdgeId edge : edges_of_[lane.rank]) advance_edge(program_.edge(edge));
+      }
+      for (const Edge& edge : program_.edges()) {
+        any |= advance_edge(edge);
+        // Of blocking transfers a receive may wait for more than its send.
+        while (advance(edge.receive_lane)) any = true;
+      }
+    }
+    return std::move(order_);
+  }
+
+ private:
+  // The next operation of a lane, if it may run.
+  bool advance(LaneId lane) {
+    OperationId& next = next_[lane];
+    if (next == program_.lane(lane).last) return false;
+    const auto placed = [this](const Dependency& d) { return placed_[d.before] != 0; };
+    if (!std::ranges::all_of(program_.predecessors(next), placed)) return false;
+    placed_[next] = 1;
+    order_.push_back(next);
+    ++next;
+    return true;
+  }
+  // A message that nothing but its send holds back arrives directly behind it.
+  bool advance_edge(const Edge& edge) {
+    bool any = false;
+    while (advance(edge.send_lane)) {
+      any = true;
+      advance(edge.receive_lane);
+    }
+    return any;
+  }
+
+  const Program& program_;
+  Indexed<LaneId, OperationId> next_;  // by lane, what comes next
+  PerOperation<std::uint8_t> placed_;
+  Indexed<Rank, std::vector<EdgeId>> edges_of_;
+  std::vector<OperationId> order_;
+};
+
 }  // namespace
 
 const std::vector<OperationId>& Program::order() const {
-  std::call_once(made_->ordered, [this] { made_->order = in_order(*this); });
+  std::call_once(made_->ordered, [this] {
+    auto rounds = Rounds(*this).all();
+    made_->order = rounds ? *std::move(rounds) : in_order(*this);
+  });
   return made_->order;
 }
 

@@ -1,6 +1,5 @@
-// Three passes: put the operations in an order that respects every dependency and keeps few
-// messages in flight (ranks in turn, one action each), find out which ends must be kept and until
-// when, and emit instructions. Then look for repetition in the result.
+// Two passes over the program's operations, which come in rounds: find out which ends
+// must be kept and until when, and emit instructions. Then look for repetition in the result.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/engine/compiled_program.hpp"
 
@@ -11,6 +10,7 @@
 #include <limits>
 #include <optional>
 #include <queue>
+#include <span>
 #include <utility>
 
 namespace weir {
@@ -79,9 +79,7 @@ using First = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
 class Compiler {
  public:
-  explicit Compiler(const Program& program) : program_(program), next_(program.lanes().size()) {
-    for (const LaneId lane : next_.ids()) next_[lane] = program.lane(lane).first;
-  }
+  explicit Compiler(const Program& program) : program_(program) {}
 
   std::variant<CompiledProgram, NotCompiled> run() {
     compiled_.stages = program_.shape().total_stages();
@@ -94,6 +92,7 @@ class Compiler {
     put_in_order();
     if (order_.size() < program_.size())
       return NotCompiled{"the program waits for itself: it deadlocks"};
+    if (!receives_follow()) return NotCompiled{"its receives do not follow their sends"};
     find_lifetimes();
     if (!emit()) return NotCompiled{fmt::format("more than {} messages in flight", kMostRegisters)};
     return std::move(compiled_);
@@ -101,55 +100,20 @@ class Compiler {
 
  private:
   // --- order
-  [[nodiscard]] bool ready(OperationId id) const {
-    const auto before = program_.predecessors(id);
-    return std::ranges::all_of(before,
-                               [&](const Dependency& d) { return position_[d.before] >= 0; });
-  }
-  void place(OperationId id) {
-    position_[id] = static_cast<std::int32_t>(order_.size());
-    order_.push_back(id);
-  }
-  // The next operation of a lane, if it may run.
-  bool advance(LaneId lane) {
-    OperationId& next = next_[lane];
-    if (next == program_.lane(lane).last || !ready(next)) return false;
-    place(next);
-    ++next;
-    return true;
-  }
-  // A message arrives as soon as it is sent: its receive follows at once.
-  bool advance_edge(const Edge& edge) {
-    bool any = false;
-    while (advance(edge.send_lane)) {
-      // Sends and receives of an edge are in one order (docs/design.md 6): this receive is the
-      // send's.
-      place(next_[edge.receive_lane]);
-      ++next_[edge.receive_lane];
-      any = true;
-    }
-    return any;
-  }
   void put_in_order() {
+    order_ = program_.order();
     position_.assign(program_.size(), -1);
-    order_.reserve(position_.size());
-    Indexed<Rank, std::vector<EdgeId>> edges_of(program_.shape().ranks);
-    for (const EdgeId edge : program_.edges().ids()) {
-      edges_of[program_.edge(edge).from].push_back(edge);
-      edges_of[program_.edge(edge).to].push_back(edge);
+    for (std::size_t p = 0; p < order_.size(); ++p)
+      position_[order_[p]] = static_cast<std::int32_t>(p);
+  }
+  // Of blocking transfers a receive may have to wait for more than its send; and where there are
+  // far more ranks than micro-batches operations do not come in rounds.
+  [[nodiscard]] bool receives_follow() const {
+    for (std::size_t p = 0; p < order_.size(); ++p) {
+      if (program_.lane_of(order_[p]).kind != LaneKind::send) continue;
+      if (p + 1 == order_.size() || order_[p + 1] != program_.peer(order_[p])) return false;
     }
-    // One action a rank and round keeps few messages in flight, and rounds of a steady phase alike.
-    for (bool any = true; any;) {
-      any = false;
-      for (const LaneId id : program_.lanes().ids()) {
-        const Lane& lane = program_.lane(id);
-        if (lane.kind != LaneKind::compute && lane.kind != LaneKind::reduce) continue;
-        if (!advance(id)) continue;
-        any = true;
-        for (const EdgeId edge : edges_of[lane.rank]) advance_edge(program_.edge(edge));
-      }
-      for (const Edge& edge : program_.edges()) any |= advance_edge(edge);
-    }
+    return true;
   }
 
   // --- lifetimes
@@ -341,8 +305,7 @@ class Compiler {
   }
 
   const Program& program_;
-  Indexed<LaneId, OperationId> next_;
-  std::vector<OperationId> order_;
+  std::span<const OperationId> order_;
   PerOperation<std::int32_t> position_;  // in order_; -1: not placed
   PerOperation<std::int32_t> last_use_;  // position at which an end is read last
   Indexed<LaneId, bool> in_order_;  // receives whose arrivals must be held back to stay in order
@@ -358,9 +321,12 @@ class Compiler {
 // The longest run around `anchor` in which every instruction equals the one `length` later.
 Repeat repeat_around(const std::vector<Instruction>& code, std::size_t anchor, std::size_t low) {
   constexpr int kMostTries = 24;
+  constexpr std::size_t kLeastRounds = 4;
   Repeat best;
   int tries = 0;
-  for (std::size_t j = anchor + 1; j < code.size() && tries < kMostTries; ++j) {
+  // Longer rounds do not occur so often in what is left of the code.
+  const std::size_t end = std::min(code.size(), anchor + (code.size() - low) / kLeastRounds + 1);
+  for (std::size_t j = anchor + 1; j < end && tries < kMostTries; ++j) {
     if (code[j] != code[anchor]) continue;
     // The distance to an equal instruction is tried as the period; of these the one that covers
     // most of the code is taken.
@@ -373,7 +339,7 @@ Repeat repeat_around(const std::vector<Instruction>& code, std::size_t anchor, s
     while (first > low && code[first - 1] == code[first - 1 + length]) --first;
     // The last round has no later one that it equals, hence one more.
     const std::size_t count = (last - first) / length + 1;
-    if (count >= 4 && count * length > best.count * best.length)
+    if (count >= kLeastRounds && count * length > best.count * best.length)
       best = {first, length, count, {}, {}};
   }
   return best;

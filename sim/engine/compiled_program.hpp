@@ -10,7 +10,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -33,9 +35,13 @@ struct Instruction {
   Register edge = 0, slot = 0, message = 0;
   std::uint16_t occupancy = 0, latency = 0;
 
-  bool operator==(const Instruction&) const = default;
+  // All at once: rounds are looked for by many comparisons.
+  bool operator==(const Instruction& other) const {
+    return std::memcmp(this, &other, sizeof(Instruction)) == 0;
+  }
 };
 static_assert(sizeof(Instruction) == 20);
+static_assert(std::has_unique_object_representations_v<Instruction>);
 
 // Instructions [first, first + length) occur `count` times in a row. A round reads `carried` before
 // it writes them, and nothing else that changes.
@@ -55,8 +61,8 @@ struct CompiledProgram {
   [[nodiscard]] std::size_t bytes() const;  // of the code and what belongs to it
 };
 
-// Why not: skips that go directly, a cycle, or more than 65,535 messages in flight or costs (5,041
-// stages).
+// Why not: skips that go directly, receives that do not follow their sends, a cycle, or more than
+// 65,535 messages in flight or costs (5,041 stages).
 struct NotCompiled {
   std::string reason;
 };

@@ -76,10 +76,11 @@ class ContentionEngine {
     for (const std::int32_t device : contention_.device_of_rank)
       devices = std::max(devices, device + 1);
     capacities_ = contention_.capacities;
-    // A device is a resource of capacity 1, behind the shared links; ranks that share one share its
+    // A device is a resource of its own, behind the shared links; ranks that share one share its
     // speed.
     first_device_ = static_cast<std::int32_t>(capacities_.size());
-    capacities_.resize(capacities_.size() + static_cast<std::size_t>(devices), 1.0);
+    capacities_.resize(capacities_.size() + static_cast<std::size_t>(devices),
+                       contention_.device_speed);
     for (const OperationId id : program_.ids()) {
       waiting_[id] = static_cast<std::int32_t>(program_.predecessors(id).size()) +
                      (program_.previous(id) == kNoOperation ? 0 : 1);

@@ -31,8 +31,10 @@ struct Contention {
   // for compute). In [0, 1).
   double compute_slowdown = 0;
   double transfer_slowdown = 0;
-  // Ranks of one device share its speed evenly; empty: a device each.
+  // Ranks of one device share its speed evenly; empty: a device each. Where a rank is several
+  // devices itself one of these stands for as many, or for what there is of them.
   Indexed<Rank, std::int32_t> device_of_rank;
+  double device_speed = 1;  // of each of these: as many ranks compute at once, or as a share of one
 
   [[nodiscard]] bool none() const {
     return edges.empty() && compute_slowdown == 0 && transfer_slowdown == 0 &&

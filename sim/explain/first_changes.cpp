@@ -45,7 +45,7 @@ class Steps {
     const double best = speed(to_.best.plan, to_.best.forecast) / base_speed_;
     ResolvedPlan now = to_.present;
     double ratio = 1;
-    while (steps_.size() < kSteps && best > kWorth * ratio) {
+    while (steps_.size() < kSteps && best > kWorth * ratio && !over()) {
       std::optional<FirstChange> next = choose(now, ratio, best);
       if (!next) break;
       now = changed(now, next->plan);
@@ -59,11 +59,13 @@ class Steps {
       const ArgumentCount arguments = to_.arguments(last);
       steps_.push_back({"the best plan", to_.best.plan, to_.best.forecast, best, arguments});
     }
-    add_words_kept(best);
+    if (!over()) add_words_kept(best);
     return std::move(steps_);
   }
 
  private:
+  [[nodiscard]] bool over() const { return to_.over && to_.over(); }
+
   // Of those that bring most of what is left the one with the fewest arguments, and of these the
   // fastest; where none does, the fastest.
   [[nodiscard]] std::optional<FirstChange> choose(const ResolvedPlan& now, double ratio,
@@ -125,7 +127,7 @@ class Steps {
     });
     const Forecast here = forecast_of(now, costs);
     std::vector<FirstChange> found;
-    for (WhatIf& row : what_if(now, std::move(all), costs, to_.cluster, here)) {
+    for (WhatIf& row : what_if(now, std::move(all), costs, to_.cluster, here, to_.over)) {
       if (!row.forecast || row.forecast->fits() != Fits::yes) continue;
       const double its = speed(row.change.plan, *row.forecast) / base_speed_;
       if (its < kWorth * ratio) continue;

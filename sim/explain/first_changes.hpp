@@ -42,6 +42,8 @@ struct Improvement {
   std::function<Costs(const ResolvedPlan&)> costs;
   // How the plan in use is changed into another.
   std::function<ArgumentCount(const ResolvedPlan&)> arguments;
+  // Asked before each forecast: from where it says yes on no change is tried. None: all are.
+  std::function<bool()> over{};
 };
 
 // Changes that surely fit, that the software has and that keep the mini-batch; each adds a

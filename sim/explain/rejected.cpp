@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <utility>
 
@@ -137,7 +136,7 @@ std::string why_no_candidate(const SweepRequest& request, const Value& value, co
   part.party.reset();
   part.families.clear();
   part.front = false;
-  // Its effort ends it, and the time for all such rows, which is the search's own once more.
+  // Its effort ends it, and the time for all such rows.
   part.budget.reset();
   part.stop = over;
   part.effort = 1;
@@ -162,15 +161,12 @@ std::vector<Family> families_of(const SweepRequest& request) {
 }
 
 std::vector<Rejected> rejected(const SweepRequest& request, const SweepResult& result,
-                               const Costs& costs, const Cluster& cluster) {
+                               const Costs& costs, const Cluster& cluster,
+                               const std::function<bool()>& over) {
   const Ranked& winner = result.plans.front();
   const std::vector<Value> values = Values(request).all();
   std::vector<Rejected> all;
-  const auto begin = std::chrono::steady_clock::now();
-  const auto over = [&] {
-    const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begin;
-    return (request.stop && request.stop()) || (request.budget && gone >= *request.budget);
-  };
+  const auto ended = [&] { return (request.stop && request.stop()) || (over && over()); };
   // A search that was stopped has answered none.
   for (std::size_t i = 0; i < std::min(values.size(), result.families.size()); ++i) {
     const Family& family = values[i].family;
@@ -185,7 +181,7 @@ std::vector<Rejected> rejected(const SweepRequest& request, const SweepResult& r
       one.reason = kNotComeTo;
     } else {
       one.reason = found.any ? why_none(found.left_out, {}, request.memory_limit)
-                             : why_no_candidate(request, values[i], costs, cluster, over);
+                             : why_no_candidate(request, values[i], costs, cluster, ended);
     }
   }
   return all;

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,9 +29,10 @@ struct Rejected {
 
 // Those values that the best plan has not. Precondition: `result` is of `request`, which asked for
 // families_of() it, and has a plan. Where the space has no candidate with a value, the reason is
-// found by a search of that value alone, all of them together within the request's budget and until
-// its signal; what the search, or these, did not come to is said to be so.
+// found by a search of that value alone, until `over`, which they ask, says that there is no more
+// time, or the request's signal comes; what the search, or these, did not come to is said to be so.
 [[nodiscard]] std::vector<Rejected> rejected(const SweepRequest& request, const SweepResult& result,
-                                             const Costs& costs, const Cluster& cluster);
+                                             const Costs& costs, const Cluster& cluster,
+                                             const std::function<bool()>& over = {});
 
 }  // namespace weir

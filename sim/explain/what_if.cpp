@@ -41,12 +41,14 @@ void sort(std::vector<WhatIf>& rows) {
 }  // namespace
 
 std::vector<WhatIf> what_if(const ResolvedPlan& plan, std::vector<Change> changes,
-                            const Costs& costs, const Cluster& cluster, const Forecast& base) {
+                            const Costs& costs, const Cluster& cluster, const Forecast& base,
+                            const std::function<bool()>& over) {
   const auto speed = [](const Plan& of, const Forecast& forecast) {
     return static_cast<double>(of.global_batch_size()) / forecast.step_time.count();
   };
   std::vector<WhatIf> rows;
   for (Change& change : changes) {
+    if (over && over()) break;
     WhatIf& row = rows.emplace_back(WhatIf{std::move(change), {}, 0});
     if (!row.change.refused.empty()) continue;
     row.forecast = forecast(changed(plan, row.change.plan), costs,

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -26,10 +27,12 @@ struct WhatIf {
 // The forecast of every change that can be, those that gain most first; behind them, in their own
 // order, those that do not fit `base`'s memory limit, then those that cannot be. `base` is the
 // plan's own forecast. `costs` must know every way to split layers that a change has: the plan's,
-// with and without sequence parallelism.
+// with and without sequence parallelism. `over` is asked before each change: from where it says yes
+// on they are left out.
 [[nodiscard]] std::vector<WhatIf> what_if(const ResolvedPlan& plan, std::vector<Change> changes,
                                           const Costs& costs, const Cluster& cluster,
-                                          const Forecast& base);
+                                          const Forecast& base,
+                                          const std::function<bool()>& over = {});
 
 // Sets what of each change the software has not and the plan as it is neither, and puts such
 // changes last, in the same order.

@@ -59,16 +59,20 @@ class Enumeration {
   }
 
   Nodes all() && {
-    for (const Plan& base : with_degrees(request_, model_)) {
-      if (over()) break;
-      add_jobs(base);
+    const std::vector<Plan> bases = with_degrees(request_, model_);
+    for (std::size_t at = 0; at < bases.size(); ++at) {
+      if (over() || (at % kTogether == 0 && over_for_all())) break;
+      add_jobs(bases[at]);
     }
     // A job's sums are looked up once, for all its stages and schedules.
     std::vector<Found> found(nodes_.jobs.size());
     std::vector<Misfits> misfits(nodes_.jobs.size());
-    in_parallel(found.size(), [&](std::size_t job) {
-      if (!over()) found[job] = nodes_of(job, misfits[job]);
-    });
+    const std::size_t block = request_.party ? kTogether : found.size();
+    for (std::size_t first = 0; first < found.size() && !over_for_all(); first += block) {
+      in_parallel(std::min(block, found.size() - first), [&](std::size_t i) {
+        if (!over()) found[first + i] = nodes_of(first + i, misfits[first + i]);
+      });
+    }
     // In the order of the jobs, so that numbers and the nearest misses do not depend on threads.
     for (std::size_t job = 0; job < found.size(); ++job) {
       for (Node& node : found[job].nodes) node.placement = known_as(found[job], node.placement);
@@ -87,16 +91,24 @@ class Enumeration {
   }
 
  private:
-  // Whether no more are to be listed. Half of the budget is for looking at some of them. Processes
-  // that search together must have the same ones, so there it goes by nobody's clock; one that goes
-  // on from an earlier search needs all that that one had listed.
+  // Whether no more are to be listed. Half of the budget is for looking at some of them; a search
+  // that goes on from an earlier one needs all that that one had listed.
   bool over() {
-    if (over_ || request_.party) return over_;
-    const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - nodes_.begin;
-    if ((request_.stop && request_.stop()) ||
-        (request_.budget && !request_.resume && gone.count() >= request_.budget->count() / 2))
-      over_ = true;
+    if (!over_ && !request_.party) over_ = ended();
     return over_;
+  }
+  // Processes that search together must list the same: there it is asked between blocks of so many,
+  // and the first one's answer counts.
+  static constexpr std::size_t kTogether = 64;
+  bool over_for_all() {
+    if (request_.party && !over_)
+      over_ = request_.party->exchange(ended() ? "yes" : "no").front() == "yes";
+    return over();
+  }
+  [[nodiscard]] bool ended() const {
+    const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - nodes_.begin;
+    return (request_.stop && request_.stop()) ||
+           (request_.budget && !request_.resume && gone.count() >= request_.budget->count() / 2);
   }
 
   // Of one job, what cannot be or is beyond the software.

@@ -62,7 +62,7 @@ class ShapePrograms {
 
 class Programs {
  public:
-  static constexpr std::size_t kMostBytes = std::size_t{256} << 20;
+  static constexpr std::size_t kMostBytes = std::size_t{512} << 20;
   // Above this by no more than the shapes in use.
   explicit Programs(std::size_t most_bytes = kMostBytes) : most_bytes_(most_bytes) {}
 

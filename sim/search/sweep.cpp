@@ -196,13 +196,45 @@ FamilyBest best_of(const Family& family, const std::vector<Plan>& plans,
 
 using Moment = std::chrono::steady_clock::time_point;
 
-// Processes that search together find the same: there it goes by nobody's clock.
 bool budget_spent(const SweepRequest& request, Moment begin) {
   const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - begin;
-  return request.budget && !request.party && gone.count() >= request.budget->count();
+  return request.budget && gone.count() >= request.budget->count();
 }
 
 bool stopped(const SweepRequest& request) { return request.stop && request.stop(); }
+
+// What ends a small search, asked by all its threads. Processes that search together end at the
+// same candidate, so there it is asked between blocks of them, and the first one's answer counts.
+class SmallSearchEnd {
+ public:
+  SmallSearchEnd(const SweepRequest& request, Moment begin) : request_(request), begin_(begin) {}
+
+  bool over() {
+    if (!request_.party) look();
+    return by_signal_ || out_of_time_;
+  }
+  bool over_between_blocks() {
+    if (!request_.party) return over();
+    look();
+    const char* const mine = by_signal_ ? "signal" : out_of_time_ ? "time" : "no";
+    const std::string said = request_.party->exchange(mine).front();
+    by_signal_ = said == "signal";
+    out_of_time_ = said == "time";
+    return over();
+  }
+  [[nodiscard]] bool by_signal() const { return by_signal_; }
+
+ private:
+  void look() {
+    if (!by_signal_ && stopped(request_)) by_signal_ = true;
+    if (!out_of_time_ && budget_spent(request_, begin_)) out_of_time_ = true;
+  }
+
+  const SweepRequest& request_;
+  const Moment begin_;
+  std::atomic<bool> by_signal_ = false;  // set by whichever thread hears it
+  std::atomic<bool> out_of_time_ = false;
+};
 
 // All of them, forecast, as far as the budget goes: by then, or by a signal, their listing may have
 // ended too.
@@ -210,30 +242,32 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
                   const CandidateSources& sources, Moment begin, SweepResult& result) {
   std::vector<CandidateCost> found(plans.size());  // each thread writes its own places
   std::atomic<std::int64_t> passed = 0;
-  std::atomic<bool> by_signal = false;  // set by whichever thread hears it
-  std::atomic<bool> out_of_time = false;
-  const auto over = [&] {
-    if (!by_signal && stopped(request)) by_signal = true;
-    if (!out_of_time && budget_spent(request, begin)) out_of_time = true;
-    return by_signal || out_of_time;
-  };
-  in_parallel(plans.size(), [&](std::size_t i) {
-    if (over()) {
-      ++passed;
-      return;
-    }
-    found[i] = cost_of(plans[i], sources, {.memory = request.memory_limit, .over = over});
-  });
+  SmallSearchEnd end(request, begin);
+  const auto over = [&end] { return end.over(); };
+  constexpr std::size_t kTogether = 16;
+  const std::size_t block = request.party ? kTogether : plans.size();
+  for (std::size_t first = 0; first < plans.size(); first += block) {
+    const std::size_t count = std::min(block, plans.size() - first);
+    const bool ended = end.over_between_blocks();
+    in_parallel(count, [&](std::size_t i) {
+      if (ended || over()) {
+        ++passed;
+        return;
+      }
+      const std::size_t at = first + i;
+      found[at] = cost_of(plans[at], sources, {.memory = request.memory_limit, .over = over});
+    });
+  }
   result.candidates = static_cast<int>(plans.size());
   const auto fits = [](const CandidateCost& cost) {
     return cost.ranked && cost.ranked->forecast.may_fit();
   };
   result.feasible = static_cast<int>(std::ranges::count_if(found, fits));
   // Without a candidate nobody has asked: they may have ended while candidates were made.
-  const bool ended = plans.empty() ? over() : by_signal || out_of_time;
+  const bool ended = plans.empty() ? end.over_between_blocks() : over();
   if (ended) {
     const std::int64_t looked_at = std::ssize(plans) - passed;
-    if (by_signal) {
+    if (end.by_signal()) {
       result.stopped_after = looked_at;
     } else {
       int simulated = 0;
@@ -291,7 +325,8 @@ SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& 
     SweepRequest listing = request;
     bool all_listed = true;
     listing.stop = [&] {
-      if (stopped(request) || budget_spent(request, begin)) all_listed = false;
+      // Processes that search together list the same: there it goes by nobody's clock.
+      if (stopped(request) || (!request.party && budget_spent(request, begin))) all_listed = false;
       return !all_listed;
     };
     const std::vector<Plan> plans = candidates(listing, model, known, cluster, result.refused);

@@ -158,6 +158,8 @@ TEST(Program, OrderHasAllBehindWhatTheyWaitFor) {
       check(block_transfers(lower(*schedule, {.slots = 0}), mode));
   }
   EXPECT_GT(stuck, 3);
+  // A wave back through so many ranks would take as many rounds.
+  check(lower(std::get<Schedule>(make_schedule("1f1b", {2048, 1, 1})), {.slots = 2}));
   EXPECT_TRUE(Program().order().empty());
 }
 

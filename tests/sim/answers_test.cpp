@@ -188,8 +188,7 @@ TEST_F(Answers, RowsThatWereNotComeToSaySo) {
     result.families[i] = {.any = rows % 2 == 0, .not_come_to = rows % 2 == 0};
     ++rows;
   }
-  space.request.stop = [] { return true; };
-  const auto all = rejected(space.request, result, space.costs, space.cluster);
+  const auto all = rejected(space.request, result, space.costs, space.cluster, [] { return true; });
   ASSERT_EQ(all.size(), rows);
   ASSERT_GT(rows, 2U);
   int without_time = 0;

@@ -304,6 +304,22 @@ TEST_F(Explain, AChangedPlanIsForecastAsItIsByItself) {
                                      "CUDA graphs", "boundaries", "receive slots", "link"}));
 }
 
+// What there is no time for is left out: the first three of the changes are what they are.
+TEST_F(Explain, ChangesEndWithTheirTime) {
+  const auto [plan, cluster] = made(1);
+  const auto [resolved, costs] = alone(plan, cluster);
+  const Forecast base = forecast(resolved, costs, cluster).forecast;
+  const std::vector<Change> all = changes(resolved, costs, cluster);
+  ASSERT_GT(all.size(), 3U);
+  int asked = 0;
+  const auto rows = what_if(resolved, all, costs, cluster, base, [&asked] { return ++asked > 3; });
+  ASSERT_EQ(rows.size(), 3U);
+  for (const WhatIf& row : rows) {
+    const auto of = std::ranges::find(all, row.change.to, &Change::to);
+    EXPECT_LT(of - all.begin(), 3);
+  }
+}
+
 // With the factor that a cause is given, the step is the measured one; and costs that are off by a
 // factor are found out.
 TEST_F(Explain, ACauseOffByItsFactorIsTheMeasuredStep) {

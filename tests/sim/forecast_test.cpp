@@ -234,6 +234,33 @@ TEST(Forecast, RanksWithoutADeviceAreOversubscribed) {
   EXPECT_EQ(apart.price_per_hour, (Price{6, "USD"}));
 }
 
+// Replicas need devices too. Two ranks of two replicas on two cores: each replica's ranks share
+// one, 2 ranks * 4 micro-batches * 6 ms, where four devices would take (4 + 1) * 6 = 30. One rank
+// of three replicas on two: 4 * 12 ms, at two thirds of the speed. Two ranks of two on three: as on
+// two, half as fast again as long as both compute, so no faster than their work on three, 32 ms.
+TEST(Forecast, ReplicasWithoutADeviceShareThem) {
+  const auto of = [](int k, int dp, int cores) {
+    ResolvedPlan resolved = chain(k, 4);
+    resolved.plan.dp = dp;
+    Cluster cluster = two_cores();
+    cluster.devices_per_node = cores;
+    return forecast(derive(resolved.plan, resolved.model, resolved.schedule), calibrated(), cluster)
+        .forecast;
+  };
+  const Forecast two = of(2, 2, 2);
+  EXPECT_EQ(two.basis, Basis::oversubscribed);
+  EXPECT_NEAR(two.step_time.count(), 0.048, 1e-6);
+  EXPECT_EQ(two.devices, 4);
+  EXPECT_EQ(two.shared_devices, 2);
+  EXPECT_DOUBLE_EQ(cost_of_steps(two, 1).expected.gpu_hours, 2 * two.step_time.count() / 3600);
+  EXPECT_NEAR(of(1, 3, 2).step_time.count(), 0.072, 1e-6);
+  const double three = of(2, 2, 3).step_time.count();
+  EXPECT_GE(three, 0.032);
+  EXPECT_LT(three, 0.048);
+  EXPECT_NEAR(of(2, 2, 4).step_time.count(), 0.030, 1e-6);
+  EXPECT_FALSE(of(2, 2, 4).shared_devices);
+}
+
 // A file may leave multiprocessors out, costs that were measured on a GPU know it all the same.
 TEST(Forecast, WhatItsDevicesAreAsFarAsIsKnown) {
   const auto kind = [](const Costs& costs, const Cluster& cluster) {

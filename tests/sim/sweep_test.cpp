@@ -108,8 +108,9 @@ TEST_F(Sweep, StoppedListsWhatItHasFound) {
   EXPECT_TRUE(none.plans.empty());
 }
 
-// The budget ends the listing of a small search as well, which is no signal; of processes that
-// search together none goes by its clock.
+// The budget ends the listing of a small search as well, which is no signal; processes that search
+// together list all, and forecast as many as the first of them says, however late it is for the
+// others.
 TEST_F(Sweep, ItsBudgetEndsASmallSearch) {
   request_.budget = Seconds(1e-9);
   const SweepResult result = search();
@@ -119,8 +120,18 @@ TEST_F(Sweep, ItsBudgetEndsASmallSearch) {
   ASSERT_TRUE(result.effort);
   EXPECT_EQ(result.effort->looked_at, 0);
   EXPECT_FALSE(result.smallest_misfit);
-  request_.party = SearchParty{};
-  EXPECT_EQ(search().plans.size(), 88);
+  int blocks = 0;
+  request_.party =
+      SearchParty{1, 2, [&blocks](const std::string& mine) {
+                    EXPECT_EQ(mine, "time");
+                    return std::vector<std::string>{++blocks > 2 ? "time" : "no", mine};
+                  }};
+  const SweepResult together = search();
+  EXPECT_TRUE(together.listed);
+  EXPECT_EQ(together.candidates, 88);
+  EXPECT_EQ(together.effort->looked_at, 32);
+  EXPECT_EQ(together.plans.size(), 32);
+  EXPECT_EQ(blocks, 6);
 }
 
 // 4 K's, 4 divisors of 8, 2 schedules, 3 recompute modes; except-last says nothing at M = 1: 4 * 2

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/compare/measured_figure.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -80,6 +81,13 @@ TEST(RequireSameJob, LayersAreCompared) {
   log.arguments = {{"num_layers", 96}};
   EXPECT_EQ(complaint([&] { require_same_job(log, plan, "p.json"); }),
             "p.json: is of num_layers 2, the log's job of 96");
+  for (const char* other : {"seq_length", "global_batch_size", "micro_batch_size",
+                            "tensor_model_parallel_size", "pipeline_model_parallel_size"}) {
+    log.arguments = {{other, 96}};
+    EXPECT_THAT(complaint([&] { require_same_job(log, plan, "p.json"); }),
+                HasSubstr(fmt::format("p.json: is of {} ", other)))
+        << other;
+  }
   log.arguments = {{"num_layers", 2}, {"hidden_size", 64}};
   EXPECT_EQ(complaint([&] { require_same_job(log, plan, "p.json"); }), "no complaint");
 }

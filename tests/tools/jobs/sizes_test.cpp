@@ -1,5 +1,6 @@
 // Sizes that have another name or are not understood, and what is not modelled of a job.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -138,12 +139,12 @@ TEST(Adapters, OfNemo1AreRead) {
 // (30 + 1 + 1) / 4 ranks / 4 layers a chunk = 2 chunks a rank; 8 stages of 4, the first and last
 // one fewer. Megatron-LM counts the embedding and the loss before it divides.
 TEST(MegatronStages, AccountedEndsCountInVirtualStages) {
-  const auto boundaries = [](const std::string& more) {
-    const std::string text =
-        "pretrain_gpt.py --num-layers 30 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+  const auto boundaries = [](const std::string& more, int blocks = 30) {
+    const std::string text = fmt::format(
+        "pretrain_gpt.py --num-layers {} --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
         "--vocab-size 128 --micro-batch-size 1 --global-batch-size 8 --bf16 "
-        "--pipeline-model-parallel-size 4 " +
-        more;
+        "--pipeline-model-parallel-size 4 {}",
+        blocks, more);
     return read_megatron_job(text, "job.sh", {.gpus = 4}).plan.boundaries;
   };
   EXPECT_THAT(boundaries("--num-layers-per-virtual-pipeline-stage 4 "
@@ -154,6 +155,17 @@ TEST(MegatronStages, AccountedEndsCountInVirtualStages) {
                 static_cast<void>(boundaries("--num-layers-per-virtual-pipeline-stage 4"));
               }),
               HasSubstr("does not divide num-layers"));
+  const std::string embedding = "--account-for-embedding-in-pipeline-split ",
+                    loss = "--account-for-loss-in-pipeline-split ", both = embedding + loss;
+  // One end, 31 + 1 = 4 * 8: that end's stage has 7 blocks. Both, 30 + 2: both have.
+  EXPECT_THAT(boundaries(embedding, 31), ElementsAre(8, 16, 24));
+  EXPECT_THAT(boundaries(loss, 31), ElementsAre(9, 17, 25));
+  EXPECT_THAT(boundaries(both), ElementsAre(8, 16, 24));
+  // Chunks by their number; 16 of 2 with one block at each end.
+  EXPECT_THAT(boundaries(both + "--num-virtual-stages-per-pipeline-rank 2"),
+              ElementsAre(4, 8, 12, 16, 20, 24, 28));
+  EXPECT_THAT(boundaries(both + "--num-layers-per-virtual-pipeline-stage 2"),
+              ElementsAre(2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30));
 }
 
 // ModelLink's list of blocks a stage: 4 stages of 2, 3, 3 and 2 begin at layers 3, 6 and 9.
@@ -190,18 +202,27 @@ TEST(MegatronSizes, BlocksOfAModuleAreDoubted) {
 
 // A layout says how many stages there are; v beside it must be the same.
 TEST(MegatronStages, LayoutAndVirtualStagesMayAgree) {
-  const auto vpp = [](const std::string& more) {
-    const std::string text =
+  const auto plan = [](const std::string& more, const std::string& layout) {
+    const std::string text = fmt::format(
         "pretrain_gpt.py --num-layers 10 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
         "--vocab-size 128 --micro-batch-size 1 --global-batch-size 8 --bf16 "
-        "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et*2|t*3|t*3|t*2L' " +
-        more;
-    return read_megatron_job(text, "job.sh", {.gpus = 2}).plan.vpp;
+        "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout '{}' {}",
+        layout, more);
+    return read_megatron_job(text, "job.sh", {.gpus = 2}).plan;
   };
+  const auto vpp = [&](const std::string& more) { return plan(more, "Et*2|t*3|t*3|t*2L").vpp; };
   EXPECT_EQ(vpp("--num-virtual-stages-per-pipeline-rank 2"), 2);
   EXPECT_THAT(
       complaint([&] { static_cast<void>(vpp("--num-virtual-stages-per-pipeline-rank 4")); }),
       HasSubstr("4 contradicts the layout's 2 stages a rank"));
+  // Blocks behind the embedding: 2 3 3 2; 4 2 2 2; 1 3 3 3; 1 2 2 2 2 1; 5 5.
+  const std::string two = "--num-virtual-stages-per-pipeline-rank 2";
+  EXPECT_THAT(plan(two, "Ett|ttt|ttt|ttL").boundaries, ElementsAre(3, 6, 9));
+  EXPECT_THAT(plan(two, "Et*4|t*2|t*2|t*2L").boundaries, ElementsAre(5, 7, 9));
+  EXPECT_THAT(plan(two, "Et|t*3|t*3|t*3L").boundaries, ElementsAre(2, 5, 8));
+  EXPECT_THAT(plan("--num-virtual-stages-per-pipeline-rank 3", "Et|(tt|)*4tL").boundaries,
+              ElementsAre(2, 4, 6, 8, 10));
+  EXPECT_THAT(plan("", "Et*5|t*5L").boundaries, ElementsAre(6));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Torchtitan's jobs as plans: small files written here with the numbers worked out beside them.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -121,6 +122,30 @@ TEST(TorchtitanJob, WhatDevicesShareIsInThePlan) {
   EXPECT_TRUE(read("tensor_parallel_degree = 4\n[compile]\nenable = true\n" + async)
                   .plan.overlap_tensor_parallel);
   EXPECT_FALSE(read("data_parallel_shard_degree = 1\n").plan.overlap_grad_reduce);
+}
+
+// Its trainer refuses degrees whose product is not the number of devices; -1 takes what is left.
+TEST(TorchtitanJob, DegreesMakeUpTheDevices) {
+  const auto read = [](const std::string& degrees) {
+    return titan(
+        "[model]\nflavor = '8B'\n[training]\nseq_len = 8\n[activation_checkpoint]\n"
+        "mode = 'none'\n[parallelism]\n" +
+            degrees,
+        {.gpus = 8});
+  };
+  const std::string two = "data_parallel_shard_degree = 2\n";
+  for (const auto& [degrees, product] : {std::pair(two, 2),
+                                         {two + "data_parallel_replicate_degree = 2\n", 4},
+                                         {two + "tensor_parallel_degree = 2\n", 4},
+                                         {two + "context_parallel_degree = 2\n", 4},
+                                         {two + "pipeline_parallel_degree = 2\n", 4},
+                                         {std::string("data_parallel_shard_degree = 16\n"), 16}}) {
+    EXPECT_THAT(complaint([&] { static_cast<void>(read(degrees)); }),
+                HasSubstr(fmt::format("are {} devices, not 8: torchtitan refuses that", product)))
+        << degrees;
+  }
+  EXPECT_EQ(read("data_parallel_shard_degree = -1\ntensor_parallel_degree = 2\n").plan.dp, 4);
+  EXPECT_EQ(read(two + "tensor_parallel_degree = 4\n").plan.dp, 2);
 }
 
 TEST(TorchtitanJob, SelectiveIsNotAPlansSelective) {

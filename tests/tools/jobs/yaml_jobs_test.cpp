@@ -1,5 +1,5 @@
 // Tools that give Megatron's arguments in words of their own: FlagScale's and Primus's YAML,
-// scripts of ms-swift, verl and slime. Files are written here as those tools have them.
+// scripts of ms-swift and verl. Files are written here as those tools have them.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -385,21 +385,6 @@ TEST(YamlJobs, AreExportedAndNotPatched) {
               "job.sh: is a job in another tool's words, or a list that Megatron printed: --patch "
               "edits scripts with Megatron's own arguments");
   }
-}
-
-// slime's arguments are Megatron's, but it always trains in bf16 with a sharded optimizer, and its
-// devices are the actor's.
-TEST(YamlJobs, SlimesDefaults) {
-  const std::string job =
-      "python3 train.py --actor-num-nodes 2 --actor-num-gpus-per-node 4 --hf-checkpoint /m "
-      "--rollout-batch-size 32 --n-samples-per-prompt 8 --global-batch-size 64 --num-layers 8 "
-      "--hidden-size 512 --num-attention-heads 8 --vocab-size 32000 --use-dynamic-batch-size "
-      "--max-tokens-per-gpu 9216 --position-embedding-type rope\n";
-  EXPECT_THAT(refusal(job), HasSubstr("--seq-length: is missing"));
-  const Job made = read(job, {}, {.given = {.seq_length = 1024, .micro_batch_size = 2}});
-  EXPECT_EQ(summary(made.plan), "K1 dp8 zero1 M4 b2 1f1b fused");
-  EXPECT_EQ(made.plan.dtype, Dtype::bf16);
-  EXPECT_THAT(names(made.remarks), Contains("use-dynamic-batch-size"));
 }
 
 }  // namespace

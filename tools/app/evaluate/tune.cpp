@@ -139,6 +139,7 @@ std::vector<StepExplained> explained(const TuneLoop& loop, const Contenders& con
                                   .source = source,
                                   .cluster = loop.host,
                                   .software = software,
+                                  .over = within(kExplainedUnasked),
                                   .progress = session.part("explain")}));
   };
   const Trial& baseline = contenders.trials[contenders.baseline];

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "costmodel/table/cost_breakdown.hpp"
@@ -86,6 +87,14 @@ std::vector<Change> all_changes(const CostsSource& source, const ResolvedPlan& l
   // First: where there is time for few they are those that bring most.
   all.insert(all.begin(), *std::move(products));
   return all;
+}
+
+std::function<std::string()> within(Seconds time) {
+  const auto begin = std::chrono::steady_clock::now();
+  return [begin, time]() -> std::string {
+    const Seconds gone = std::chrono::steady_clock::now() - begin;
+    return gone >= time ? "its time was over" : "";
+  };
 }
 
 std::int64_t most_explained(const ResolvedPlan& loaded) {

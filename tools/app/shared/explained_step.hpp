@@ -28,6 +28,13 @@ namespace weir::app {
 [[nodiscard]] std::vector<Change> all_changes(const CostsSource& source, const ResolvedPlan& loaded,
                                               const Cluster& cluster, Costs& costs);
 
+// A plan's changes in a report, where nobody said for how long: a page of the largest plans stays a
+// matter of seconds.
+inline constexpr Seconds kExplainedUnasked(2);
+
+// StepToExplain::over of so much time from now on.
+[[nodiscard]] std::function<std::string()> within(Seconds time);
+
 // A step is explained by a forecast of each change, some forty of them: of a plan of at most so
 // many micro-batches.
 [[nodiscard]] std::int64_t most_explained(const ResolvedPlan& loaded);

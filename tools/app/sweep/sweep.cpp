@@ -200,6 +200,8 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   const MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule,
                              baseline ? stack_of(baseline->plan.job) : std::string()};
   SweepReply reply{.cluster = machine(choice), .baseline_name = std::move(baseline_name)};
+  // From here on, so that what is loaded and priced is within it.
+  reply.time = TimeBound(r.budget, {baseline.has_value(), r.explain, r.report.has_value()});
   take_devices(r, reply);
   if (!baseline) complete(r, reply, session);
   const bool searches = leaves_degrees_open(r);
@@ -228,6 +230,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   reply.costs = costs_for(r, model, search, reply.cluster);
   search.known_software = unnamed_software(search.base.dtype, reply.costs.basis, reply.cluster);
   if (r.stopping) static_cast<void>(r.stopping());  // from here on it listens
+  search.budget = reply.time.left(TimeBound::Part::search);
   const bool leads = !party || party->index == 0;
   reply.result = searched(search, r, reply, std::move(party), others, session);
   require_feasible(reply, search, session);
@@ -235,7 +238,8 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   if (reply.result.plans.front().plan.pp == 1 && !reply.result.families.empty())
     reply.with_pipeline = std::move(reply.result.families.back());
   reply.layouts = listed_layouts(search, model, reply.result.plans);
-  reply.first_changes = first_changes_for({asked, search, reply.result}, r.costs, reply.cluster);
+  const Searched searched_for{asked, search, reply.result, reply.time, reply.not_looked_at};
+  reply.first_changes = first_changes_for(searched_for, r.costs, reply.cluster);
   // Interrupted: what was found so far is an answer, its reasons would be of half a search.
   if (reply.result.stopped_after) {
     if (r.stopping) reply.stopped_by = r.stopping();
@@ -244,7 +248,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
                                 *reply.result.stopped_after, reply.result.candidates,
                                 reply.result.listed ? "" : ", and not all were listed"));
   } else if (r.explain && leads) {
-    reply.reasons = reasons_for({asked, search, reply.result}, r.costs, reply.costs, reply.cluster);
+    reply.reasons = reasons_for(searched_for, r.costs, reply.costs, reply.cluster);
     if (r.stopping) reply.stopped_by = r.stopping();
     if (reply.stopped_by != 0) session.fault()("stopped: not every reason was looked for");
   }
@@ -314,6 +318,7 @@ nlohmann::ordered_json json_of(const SweepReply& reply) {
                              {"plan", plan_json(best.plan)}};
   }
   if (reply.reasons) json["explained"] = to_json(*reply.reasons, reply.front);
+  if (!reply.not_looked_at.empty()) json["not_looked_at"] = reply.not_looked_at;
   // Built-in costs say how far off they were elsewhere.
   if (reply.costs.basis == Basis::builtin)
     return with_accuracy(std::move(json), reply.cluster.device.name);
@@ -364,7 +369,8 @@ Fields fields(SweepRequest& r) {
   append(
       all,
       {{"--budget", &r.budget,
-        "Search so long, as 30s (default: until no plan can be better, or 1,024 were refined)"},
+        "Search and explain so long, as 30s (default: until no plan can be better, or 1,024 were "
+        "refined)"},
        train_tokens_field(r.train_tokens),
        {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
        {"--may-fit", &r.may_fit,

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <optional>
 #include <utility>
@@ -65,12 +64,11 @@ SearchReport named(const SweepReply& reply) {
   return report;
 }
 
-// How long a plan's changes are forecast for a report: within half of the search's budget, shared
-// by the plans, or where there is none so that a page of the largest plans stays a matter of
-// seconds.
-Seconds allowance(const SweepRequest& r, int plans) {
-  constexpr Seconds kUnasked(2);
-  return r.budget.empty() ? kUnasked : parse_duration(r.budget, "--budget") / 2 / plans;
+// How long a plan's changes are forecast for a report: within what the budget has left for it,
+// shared by the plans that are to come.
+Seconds allowance(const SweepReply& reply, int plans) {
+  const auto left = reply.time.left(TimeBound::Part::report);
+  return left ? *left / plans : kExplainedUnasked;
 }
 
 // A plan's step, drawn and explained: by what `--explain` found, where it did.
@@ -78,12 +76,10 @@ void add_step(SearchReport& report, Trace& trace, const std::string& name, const
               const SweepReply& reply, const SweepRequest& r, const Session& session) {
   const bool best = report.explained.empty();
   // Each has its own time, from before its step is forecast: the first takes none of the second's.
-  const auto begin = std::chrono::steady_clock::now();
-  const Seconds most = allowance(r, report.changes.empty() ? 1 : 2);
+  const auto in_time = within(allowance(reply, best && !report.changes.empty() ? 2 : 1));
   const auto over = [&]() -> std::string {
     if (r.stopping && r.stopping() != 0) return "it was stopped";
-    const Seconds gone = std::chrono::steady_clock::now() - begin;
-    return gone >= most ? "its time was over" : "";
+    return in_time();
   };
   const ResolvedPlan plan = resolve(ranked.plan, ".");
   ForecastResult result = forecast(plan, reply.costs, reply.cluster);

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/sweep/sweep_reasons.hpp"
 
+#include <fmt/format.h>
+
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -15,9 +18,62 @@
 
 namespace weir::app {
 
+namespace {
+
+using Part = TimeBound::Part;
+
+// Whether a part of the work is to end: its time is over, or a signal came.
+std::function<bool()> ending(const Searched& searched, Part part) {
+  return [&searched, part] {
+    const auto& stop = searched.search.stop;
+    return searched.time.over(part) || (stop && stop());
+  };
+}
+
+// A plan that is changed, as what_if() takes it.
+struct Changed {
+  const ResolvedPlan& plan;
+  const Forecast& base;
+  const Costs& costs;
+  const char* name;
+};
+
+// What the changes would bring, as far as the part's time goes; marked and in order.
+std::vector<WhatIf> brought(const Searched& searched, Part part, const Changed& to,
+                            std::vector<Change> all, const Cluster& cluster) {
+  const std::size_t count = all.size();
+  std::vector<WhatIf> rows =
+      what_if(to.plan, std::move(all), to.costs, cluster, to.base, ending(searched, part));
+  if (rows.size() < count) {
+    searched.not_looked_at.push_back(
+        fmt::format("{} of {} changes of {}", count - rows.size(), count, to.name));
+  }
+  mark_beyond(rows, to.plan.plan, searched.search.software);
+  return rows;
+}
+
+std::vector<Rejected> outside_the_stack(const Searched& searched, const Costs& costs,
+                                        const Cluster& cluster) {
+  const auto& within = searched.search.within;
+  if (within && *within == StackAbilities{}) return {};
+  if (searched.time.over(Part::outside)) {
+    searched.not_looked_at.emplace_back("what lies outside the stack");
+    return {};
+  }
+  weir::SweepRequest asked = searched.asked;
+  asked.budget = searched.time.left(Part::outside);
+  std::vector<Rejected> rows = outside(asked, searched.result.plans.front(), costs, cluster);
+  if (searched.time.over(Part::outside))
+    searched.not_looked_at.emplace_back("some of what lies outside the stack");
+  return rows;
+}
+
+}  // namespace
+
 SweepReasons reasons_for(const Searched& searched, const CostsSource& source, const Costs& costs,
                          const Cluster& cluster) {
-  const auto& [asked, search, result] = searched;
+  const auto& search = searched.search;
+  const weir::SweepResult& result = searched.result;
   const Ranked& best = result.plans.front();
   const ResolvedPlan winner = resolve(best.plan, search.folder);
   // Changes may split layers otherwise, so costs of those splits are made too.
@@ -25,32 +81,38 @@ SweepReasons reasons_for(const Searched& searched, const CostsSource& source, co
   const ForecastResult whole = forecast(winner, its, cluster);
   std::vector<Change> all_its = all_changes(source, winner, cluster, its);
   SweepReasons reasons{.step = whole.forecast.metrics.step_time,
-                       .critical_path = critical_path(winner.program, whole.trace),
-                       .what_if = what_if(winner, std::move(all_its), its, cluster, best.forecast),
-                       .rejected = rejected(search, result, costs, cluster),
-                       .outside = outside(asked, best, costs, cluster)};
-  mark_beyond(reasons.what_if, best.plan, search.software);
-  // Without a plan in use there is nothing to come from.
-  if (!search.baseline) return reasons;
-  const ResolvedPlan& present = *search.baseline;
-  // From the plan in use towards the best, one choice at a time.
-  const Costs all = costs_of_changes(source, present, cluster, best.plan);
-  reasons.towards = what_if(present, changes_towards(present, best.plan, all, cluster), all,
-                            cluster, result.baseline->ranked.forecast);
-  mark_beyond(*reasons.towards, present.plan, search.software);
+                       .critical_path = critical_path(winner.program, whole.trace)};
+  // In the order in which the time is shared out (time_bound).
+  reasons.what_if = brought(searched, Part::what_if, {winner, best.forecast, its, "the best plan"},
+                            std::move(all_its), cluster);
+  reasons.rejected = rejected(search, result, costs, cluster, ending(searched, Part::rejected));
+  if (search.baseline) {
+    // From the plan in use towards the best, one choice at a time.
+    const ResolvedPlan& present = *search.baseline;
+    const Costs all = costs_of_changes(source, present, cluster, best.plan);
+    reasons.towards = brought(searched, Part::towards,
+                              {present, result.baseline->ranked.forecast, all, "the baseline"},
+                              changes_towards(present, best.plan, all, cluster), cluster);
+  }
+  reasons.outside = outside_the_stack(searched, costs, cluster);
   return reasons;
 }
 
 std::vector<FirstChange> first_changes_for(const Searched& searched, const CostsSource& source,
                                            const Cluster& cluster) {
-  const auto& [asked, search, result] = searched;
+  const auto& search = searched.search;
+  const weir::SweepResult& result = searched.result;
   if (!search.baseline || !result.baseline || result.plans.empty()) return {};
   const ResolvedPlan& present = *search.baseline;
   const Ranked& best = result.plans.front();
-  return first_changes(
+  bool cut = false;
+  const auto over = [&] { return cut = cut || searched.time.over(Part::first_changes); };
+  auto changes = first_changes(
       {present, result.baseline->ranked.forecast, best, cluster, search.software,
        [&](const ResolvedPlan& plan) { return costs_of_changes(source, plan, cluster, best.plan); },
-       [&](const ResolvedPlan& to) { return count_of(edits_between(present.plan, to)); }});
+       [&](const ResolvedPlan& to) { return count_of(edits_between(present.plan, to)); }, over});
+  if (cut) searched.not_looked_at.emplace_back("smaller changes of the baseline");
+  return changes;
 }
 
 nlohmann::ordered_json to_json(const std::vector<FirstChange>& changes) {

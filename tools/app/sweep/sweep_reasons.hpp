@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "costmodel/table/costs.hpp"
@@ -15,6 +16,7 @@
 #include "sim/search/result.hpp"
 #include "sim/search/space/space.hpp"
 #include "tools/app/shared/source.hpp"
+#include "tools/app/sweep/time_bound.hpp"
 
 namespace weir::app {
 
@@ -31,6 +33,8 @@ struct SweepReasons {
 struct Searched {
   const weir::SweepRequest &asked, &search;
   const weir::SweepResult& result;
+  const TimeBound& time;
+  std::vector<std::string>& not_looked_at;  // told what there was no time for
 };
 // Precondition: as of rejected(). Plans are for files in ".".
 [[nodiscard]] SweepReasons reasons_for(const Searched& searched, const CostsSource& source,

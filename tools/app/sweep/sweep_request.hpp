@@ -18,6 +18,7 @@
 #include "tools/app/shared/parallel_fields.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/sweep/sweep_reasons.hpp"
+#include "tools/app/sweep/time_bound.hpp"
 
 namespace weir::app {
 
@@ -42,7 +43,7 @@ struct SweepRequest {
   bool any_schedule = false;  // also what the stack has not
   PlanSource baseline;        // the plan in use today, where one is given
   int top = 20, threads = 0;
-  std::string budget;  // "30s": instead of a number of plans
+  std::string budget;  // "30s", with all that explains it: instead of a number of plans
   bool run = false;
   std::string backend = "cpu";
   int steps = 5;
@@ -88,6 +89,8 @@ struct SweepReply {
   std::optional<FamilyBest> with_pipeline;  // where the best plan has none
   // Of what is listed, and of the best with each choice made otherwise, where that was asked for.
   std::vector<Ranked> front;
+  TimeBound time;                          // of all of this
+  std::vector<std::string> not_looked_at;  // what it left no time for
   int stopped_by = 0;  // the signal that ended the search, or the runs, before their end
   bool leads = true;   // false: another process has the reply, and this one's is empty
 

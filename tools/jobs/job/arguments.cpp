@@ -310,6 +310,10 @@ void Arguments::fill(std::string_view name, const std::string& value, std::strin
     if (!same) contradicts(field, value, file_, fmt::format("--{} {}", name, said.substr(0, 40)));
     return;
   }
+  refill(name, value);
+}
+
+void Arguments::refill(std::string_view name, const std::string& value) {
   std::string written(name);
   Given given{.written = "--" + written, .filled = true};
   if (!value.empty()) given.values.push_back(value);

@@ -49,6 +49,8 @@ class Arguments {
   // As if the file had it: in the place of one that is not known here. A file that says another
   // value is contradicted: UsageError, by the plan's word for it.
   void fill(std::string_view name, const std::string& value, std::string_view field);
+  // In the place of what the file has, which its tool does not go by.
+  void refill(std::string_view name, const std::string& value);
   // What the script sets in its own environment: "export NVTE_FLASH_ATTN=0".
   [[nodiscard]] std::optional<std::string> environment_of(std::string_view variable) const;
 

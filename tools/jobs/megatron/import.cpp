@@ -16,6 +16,7 @@
 #include "tools/jobs/megatron/kept_lines.hpp"
 #include "tools/jobs/megatron/post_trainers.hpp"
 #include "tools/jobs/megatron/recipe.hpp"
+#include "tools/jobs/megatron/slime.hpp"
 #include "tools/jobs/megatron/yaml_jobs.hpp"
 
 namespace weir {
@@ -433,6 +434,7 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   set_prediction(a, job);
   set_sharing(a, plan, job.remarks);
   set_expert_parallelism(a, file, job);
+  take_slimes_micro_batch(a, plan, options.given, job.remarks);
   set_batch(a, plan, file, options.given, job);
   set_stages(a, plan, blocks, file);
   set_schedule(a, plan, job.remarks);
@@ -476,7 +478,7 @@ Job read_megatron_job(const std::string& given, const std::string& file,
   take_other_names(a);
   refuse_other_models(a, file);
   refuse_unmodelled(a);
-  take_slimes_defaults(a);
+  take_slimes_defaults(a, options.given);
   fill_arguments(a, options.given);
   Job job;
   job.remarks = source.remarks;

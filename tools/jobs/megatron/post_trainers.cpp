@@ -1,6 +1,5 @@
-// Defaults are those of modelscope/ms-swift (swift/megatron/arguments/megatron_args.py), verl
-// (trainer/config/engine/megatron.yaml, workers/megatron_workers.py) and THUDM/slime
-// (slime/backends/megatron_utils/arguments.py), all of 2026.
+// Defaults are those of modelscope/ms-swift (swift/megatron/arguments/megatron_args.py) and verl
+// (trainer/config/engine/megatron.yaml, workers/megatron_workers.py), all of 2026.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/jobs/megatron/post_trainers.hpp"
 
@@ -380,16 +379,6 @@ std::optional<TranslatedJob> post_trainer_job(const std::string& text, const std
   job.arguments = verl.arguments(options);
   job.remarks = verl.remarks();
   return job;
-}
-
-bool is_slimes(const Arguments& a) {
-  return a.says("hf-checkpoint") && a.says("rollout-batch-size");
-}
-
-void take_slimes_defaults(Arguments& a) {
-  if (!is_slimes(a)) return;
-  if (!a.says("fp16") && !a.says("bf16")) a.fill("bf16", "", "dtype");
-  if (!a.says("use-distributed-optimizer")) a.fill("use-distributed-optimizer", "", "zero");
 }
 
 }  // namespace weir

@@ -19,9 +19,4 @@ namespace weir {
                                                             const std::string& file,
                                                             const JobOptions& options);
 
-// Of slime's script: Megatron's arguments among its own.
-[[nodiscard]] bool is_slimes(const Arguments& arguments);
-// What slime sets where its script, Megatron's arguments, says nothing.
-void take_slimes_defaults(Arguments& arguments);
-
 }  // namespace weir

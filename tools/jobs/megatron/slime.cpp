@@ -1,0 +1,106 @@
+// Names and defaults are those of slime/utils/arguments.py, slime/utils/dp_schedule.py and
+// slime/backends/megatron_utils/arguments.py @624b824a8.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/jobs/megatron/slime.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/model/limits.hpp"
+
+namespace weir {
+namespace {
+
+constexpr std::int64_t kMostSamples = 1 << 30;
+
+// A sample is a prompt with its answer, as long as it may become; slime's own --seq-length is a
+// placeholder, for its micro-batches are of samples of any length. nullopt: the data's own, as in
+// fine-tuning.
+std::optional<std::int64_t> longest_sample(Arguments& a) {
+  const auto length = [&a](const char* name) { return a.maybe_integer(name, 1, kLargestSize); };
+  const auto context = length("rollout-max-context-len");
+  const auto answer = length("rollout-max-response-len");
+  const auto prompt = length("rollout-max-prompt-len");
+  if (!answer) return context;
+  const std::int64_t both = std::min(kLargestSize, *answer + prompt.value_or(0));
+  // A context ends an answer that would go beyond it.
+  return context ? std::min(*context, both) : both;
+}
+
+// A step is of so many samples; of several steps a rollout each has its share.
+std::optional<std::int64_t> samples_a_step(Arguments& a) {
+  const auto steps = a.maybe_integer("num-steps-per-rollout", 1, kMostSamples);
+  if (!steps) return std::nullopt;
+  const std::int64_t prompts = a.integer("rollout-batch-size", 1, kMostSamples);
+  const std::int64_t each = a.integer_or("n-samples-per-prompt", 1, 1, kMostRanks);
+  return std::max<std::int64_t>(1, prompts * each / *steps);
+}
+
+// The most samples at once that divide a replica's.
+std::int64_t largest_divisor(std::int64_t samples, std::int64_t most) {
+  for (std::int64_t b = std::min(samples, most); b > 1; --b)
+    if (samples % b == 0) return b;
+  return 1;
+}
+
+}  // namespace
+
+bool is_slimes(const Arguments& a) {
+  // The checkpoint's folder is mostly one of the environment, which is not known here.
+  const std::vector<std::string> given = a.names();
+  return std::ranges::find(given, "hf-checkpoint") != given.end() && a.says("rollout-batch-size");
+}
+
+void take_slimes_defaults(Arguments& a, const GivenFields& given) {
+  if (!is_slimes(a)) return;
+  if (!a.says("fp16") && !a.says("bf16")) a.fill("bf16", "", "dtype");
+  if (!a.says("use-distributed-optimizer")) a.fill("use-distributed-optimizer", "", "zero");
+  // Beside packed micro-batches the script's own number says nothing.
+  if (given.micro_batch_size && a.says("use-dynamic-batch-size"))
+    a.refill("micro-batch-size", fmt::to_string(*given.micro_batch_size));
+  if (!a.says("global-batch-size") && !given.global_batch_size) {
+    if (const auto samples = samples_a_step(a))
+      a.fill("global-batch-size", fmt::to_string(*samples), "global-batch-size");
+  }
+  if (a.says("seq-length") || given.seq_length) return;
+  const auto length = longest_sample(a);
+  if (!length) {
+    a.fail(
+        "seq-length",
+        "is missing: slime's samples are as long as the data here, no --rollout-max-response-len "
+        "or --rollout-max-context-len bounds them; say --seq-length, and -b for samples a "
+        "micro-batch");
+  }
+  a.fill("seq-length", fmt::to_string(*length), "seq-length");
+}
+
+// Packed micro-batches are filled up to --max-tokens-per-gpu on each of cp devices, a longer sample
+// alone in its own; a plan's are all alike, so that as many go together as divide the mini-batch.
+void take_slimes_micro_batch(Arguments& a, const Plan& plan, const GivenFields& given,
+                             std::vector<Remark>& remarks) {
+  if (!is_slimes(a) || given.micro_batch_size) return;
+  const auto samples = a.maybe_integer("global-batch-size", 1, kMostSamples);
+  // Two of b, M and G give the third.
+  if (samples && given.microbatches) return;
+  if (!a.says("use-dynamic-batch-size")) {
+    if (!a.says("micro-batch-size")) a.fill("micro-batch-size", "1", "micro-batch-size");
+    return;
+  }
+  const std::int64_t tokens = a.integer("max-tokens-per-gpu", 1, kLargestSize);
+  const std::int64_t most = std::max<std::int64_t>(1, tokens * plan.cp / plan.seq_length);
+  const bool even = samples && *samples % plan.dp == 0;
+  const std::int64_t b = even ? largest_divisor(*samples / plan.dp, most) : 1;
+  a.refill("micro-batch-size", fmt::to_string(b));
+  remarks.push_back(
+      {"max-tokens-per-gpu",
+       fmt::format("{} tokens on each of cp {}: {} sample{} of {} tokens, all as long as they may "
+                   "become, a micro-batch; --seq-length and -b say otherwise",
+                   tokens, plan.cp, b, b == 1 ? "" : "s", plan.seq_length)});
+}
+
+}  // namespace weir
