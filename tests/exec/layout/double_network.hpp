@@ -163,33 +163,10 @@ class Forward {
         });
       case Act::attention:
         return attend(o);
-      case Act::loss: {
-        std::size_t row = 0;
-        return each(dims(y), [&](Index i) {
-          double sum = 0;
-          along(o.over, i, [&](const Index& j) { sum += std::exp(number(x, j)); });
-          i[at(o.over)] = picks[row++];
-          number(y, i) = std::log(sum) - number(x, i);
-        });
-      }
-      case Act::gather: {
-        std::size_t row = 0;
-        return each(without(dims(y), dims(x)), [&](Index i) {
-          i[at(o.over)] = picks[row++];
-          const Index picked = i;
-          each(without(dims(x), {o.over}), [&](const Index& j) {
-            for (const int d : dims(x)) i[at(d)] = d == o.over ? picked[at(d)] : j[at(d)];
-            number(y, i) = number(x, i);
-          });
-        });
-      }
-      case Act::choose: {
-        std::size_t row = 0;
-        return each(dims(y), [&](Index i) {
-          i[at(o.over)] = picks[row++];
-          number(y, i) = number(x, i);
-        });
-      }
+      case Act::loss:
+      case Act::gather:
+      case Act::choose:
+        return pick(o, picks);
       case Act::move:  // place by place
         out = values(x);
         return;
@@ -199,6 +176,28 @@ class Forward {
       default:
         throw std::invalid_argument(std::string(to_string(o.act)));
     }
+  }
+  // By the integers that the run is given, row by row of what is made.
+  void pick(const Operation& o, const std::vector<std::int64_t>& picks) {
+    const int x = o.inputs[0], y = o.output;
+    std::size_t row = 0;
+    if (o.act != Act::gather) {
+      return each(dims(y), [&](Index i) {
+        double sum = 0;
+        if (o.act == Act::loss)
+          along(o.over, i, [&](const Index& j) { sum += std::exp(number(x, j)); });
+        i[at(o.over)] = picks[row++];
+        number(y, i) = o.act == Act::loss ? std::log(sum) - number(x, i) : number(x, i);
+      });
+    }
+    each(without(dims(y), dims(x)), [&](Index i) {
+      i[at(o.over)] = picks[row++];
+      const std::vector<int> rest = without(dims(x), {o.over});
+      each(rest, [&](const Index& j) {
+        for (const int d : rest) i[at(d)] = j[at(d)];
+        number(y, i) = number(x, i);
+      });
+    });
   }
   void norm(const Operation& o) {
     const int x = o.inputs[0];

@@ -422,8 +422,8 @@ TEST_F(LayoutCommand, InsideTheStagesOfAnyPipeline) {
   refused(lm + "--mesh r=2 --rules batch:r --microbatches 4", "are of --stages");
   refused(lm + "--mesh r=2 --rules batch:r --stages 2 --schedule zb-v", "several stages on a rank");
   refused(lm + "--mesh r=2 --rules batch:r --stages 2 --schedule seq1f1b", "slices sequences");
-  // 2^16 x 2^16 x 2^16 devices are not the 0 that an int has of them.
-  refused(lm + "--mesh r=65536,c=65536 --rules batch:r --stages 65536", "at most");
+  // 2^20 x 2^16 devices are not the 0 that an int has of them.
+  refused(lm + "--mesh r=64,c=16384 --rules batch:r --stages 65536", "68719476736 devices in all");
   refused(lm + "--mesh r=2 --rules batch:r --stages 16", "are fewer than 16 stages");
   refused(kLayouts + "dag.json --cluster dgx-h100 --mesh r=2 --rules batch:r --stages 2",
           "does not read the layer before it alone");
