@@ -404,12 +404,13 @@ TEST_F(LayoutCommand, InsideTheStagesOfAnyPipeline) {
   EXPECT_EQ(two["parts"][0]["in_flight"], 4);
   EXPECT_GT(two["parts"][0]["exchanges_s"], 0.0);
   EXPECT_GT(two["bubble_fraction"], 0.0);
-  // Each K once, and of several the stages of one, by its name: the fastest that fits.
+  // Each K once, and of several the stages of one, by its name: the fastest that fits, which is the
+  // second here.
   EXPECT_EQ(of(lm + "--mesh r=2,c=2 --rules batch:r --stages 2,2")["pipelines"].size(), 1U);
   const CommandResult printed =
       weir("-q layout " + lm + "--mesh r=2,c=2 --rules batch:r,d_model:c --stages 1,2");
   EXPECT_THAT(printed.out,
-              HasSubstr("The stages of K = 1 under layout asked, the fastest that fits:"));
+              HasSubstr("The stages of K = 2 under layout asked, the fastest that fits:"));
   const auto refused = [&](const std::string& options, const char* words) {
     const CommandResult result = weir("layout " + options);
     EXPECT_EQ(result.code, 2) << result.out;
