@@ -104,6 +104,19 @@ struct Shape {
       return "keys and values need the dimension of keys";
     if (in(0).empty() || !has_dimension(in(1), in(0).back()))
       return "scores are summed over the last dimension of queries, which keys need too";
+    // One kernel sums a row's shares over its keys and nothing else: a softmax of sums over a
+    // dimension that only keys or values have, or a sum of several rows' results, would be partial
+    // where that dimension is split, and nobody would add up the parts.
+    const std::vector<int> rows = without(in(0), in(0).back());
+    if (!within(without(in(1), operation.over), in(0)))
+      return "keys have a dimension that queries lack";
+    if (!within(rows, out())) return "queries have a dimension that the output lacks";
+    if (!within(without(in(2), operation.over), out()))
+      return "values have a dimension that the output lacks";
+    for (const int d : out()) {
+      if (!has_dimension(rows, d) && !has_dimension(in(2), d))
+        return "the output has a dimension that neither queries nor values have";
+    }
     return nullptr;
   }
   [[nodiscard]] const char* move() const {

@@ -6,8 +6,7 @@
 //   q = t w                          a product, summed over what the output does not have
 //   p = softmax(s) over keys
 //   u = turn(q) over tokens          rotary positions: each pair of the last dimension's numbers,
-//   by
-//                                    its place along tokens (Su et al. 2021, section 3.2)
+//                                    by its place along tokens (Su et al. 2021, section 3.2)
 //   x = gather(table) over vocab     rows of a table, picked by integers
 //   t = move(n)                      the same numbers under another dimension: n[batch, rows] as
 //                                    t[batch, tokens]; where one is split and the other is not,

@@ -7,10 +7,14 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <tuple>
 #include <variant>
 
 #include "costmodel/links/collectives.hpp"
-#include "costmodel/memory/training_state.hpp"
 #include "costmodel/table/cost_table.hpp"
 #include "plan/layout/exchanges.hpp"
 #include "plan/program/lower.hpp"
@@ -34,6 +38,7 @@ constexpr std::int64_t kFp32Bytes = 4;
 // The layer and the tensor that a tied weight is; none: no layer that is there once has it.
 struct Owner {
   std::size_t layer = 0, tensor = 0;
+  auto operator<=>(const Owner&) const = default;
 };
 std::optional<Owner> owner_of(const Network& network, const layout::NetworkTensor& tied) {
   for (std::size_t l = 0; l < network.layers.size(); ++l) {
@@ -48,6 +53,16 @@ std::optional<Owner> owner_of(const Network& network, const layout::NetworkTenso
 }
 
 std::variant<Schedule, std::string> schedule_of(const StagedJob& job) {
+  // By the shape that is asked for here these would become other schedules, or are of models whose
+  // vocabulary every rank has a part of.
+  const Generator* by = find_generator(job.schedule);
+  const char* why = by == nullptr                      ? nullptr
+                    : by->default_chunks > 1           ? "places several stages on a rank"
+                    : by->default_slices > 1           ? "slices sequences"
+                    : divides_vocabulary(job.schedule) ? "divides the vocabulary over ranks"
+                                                       : nullptr;
+  if (why != nullptr)
+    return fmt::format("{} {}: expected a schedule of one stage a rank", job.schedule, why);
   auto made =
       make_schedule(job.schedule, {.ranks = job.stages, .microbatches = job.job.micro_batches});
   if (const auto* schedule = std::get_if<Schedule>(&made)) {
@@ -103,22 +118,22 @@ class Chain {
     stage.message = output_bytes(of_[at(end - 1)]);
     return stage;
   }
-  // A tied weight that its owner's stage has not: a copy of it there, whose gradients both sum.
+  // Weights that layers of several stages read: each stage but their owner's has one copy, and all
+  // of these stages sum their gradients.
   void tie(std::vector<LayoutStage>& stages) const {
-    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      for (const layout::NetworkTensor& tensor : network_.layers[l].tensors) {
-        if (tensor.role != Role::tied) continue;
-        const std::size_t owner = stage_of(stages, first_[owner_of(network_, tensor)->layer]),
-                          reader = stage_of(stages, first_[l]);
-        if (owner == reader) continue;
-        const double elements = block_elements(network_, layout_, tensor.dimensions);
-        const auto numbers = static_cast<std::int64_t>(std::llround(elements));
-        const Seconds sum = all_reduce(Bytes(numbers * kFp32Bytes), 2, link_between(owner, reader));
-        stages[owner].step += sum;
-        stages[reader].step += sum;
-        stages[reader].state +=
-            zero_share(numbers, state_bytes(job_.job.optimizer, job_.job.dtype), 0, 1).total();
+    for (const auto& [owner, readers] : readers_by_owner()) {
+      const std::size_t home = stage_of(stages, first_[owner.layer]);
+      std::set<std::size_t> with{home};
+      // What the copy costs there, as its first reader's use of it has it.
+      for (const std::size_t l : readers) {
+        const int last = first_[l] + static_cast<int>(network_.layers[l].repeat) - 1;
+        for (std::size_t s = stage_of(stages, first_[l]); s <= stage_of(stages, last); ++s) {
+          if (with.insert(s).second) add_copy(stages[s], l, owner);
+        }
       }
+      if (with.size() == 1) continue;
+      const Seconds sum = sum_between(with, owner);
+      for (const std::size_t s : with) stages[s].step += sum;
     }
   }
   // Of the devices at one place of two stages.
@@ -137,6 +152,62 @@ class Chain {
     const double numbers = block_elements(network_, layout_, dimensions);
     return Bytes(static_cast<std::int64_t>(std::llround(numbers)) *
                  bytes_per_element(job_.job.dtype));
+  }
+  // Layers that read a weight of another's, ascending, by the owner.
+  [[nodiscard]] std::map<Owner, std::vector<std::size_t>> readers_by_owner() const {
+    std::map<Owner, std::vector<std::size_t>> readers;
+    for (std::size_t l = 0; l < network_.layers.size(); ++l) {
+      for (const layout::NetworkTensor& tensor : network_.layers[l].tensors) {
+        if (tensor.role == Role::tied) readers[*owner_of(network_, tensor)].push_back(l);
+      }
+    }
+    return readers;
+  }
+  [[nodiscard]] const layout::NetworkTensor& weight_of(const Owner& owner) const {
+    return network_.layers[owner.layer].tensors[owner.tensor];
+  }
+  // A copy is held, reduced among the stage's replicas and updated there as a weight of the
+  // reader's own would be: what the reader's share has without the tie beyond what it has with it.
+  void add_copy(LayoutStage& stage, std::size_t reader, const Owner& owner) const {
+    Network untied = network_;
+    auto& tensors = untied.layers[reader].tensors;
+    const auto copy = std::ranges::find_if(tensors, [&](const layout::NetworkTensor& t) {
+      return t.role == Role::tied && t.name == weight_of(owner).name;
+    });
+    copy->role = Role::weight;
+    LayerShare share;
+    const auto kind = [](const layout::Exchange& e) {
+      return std::tuple(e.collective, e.pass, e.axes, e.elements, e.tensor, e.gradient, e.times);
+    };
+    // Those of the reader itself are among the other's, in the same order.
+    auto tied = shares_[reader].exchanges.begin();
+    for (const layout::Exchange& e : layer_share(untied, layout_, reader).exchanges) {
+      if (tied != shares_[reader].exchanges.end() && kind(e) == kind(*tied)) {
+        ++tied;
+      } else {
+        share.exchanges.push_back(e);
+      }
+    }
+    share.held.push_back(
+        {sharers_of(layout_, *copy), block_elements(network_, layout_, copy->dimensions)});
+    NetworkJob once = job_.job;
+    once.micro_batches = 1;
+    const NetworkCost cost = layer_cost(share, 1, layout_, once, cluster_);
+    stage.step += cost.reductions;
+    stage.state += cost.state;
+    // Shared sums of gradients are added to by each micro-batch.
+    stage.passes[2] += cost.exchanges;
+    stage.exchanges += cost.exchanges;
+  }
+  // Of the part of a weight's gradient that each device has when its stage's are summed, in fp32:
+  // by the link between those that are furthest apart.
+  [[nodiscard]] Seconds sum_between(const std::set<std::size_t>& stages, const Owner& owner) const {
+    const double part =
+        block_elements(network_, layout_, weight_of(owner).dimensions) /
+        static_cast<double>(members(layout_, sharers_of(layout_, weight_of(owner))));
+    const Bytes bytes(static_cast<std::int64_t>(std::llround(part * kFp32Bytes)));
+    return all_reduce(bytes, static_cast<int>(stages.size()),
+                      link_between(*stages.begin(), *stages.rbegin()));
   }
   [[nodiscard]] static std::size_t stage_of(const std::vector<LayoutStage>& stages, int layer) {
     std::size_t stage = 0;

@@ -50,8 +50,9 @@ std::vector<NetworkLayout> legal_layouts(const Network& network, int processors)
   if (processors == 1) return {{"one", {}, nowhere}};
   std::vector<NetworkLayout> all;
   const auto add = [&](NetworkLayout layout) {
-    // Every other one shares what the optimizer keeps.
+    // Every other one shares what the optimizer keeps, and every other of these gradients too.
     if (all.size() % 2 == 1) layout.optimizer = (Axes{1} << layout.mesh.size()) - 1;
+    if (all.size() % 4 == 3) layout.gradients = layout.optimizer;
     if (!illegal(network, layout) && !cpu::not_run(network, layout)) all.push_back(layout);
   };
   const auto dimension = [&](std::string_view name) {

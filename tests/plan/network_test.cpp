@@ -7,7 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <stdexcept>
+#include <string>
 #include <tuple>
+#include <utility>
 
 #include "plan/layout/megatron_cut.hpp"
 #include "plan/layout/mesh_factors.hpp"
@@ -179,6 +182,40 @@ TEST(NetworkFiles, WhatIsNoneIsRefusedWithItsKey) {
   EXPECT_THAT(with({"h = x w"}), HasSubstr("nothing uses a"));
   EXPECT_THAT(refusal(file(quoted({"x[batch, oi]"}), kOperations)),
               HasSubstr("layers[0].tensors: x[batch, oi]: no dimension is called oi"));
+}
+
+// One kernel sums over a row's keys and the width of its queries, and over nothing else: what a
+// softmax would be of if keys had another dimension is a sum, whose parts no exchange would add up.
+TEST(NetworkFiles, AnAttentionSumsOverNothingElse) {
+  const auto with = [](const char* q, const char* k, const char* v, const char* out) {
+    layout::Network network{"n", {}, {}};
+    for (const char* name : {"batch", "tokens", "keys", "width", "values", "more"})
+      network.dimensions.push_back({name, name, 4});
+    layout::NetworkLayer layer;
+    for (const auto& [name, dimensions] :
+         {std::pair("q", q), std::pair("k", k), std::pair("v", v), std::pair("o", out)})
+      append_tensor(std::string(name) + dimensions, network, layer);
+    try {
+      append_operation("o = attention(q k v) over keys", network, layer);
+    } catch (const std::invalid_argument& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  const char *q = "[batch, tokens, width]", *k = "[batch, keys, width]",
+             *v = "[batch, keys, values]", *out = "[batch, tokens, values]";
+  // A head's values may have a width of their own, and keys be shared by all rows.
+  EXPECT_EQ(with(q, k, v, out), "none");
+  EXPECT_EQ(with(q, "[keys, width]", "[keys, values]", out), "none");
+  EXPECT_THAT(with(q, "[batch, keys, more, width]", "[batch, keys, more, values]",
+                   "[batch, tokens, more, values]"),
+              HasSubstr("keys have a dimension that queries lack"));
+  EXPECT_THAT(with(q, k, "[batch, keys, more, values]", out),
+              HasSubstr("values have a dimension that the output lacks"));
+  EXPECT_THAT(with(q, k, v, "[batch, tokens, more, values]"),
+              HasSubstr("the output has a dimension that neither queries nor values have"));
+  EXPECT_THAT(with(q, "[keys, width]", "[keys, values]", "[tokens, values]"),
+              HasSubstr("queries have a dimension that the output lacks"));
 }
 
 // Legality in the paper's sense: two dimensions of one tensor on one mesh dimension, and a size

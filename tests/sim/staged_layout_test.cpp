@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -137,6 +138,69 @@ TEST(StagedLayouts, TiedWeights) {
   }
 }
 
+Network tied(std::int64_t middle) {
+  Network network{"tied", {{"batch", "b", 4}, {"io", "i", 8}, {"vocab", "V", 12}}, {}};
+  add_layer(network, "table", {"weight table[vocab, io]", "x[batch, io]"},
+            {"x = gather(table) over vocab"});
+  if (middle > 0) {
+    add_layer(network, "middle",
+              {"x[batch, io]", "tied table[vocab, io]", "u[batch, vocab]", "a[batch, vocab]",
+               "weight w[vocab, io]", "y[batch, io]"},
+              {"u = x table", "a = tanh(u)", "y = a w"}, {}, middle);
+  }
+  add_layer(network, "head",
+            {"x[batch, io]", "tied table[vocab, io]", "logits[batch, vocab]", "losses[batch]"},
+            {"logits = x table", "losses = loss(logits) over vocab"});
+  return network;
+}
+
+// With two replicas in each stage, at 1 byte/s, of 96 weights: both stages reduce 96 gradients of 4
+// bytes among their replicas, which takes 384 s of two, and sum them with each other, as long.
+// Where replicas share what the optimizer keeps they reduce-scatter, 192 s, sum their halves
+// between the stages, 192 s, and gather the new weights, 192 s; AdamW's 8 bytes are halved, and
+// where they share gradients too those.
+TEST(StagedLayouts, ACopyOfATiedWeightIsAsItsOwnersIs) {
+  const Network network = tied(0);
+  Cluster cluster = machine();
+  cluster.intra.bandwidth = BytesPerSecond(1);
+  NetworkLayout replicas{"", {{"d", "d", 2}}, {1, 0, 0}};
+  const StagedLayout whole = staged_layout(network, replicas, job(2, 1), cluster);
+  replicas.optimizer = 1;
+  const StagedLayout first = staged_layout(network, replicas, job(2, 1), cluster);
+  replicas.gradients = 1;
+  const StagedLayout second = staged_layout(network, replicas, job(2, 1), cluster);
+  for (std::size_t s = 0; s < 2; ++s) {
+    EXPECT_NEAR(whole.stages[s].step.count(), 384 + 384, 1e-6) << s;
+    EXPECT_EQ(whole.stages[s].state, Bytes(96 * 16)) << s;
+    EXPECT_NEAR(first.stages[s].step.count(), 192 + 192 + 192, 1e-6) << s;
+    EXPECT_EQ(first.stages[s].state, Bytes(96 * 8 + 48 * 8)) << s;
+    // Each micro-batch's W scatters its own.
+    EXPECT_NEAR(second.stages[s].step.count(), 192 + 192, 1e-6) << s;
+    EXPECT_NEAR(second.stages[s].passes[2].count() - first.stages[s].passes[2].count(), 192, 1e-6)
+        << s;
+    EXPECT_EQ(second.stages[s].state, Bytes(96 * 4 + 48 * 12)) << s;
+  }
+}
+
+// A layer that is repeated reads the table in each stage that has one of it, and two layers of one
+// stage read one copy: of three stages each has 96 numbers of it and all three sum their gradients
+// at once, 2 x 2/3 x 384 = 512 s. The middle's own weights are 96 numbers a repetition.
+TEST(StagedLayouts, ATiedWeightOfSeveralStages) {
+  Cluster cluster = machine();
+  cluster.nodes = 1;
+  cluster.intra.bandwidth = BytesPerSecond(1);
+  const StagedLayout staged = staged_layout(tied(4), {"", {}, {0, 0, 0}}, job(3, 1), cluster);
+  std::int64_t layers = 0;
+  for (const LayoutStage& stage : staged.stages) {
+    std::int64_t middle = 0;  // layers 1 to 4
+    for (int l = stage.first; l < stage.first + stage.layers; ++l) middle += l >= 1 && l <= 4;
+    EXPECT_EQ(stage.state, Bytes((1 + middle) * 96 * 16)) << stage.first;
+    EXPECT_NEAR(stage.step.count(), 512, 1e-6) << stage.first;
+    layers += middle;
+  }
+  EXPECT_EQ(layers, 4);
+}
+
 TEST(StagedLayouts, WhatCannotBeCut) {
   const Network network = chain();
   EXPECT_EQ(not_staged(network, job(4, 1)), std::nullopt);
@@ -144,6 +208,16 @@ TEST(StagedLayouts, WhatCannotBeCut) {
   StagedJob other = job(2, 2);
   other.schedule = "chimera";
   EXPECT_THAT(not_staged(network, other).value_or(""), HasSubstr("one stage a rank"));
+  // With one stage a rank and whole sequences they would be other schedules under their names.
+  for (const char* name : {"interleaved-1f1b", "interleaved-zb", "looped-bfs", "hanayo"}) {
+    other.schedule = name;
+    EXPECT_THAT(not_staged(network, other).value_or(""),
+                HasSubstr(std::string(name) + " places several stages on a rank"));
+  }
+  other.schedule = "seq1f1b";
+  EXPECT_THAT(not_staged(network, other).value_or(""), HasSubstr("seq1f1b slices sequences"));
+  other.schedule = "vocab-1";
+  EXPECT_THAT(not_staged(network, other).value_or(""), HasSubstr("divides the vocabulary"));
   Network branches = chain();
   add_layer(branches, "join", {"a[batch, io]", "b[batch, io]", "y[batch, io]"}, {"y = add(a b)"},
             Lines{"layer", "data"});

@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 
+#include "exec/cpu/layout/network_board.hpp"
+#include "exec/cpu/layout/network_numbers.hpp"
 #include "exec/cpu/layout/network_plan.hpp"
 #include "exec/cpu/layout/network_processor.hpp"
 #include "plan/words/indexed.hpp"
@@ -35,6 +39,72 @@ float largest_summand(const NetworkLayer& layer, const NodeBlocks& blocks, int t
   return largest;
 }
 
+// A tensor of one repetition, on some processors and in the unsplit computation.
+struct Compared {
+  const layout::Network& network;
+  const layout::NetworkLayout& layout;
+  const std::vector<const NetworkProcessor*>& processors;
+  const NodeBlocks& truth;
+  std::size_t node = 0, tensor = 0;
+  const layout::NetworkTensor& its;
+
+  // each(blocks of the processor's, index there, index into the whole tensor)
+  template <class Each>
+  void all(const Each& each) const {
+    for (const NetworkProcessor* processor : processors) {
+      walk_whole(network, layout, processor->place(), its.dimensions,
+                 [&](std::int64_t i, std::int64_t whole) {
+                   each(processor->nodes()[node], at(i), at(whole));
+                 });
+    }
+  }
+  // The same of the part of a shared weight that the processor updates.
+  template <class Each>
+  void own_parts(const Each& each) const {
+    for (const NetworkProcessor* processor : processors) {
+      const NodeBlocks& mine = processor->nodes()[node];
+      const SharedPart part = shared_part(layout, processor->place(), sharers_of(layout, its),
+                                          std::ssize(mine.updated[tensor]));
+      walk_whole(network, layout, processor->place(), its.dimensions,
+                 [&](std::int64_t i, std::int64_t whole) {
+                   const bool own = i >= part.begin() && i < part.begin() + part.size();
+                   if (own) each(mine, at(i), at(whole));
+                 });
+    }
+  }
+  [[nodiscard]] const std::vector<float>& gradient(const NodeBlocks& blocks) const {
+    return blocks.gradients[tensor][0].all.front().numbers;
+  }
+};
+
+void compare_values(const Compared& c, Apart& apart) {
+  for (std::size_t s = 0; s < c.truth.values[c.tensor].size(); ++s) {
+    c.all([&](const NodeBlocks& mine, std::size_t i, std::size_t whole) {
+      apart.compare(mine.values[c.tensor][s][i], c.truth.values[c.tensor][s][whole]);
+    });
+  }
+}
+
+// New weights that were gathered: where their part's processor is among these, the bits that it has
+// made of its own gradient. Of the others' parts no more is known than what they are near to.
+void compare_updated(const Compared& c, Apart& same, Apart& near) {
+  const std::vector<float>& before = c.truth.values[c.tensor][0];
+  std::vector<float> made(before.size());
+  for (std::size_t i = 0; i < made.size(); ++i)
+    made[i] = stepped(before[i], c.gradient(c.truth)[i]);
+  c.all([&](const NodeBlocks& mine, std::size_t i, std::size_t whole) {
+    near.compare(mine.updated[c.tensor][i], made[whole]);
+  });
+  std::vector<bool> known(before.size(), false);
+  c.own_parts([&](const NodeBlocks& mine, std::size_t i, std::size_t whole) {
+    made[whole] = stepped(mine.values[c.tensor][0][i], c.gradient(mine)[i]);
+    known[whole] = true;
+  });
+  c.all([&](const NodeBlocks& mine, std::size_t i, std::size_t whole) {
+    if (known[whole]) same.compare(mine.updated[c.tensor][i], made[whole]);
+  });
+}
+
 }  // namespace
 
 std::vector<TensorApart> tensors_apart(const layout::Network& network,
@@ -42,48 +112,33 @@ std::vector<TensorApart> tensors_apart(const layout::Network& network,
                                        const std::vector<const NetworkProcessor*>& processors,
                                        const std::vector<NodeBlocks>& truth) {
   std::vector<TensorApart> all;
-  const auto compare = [&](const layout::NetworkTensor& tensor, Apart& apart, const auto& of) {
-    for (const NetworkProcessor* processor : processors) {
-      walk_whole(network, layout, processor->place(), tensor.dimensions,
-                 [&](std::int64_t i, std::int64_t from) {
-                   const auto [mine, its] = of(processor->nodes());
-                   apart.compare(mine[at(i)], its[at(from)]);
-                 });
-    }
-  };
   for (std::size_t n = 0; n < plan.nodes.size(); ++n) {
     const NetworkNode& node = plan.nodes[n];
     const NetworkLayer& layer = network.layers[node.layer];
     for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
-      const layout::NetworkTensor& tensor = layer.tensors[t];
-      if (plan.layers[node.layer].pending[t] == 0) {
-        TensorApart& one = all.emplace_back(TensorApart{{}, node.value_reordered[t]});
-        for (std::size_t s = 0; s < truth[n].values[t].size(); ++s) {
-          compare(tensor, one.apart, [&](const std::vector<NodeBlocks>& nodes) {
-            return std::pair(nodes[n].values[t][s].data(), truth[n].values[t][s].data());
-          });
-        }
-      }
+      const Compared c{network, layout, processors, truth[n], n, t, layer.tensors[t]};
+      if (plan.layers[node.layer].pending[t] == 0)
+        compare_values(c, all.emplace_back(TensorApart{{}, node.value_reordered[t]}).apart);
       const bool given = std::ranges::any_of(
           layer.given, [t](const layout::Given& g) { return g.tensor == static_cast<int>(t); });
-      if ((tensor.role != Role::weight && !given) || truth[n].gradients[t][0].used == 0) continue;
-      TensorApart& one = all.emplace_back(TensorApart{{}, node.gradient_reordered[t]});
-      if (tensor.role == Role::weight && plan.layers[node.layer].updated[t] > 0) {
-        // Of a gradient that processors share each has a part: what they make of it is compared.
-        std::vector<float> updated = truth[n].values[t][0];
-        const std::vector<float>& gradient = truth[n].gradients[t][0].all.front().numbers;
-        for (std::size_t i = 0; i < updated.size(); ++i)
-          updated[i] = stepped(updated[i], gradient[i]);
-        compare(tensor, one.apart, [&](const std::vector<NodeBlocks>& nodes) {
-          return std::pair(nodes[n].updated[t].data(), updated.data());
-        });
-        continue;
-      }
+      if ((c.its.role != Role::weight && !given) || truth[n].gradients[t][0].used == 0) continue;
+      TensorApart one{{}, node.gradient_reordered[t]};
       one.apart.largest = largest_summand(layer, truth[n], static_cast<int>(t));
-      compare(tensor, one.apart, [&](const std::vector<NodeBlocks>& nodes) {
-        return std::pair(nodes[n].gradients[t][0].all.front().numbers.data(),
-                         truth[n].gradients[t][0].all.front().numbers.data());
-      });
+      const auto compare = [&](const NodeBlocks& mine, std::size_t i, std::size_t whole) {
+        one.apart.compare(c.gradient(mine)[i], c.gradient(truth[n])[whole]);
+      };
+      // Of a gradient that processors share each has the sum of its part alone.
+      const bool shared = plan.layers[node.layer].updated[t] > 0;
+      if (shared) {
+        c.own_parts(compare);
+        TensorApart same{{}, false}, near{{}, one.reordered};
+        compare_updated(c, same.apart, near.apart);
+        all.push_back(same);
+        all.push_back(near);
+      } else {
+        c.all(compare);
+      }
+      all.push_back(one);
     }
   }
   return all;

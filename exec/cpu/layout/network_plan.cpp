@@ -3,6 +3,7 @@
 #include "exec/cpu/layout/network_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 

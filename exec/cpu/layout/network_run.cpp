@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <cassert>
 #include <chrono>
+#include <span>
+#include <string_view>
 
 #include "exec/cpu/layout/network_plan.hpp"
 #include "exec/cpu/layout/network_processor.hpp"
+#include "exec/cpu/layout/network_routes.hpp"
 #include "plan/words/indexed.hpp"
 
 namespace weir::cpu {
@@ -56,10 +59,48 @@ std::optional<std::string> not_tied(const Network& network, const std::vector<La
   return std::nullopt;
 }
 
+// The integers of a choice are numbered by its output's places, visits of experts by the tokens' of
+// their routes: where these were in another order, a token's answer of one expert would be weighed
+// by its share of another.
+std::optional<std::string> not_numbered_alike(const Network& network, const NetworkLayer& layer) {
+  const auto tokens = [&](std::vector<int> dimensions) {
+    std::erase_if(dimensions, [&](int d) { return network.dimensions[at(d)].size == 1; });
+    return dimensions;
+  };
+  const auto refused = [&](const layout::Operation& o, std::string_view why) {
+    return fmt::format("layer {}: {} is priced, not run: {}", layer.name,
+                       to_text(network, layer, o), why);
+  };
+  const auto dimensions = [&](int tensor) { return layer.tensors[at(tensor)].dimensions; };
+  for (const layout::Operation& home : layer.operations) {
+    if (home.act != Act::back) continue;
+    const RouteSides its =
+        route_sides(network, dimensions(home.output), dimensions(home.inputs[0]));
+    const std::vector<int> visits = tokens(its.tokens);
+    for (const layout::Operation& o : layer.operations) {
+      if (o.act == Act::route) {
+        const RouteSides there =
+            route_sides(network, dimensions(o.inputs[0]), dimensions(o.output));
+        const std::vector<int> from = tokens(there.tokens);
+        const bool alike = there.experts == its.experts && from.size() <= visits.size() &&
+                           std::ranges::equal(from, std::span(visits).first(from.size()));
+        if (!alike) return refused(o, "its tokens are not in the order of those that come back");
+      }
+      if (o.act != Act::choose) continue;
+      if (tokens(dimensions(o.output)) != visits)
+        return refused(o, "what is chosen is not in the order of the visits that come back");
+      if (network.dimensions[at(o.over)].size != its.experts)
+        return refused(o, "it chooses among another number than there are experts");
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> not_run(const Network& network, const NetworkLayout& layout) {
   for (const NetworkLayer& layer : network.layers) {
+    if (auto why = not_numbered_alike(network, layer)) return why;
     for (const layout::Operation& o : layer.operations) {
       if (o.act != Act::turn) continue;
       const auto refused = [&](std::string_view why) {

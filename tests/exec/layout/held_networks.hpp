@@ -109,11 +109,14 @@ inline int hold(const Network& network, const std::vector<std::int64_t>& sizes, 
   std::int64_t processors = 1;
   for (const std::int64_t size : sizes) processors *= size;
   Workers workers(static_cast<int>(processors));
+  int sharing = 0;
   return each_legal(network, sizes, most, [&](NetworkLayout layout) {
     // Of every other layout the optimizer's numbers are shared by all processors that have the
     // same.
     const bool shares = std::ranges::count(layout.over, Axes{0}) % 2 == 0;
     layout.optimizer = shares ? (Axes{1} << sizes.size()) - 1 : 0;
+    // Of every other one of these the gradients' sums too.
+    if (shares && ++sharing % 2 == 0) layout.gradients = layout.optimizer;
     SCOPED_TRACE(network.name + ": " + rules_text(network, layout));
     const auto why = cpu::not_run(network, layout);
     // Pairs of a rotary position that two processors would have a half each of.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
@@ -166,6 +167,10 @@ void take_mesh(const NetworksRequest& r, const layout::NetworkLayout& layout,
   for (const layout::MeshDimension& m : layout.mesh) devices *= m.size;
   // A pipeline has as many on each of its stages.
   if (!r.pipeline.stages.empty()) devices *= std::ranges::max(r.pipeline.stages);
+  // Such a product of a mesh's and of stages would wrap to a number that a cluster may have.
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  if (devices > kMost)
+    throw UsageError(fmt::format("{} devices in all: expected {} at most", devices, kMost));
   if (const auto note = take_devices(*result.cluster, static_cast<int>(devices)))
     session.note(*note);
   require_rate(*result.cluster, result.job.dtype);

@@ -30,6 +30,15 @@ void require_stages(const Network& network, const StagedJob& job) {
     throw UsageError(fmt::format("--stages {}: {}", job.stages, *why));
 }
 
+// In the order in which they were asked for.
+std::vector<int> each_once(const std::vector<int>& asked) {
+  std::vector<int> once;
+  for (const int one : asked) {
+    if (std::ranges::find(once, one) == once.end()) once.push_back(one);
+  }
+  return once;
+}
+
 void require_devices(const Cluster& cluster, std::int64_t devices) {
   const std::int64_t there = std::int64_t{cluster.nodes} * cluster.devices_per_node;
   if (devices > there)
@@ -45,7 +54,7 @@ Fields fields(StagesRequest& r) {
       {"--stages",
        &r.stages,
        "With --cluster: pipelines of so many stages, each on devices of its own under the layout; "
-       "with --devices: each of these, and the best layouts for it",
+       "with --devices: each of these with the layouts that are best without stages",
        {.range = kCounts}},
       {"--microbatches",
        &r.microbatches,
@@ -59,7 +68,7 @@ std::vector<StagedRow> staged_rows(const Network& network,
                                    const StagesRequest& request, const NetworkJob& job,
                                    const Cluster& cluster) {
   std::vector<StagedRow> rows;
-  for (const int stages : request.stages) {
+  for (const int stages : each_once(request.stages)) {
     const StagedJob staged = job_of(request, job, stages);
     require_stages(network, staged);
     for (const NetworkLayout& layout : layouts) {
@@ -75,7 +84,7 @@ std::vector<StagedRow> staged_front(const Network& network, int devices,
                                     const Cluster& cluster) {
   std::vector<StagedRow> all;
   require_devices(cluster, devices);
-  for (const int stages : request.stages) {
+  for (const int stages : each_once(request.stages)) {
     if (devices % stages != 0)
       throw UsageError(fmt::format("--stages {} does not divide --devices {}", stages, devices));
     StagesRequest one = request;

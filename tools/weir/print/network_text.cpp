@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "plan/words/figures.hpp"
 #include "plan/words/indexed.hpp"
 
@@ -235,6 +239,13 @@ void print_parts(Printout& out, const StagedLayout& pipeline) {
   out.show(table);
 }
 
+// Of several the fastest that fits, the fastest where none does.
+const app::StagedRow& row_in_full(const std::vector<app::StagedRow>& rows, Bytes memory) {
+  return *std::ranges::min_element(rows, {}, [memory](const app::StagedRow& row) {
+    return std::pair(row.forecast.memory() > memory, row.forecast.step_time);
+  });
+}
+
 void print_staged(Printout& out, const app::NetworksResult& result) {
   out.say("Pipelines, the layout inside each stage; layers count repetitions, from 0:\n");
   Table table{{{"stages"},
@@ -256,8 +267,13 @@ void print_staged(Printout& out, const app::NetworksResult& result) {
                           format_bytes(row.forecast.memory()), fits ? "fits" : "does not fit"});
   }
   out.show(table);
-  // The first is the fastest of a search, or the one that was asked for.
-  print_parts(out, result.staged.front().forecast);
+  const app::StagedRow& shown = row_in_full(result.staged, result.cluster->device.memory);
+  out.say("The stages of K = {} under layout {}{}:\n", shown.stages,
+          printable_in_line(shown.layout.name),
+          result.staged.size() == 1                                  ? ""
+          : shown.forecast.memory() <= result.cluster->device.memory ? ", the fastest that fits"
+                                                                     : ", the fastest; none fits");
+  print_parts(out, shown.forecast);
 }
 
 void print_run(Printout& out, const app::NetworksResult& result) {
@@ -302,9 +318,10 @@ void print_run(Printout& out, const app::NetworksResult& result) {
   out.say(
       "Every block against the unsplit computation: equal bits where its sums keep that one's "
       "order, else the largest difference over the tensor's largest number. Multiply-adds are the "
-      "derived "
-      "ones, and so are the bytes held. Measured by the workers' core clocks, the step by the wall "
-      "clock; spread: interquartile range of measured over its median.\n");
+      "derived ones, and so are the bytes of a run's blocks, which hold no optimizer's state and "
+      "which the rules optimizer and gradients do not divide. Measured by the workers' core "
+      "clocks, the step by the wall clock; spread: interquartile range of measured over its "
+      "median.\n");
   if (run.pairs > 0) {
     out.say("Of {} pairs that are predicted to differ by more than 5 %, {} are so measured.\n",
             run.pairs, run.pairs_right);
