@@ -200,7 +200,8 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   const MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule,
                              baseline ? stack_of(baseline->plan.job) : std::string()};
   SweepReply reply{.cluster = machine(choice), .baseline_name = std::move(baseline_name)};
-  // From here on, so that what is loaded and priced is within it.
+  // From here on, so that the model and its pricing are within it; what is known of the parts, a
+  // baseline among them, had to be read first.
   reply.time = TimeBound(r.budget, {baseline.has_value(), r.explain, r.report.has_value()});
   take_devices(r, reply);
   if (!baseline) complete(r, reply, session);
