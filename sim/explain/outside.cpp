@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "plan/job/summary.hpp"
@@ -74,10 +75,20 @@ class Outside {
   std::vector<Family> families_;
 };
 
+// Whether something ended the search before it could say of each value whether a plan fits. It may
+// end long before its budget: without a best plan it asks for no value. Without a budget or a
+// signal a value that was not come to is one of which the effort found nothing.
+bool was_cut(const SweepRequest& request, const SweepResult& found) {
+  if (found.stopped_after || !found.listed) return true;
+  if (!request.budget) return false;
+  if (found.plans.empty()) return std::isinf(found.gap);
+  return std::ranges::any_of(found.families, &FamilyBest::not_come_to);
+}
+
 }  // namespace
 
-std::vector<Rejected> outside(const SweepRequest& asked, const Ranked& best, const Costs& costs,
-                              const Cluster& cluster) {
+OutsideRows outside(const SweepRequest& asked, const Ranked& best, const Costs& costs,
+                    const Cluster& cluster) {
   Model model = load_model(asked.folder / asked.base.model_path);
   set_treatment(model, asked.base);
   const StackAbilities within = *with_open_choices(asked, model, cluster).within;
@@ -98,20 +109,20 @@ std::vector<Rejected> outside(const SweepRequest& asked, const Ranked& best, con
   request.resume.reset();
   request.party.reset();
   const SweepResult found = sweep(request, costs, cluster);
-  std::vector<Rejected> rows;
+  OutsideRows all{.cut = was_cut(request, found)};
   for (std::size_t i = 0; i < found.families.size(); ++i) {
     const FamilyBest& its = found.families[i];
     if (!its.best) continue;
     const Family& family = request.families[i];
-    rows.push_back({.choice = family.choice,
-                    .value = family.value,
-                    .best = its.best,
-                    .ratio = its.best->forecast.step_time / best.forecast.step_time,
-                    .gap = its.gap,
-                    .reason = {}});
+    all.rows.push_back({.choice = family.choice,
+                        .value = family.value,
+                        .best = its.best,
+                        .ratio = its.best->forecast.step_time / best.forecast.step_time,
+                        .gap = its.gap,
+                        .reason = {}});
   }
-  std::ranges::stable_sort(rows, {}, &Rejected::ratio);
-  return rows;
+  std::ranges::stable_sort(all.rows, {}, &Rejected::ratio);
+  return all;
 }
 
 }  // namespace weir

@@ -9,10 +9,17 @@
 
 namespace weir {
 
-// Fastest first; what no plan fits with is left out. `asked`: the request before its open choices
+struct OutsideRows {
+  std::vector<Rejected> rows;  // fastest first; what no plan fits with is left out
+  // The request's budget, or a signal, ended their search before it had come to all: values that
+  // are not among the rows may have plans that fit.
+  bool cut = false;
+};
+
+// `asked`: the request before its open choices
 // were made (sim/search/space/open_choices); what it names is no more outside. `best`: the winner
 // of the search within the stack.
-[[nodiscard]] std::vector<Rejected> outside(const SweepRequest& asked, const Ranked& best,
-                                            const Costs& costs, const Cluster& cluster);
+[[nodiscard]] OutsideRows outside(const SweepRequest& asked, const Ranked& best, const Costs& costs,
+                                  const Cluster& cluster);
 
 }  // namespace weir

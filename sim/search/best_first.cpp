@@ -65,8 +65,9 @@ SweepResult best_first(const SweepRequest& request, const Nodes& nodes, const Sp
                        const Cluster& cluster) {
   Refiner refiner(request, nodes, known, cluster);
   SearchGround ground(request, nodes, known, cluster, refiner);
-  // A signal may have ended the listing, and left nothing to walk.
-  ground.stopped = !nodes.whole && request.stop && request.stop();
+  // A signal may have ended the listing, and left nothing to walk. It is not asked for again: what
+  // one process hears alone would end its exchanges before the others'.
+  ground.stopped = nodes.stopped;
   Walk walk(ground, whole_goal(request, cluster));
   // A signal that ends the listing leaves nodes that the earlier search did not number so.
   if (request.resume && nodes.whole) walk.restore(*request.resume);

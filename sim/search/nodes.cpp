@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <string>
+#include <string_view>
 
 #include "sim/parallel.hpp"
 #include "sim/search/memory_bound.hpp"
@@ -87,6 +89,7 @@ class Enumeration {
       if (software.count > 0) count(nodes_.software, software.nearest, software.count);
     }
     nodes_.whole = !over_;
+    nodes_.stopped = by_signal_;
     return std::move(nodes_);
   }
 
@@ -94,22 +97,31 @@ class Enumeration {
   // Whether no more are to be listed. Half of the budget is for looking at some of them; a search
   // that goes on from an earlier one needs all that that one had listed.
   bool over() {
-    if (!over_ && !request_.party) over_ = ended();
+    if (!over_ && !request_.party) end_by(ended());
     return over_;
   }
   // Processes that search together must list the same: there it is asked between blocks of so many,
   // and the first one's answer counts.
   static constexpr std::size_t kTogether = 64;
   bool over_for_all() {
-    if (request_.party && !over_)
-      over_ = request_.party->exchange(ended() ? "yes" : "no").front() == "yes";
+    if (request_.party && !over_) end_by(request_.party->exchange(ended()).front());
     return over();
   }
-  [[nodiscard]] bool ended() const {
+  // What ends the listing here.
+  [[nodiscard]] const char* ended() const {
+    if (request_.stop && request_.stop()) return kSignal;
     const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - nodes_.begin;
-    return (request_.stop && request_.stop()) ||
-           (request_.budget && !request_.resume && gone.count() >= request_.budget->count() / 2);
+    const bool late =
+        request_.budget && !request_.resume && gone.count() >= request_.budget->count() / 2;
+    return late ? "time" : kNothing;
   }
+  void end_by(std::string_view what) {
+    if (what == kNothing) return;
+    // Whoever reads that it is over then finds why.
+    if (what == kSignal) by_signal_ = true;
+    over_ = true;
+  }
+  static constexpr const char *kSignal = "signal", *kNothing = "no";
 
   // Of one job, what cannot be or is beyond the software.
   struct Misfits {
@@ -218,6 +230,7 @@ class Enumeration {
   Legality legality_;
   Nodes nodes_;
   std::atomic<bool> over_ = false;  // set by whichever thread sees it first
+  std::atomic<bool> by_signal_ = false;
 };
 
 }  // namespace

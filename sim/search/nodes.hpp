@@ -31,6 +31,7 @@ struct NodeGroup {
 struct Nodes {
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();  // of the search
   bool whole = true;               // false: half of the budget, or a signal, ended their listing
+  bool stopped = false;            // by a signal: the same in all processes that search together
   std::vector<Plan> jobs;          // without stages and schedule
   std::vector<std::int64_t> held;  // by job: bytes from step to step, of all ranks, at least
   std::vector<ScheduleTraits> traits;                // by the request's schedules

@@ -325,8 +325,9 @@ SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& 
     SweepRequest listing = request;
     bool all_listed = true;
     listing.stop = [&] {
-      // Processes that search together list the same: there it goes by nobody's clock.
-      if (stopped(request) || (!request.party && budget_spent(request, begin))) all_listed = false;
+      // Processes that search together list the same: there it goes by nobody's clock and signal,
+      // which are asked for between blocks of forecasts.
+      if (!request.party && (stopped(request) || budget_spent(request, begin))) all_listed = false;
       return !all_listed;
     };
     const std::vector<Plan> plans = candidates(listing, model, known, cluster, result.refused);

@@ -130,6 +130,12 @@ with tempfile.TemporaryDirectory() as name:
     expect(f"where nothing fits one of them says so: {ended}",
            all_exit(ended, 4) and ended.err.count("no plan fits") == 1)
 
+    # A budget that is over before a plan was found: whoever ends first, the verdict is the first
+    # process's, 4, and not that of a run that failed, 6.
+    for _ in range(5):
+        ended = by_mpi.start(folder, 2, search + " --budget 0.001ms")
+        expect(f"a budget too short is no failed run: {ended}", all_exit(ended, 4))
+
     # A layout's processors as processes: one report, of what threads count; each block is held
     # against the unsplit computation there.
     lay = (f"--json -q layout {pathlib.Path(__file__).parents[2]}/tests/fuzz/seeds/layout/"

@@ -10,10 +10,14 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <cmath>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "costmodel/table/builtin.hpp"
 #include "plan/model/readers/model_import.hpp"
@@ -277,6 +281,85 @@ TEST_F(BestFirst, APartyFindsWhatOneAloneFinds) {
     }
     party.clear();
     for (const std::string& one : results) EXPECT_EQ(one, alone);
+  }
+}
+
+// What each member of a party finds and how often it exchanges; `own` changes its request. Who has
+// found leaves the others' barrier, so that a member that exchanges less leaves nobody waiting.
+struct Member {
+  SweepResult result;
+  int exchanges = 0;
+};
+template <class Space, class Own>
+std::vector<Member> party_of(std::size_t count, const Space& space, const Own& own) {
+  std::vector<Member> members(count);
+  std::vector<std::string> texts(count);
+  std::barrier barrier(static_cast<std::ptrdiff_t>(count));
+  std::vector<std::jthread> threads;
+  for (std::size_t member = 0; member < count; ++member) {
+    threads.emplace_back([&, member] {
+      SweepRequest request = space.request;
+      request.party = {static_cast<int>(member), static_cast<int>(count),
+                       [&, member](const std::string& text) {
+                         ++members[member].exchanges;
+                         texts[member] = text;
+                         barrier.arrive_and_wait();
+                         std::vector<std::string> all = texts;
+                         barrier.arrive_and_wait();
+                         return all;
+                       }};
+      own(member, request);
+      members[member].result = sweep(request, space.costs, space.cluster);
+      barrier.arrive_and_drop();
+    });
+  }
+  threads.clear();
+  return members;
+}
+
+// A signal that one process of two hears alone, and a budget that ends earlier on its clock: the
+// first one's word counts, whenever it comes, and they exchange equally often and list the same.
+TEST_F(BestFirst, WhatOneProcessHearsAloneEndsNoExchange) {
+  std::mt19937 random(5);
+  Space space = timed(random);
+  SweepRequest& request = space.request;
+  request.schedules = some(random, generators().size());
+  request.recompute = {};
+  request.keep = 1;
+  request.threads = 1;
+  const double hour = 3600;
+  for (const bool large : {true, false}) {
+    if (!large) request.schedules = {"gpipe"};
+    if (!large) request.keep.reset();  // a small search forecasts all
+    for (const std::size_t hears : {std::size_t{0}, std::size_t{1}}) {
+      for (const int questions : {0, 1, 2, 3, 5, 8, 13, 40}) {
+        const auto members = party_of(2, space, [&](std::size_t member, SweepRequest& own) {
+          own.budget = Seconds(hour);
+          own.stop = [asked = std::make_shared<int>(0), questions, mine = member == hears] {
+            return mine && (*asked)++ >= questions;
+          };
+        });
+        EXPECT_EQ(members[0].exchanges, members[1].exchanges) << hears << ' ' << questions;
+        for (const auto& [result, exchanges] : members) {
+          EXPECT_EQ(result.candidates, members[0].result.candidates);
+          EXPECT_EQ(result.listed, members[0].result.listed);
+          EXPECT_EQ(result.stopped_after, members[0].result.stopped_after);
+          if (hears == 1 || questions < 2) {
+            EXPECT_EQ(result.stopped_after.has_value(), hears == 0) << questions;
+          }
+        }
+      }
+      const auto members = party_of(2, space, [&](std::size_t member, SweepRequest& own) {
+        own.budget = Seconds(member == hears ? 1e-9 : hour);
+      });
+      EXPECT_EQ(members[0].exchanges, members[1].exchanges);
+      for (const auto& [result, exchanges] : members) {
+        EXPECT_FALSE(result.stopped_after);
+        // Of a large search the budget ends the listing, of a small one the forecasts alone.
+        EXPECT_EQ(result.listed, !large || hears == 1);
+        EXPECT_EQ(std::isinf(result.gap), hears == 0);
+      }
+    }
   }
 }
 

@@ -16,6 +16,7 @@
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
+#include "sim/explain/outside.hpp"
 #include "sim/search/partitions/balance.hpp"
 #include "sim/search/partitions/refine.hpp"
 #include "sim/search/space/baseline.hpp"
@@ -132,6 +133,25 @@ TEST_F(Sweep, ItsBudgetEndsASmallSearch) {
   EXPECT_EQ(together.effort->looked_at, 32);
   EXPECT_EQ(together.plans.size(), 32);
   EXPECT_EQ(blocks, 6);
+}
+
+// Of software with GPipe alone every other schedule is outside. A search for them that found
+// nothing in its time is not one that found that there is nothing.
+TEST_F(Sweep, WhatLiesOutsideTheStackSaysWhetherItWasCut) {
+  request_.within = StackAbilities{.schedules = {"gpipe"}};
+  request_.schedules = {"gpipe"};
+  const Ranked best = search().plans.front();
+  request_.schedules.clear();
+  const OutsideRows whole = outside(request_, best, costs_, cluster_);
+  EXPECT_FALSE(whole.cut);
+  EXPECT_FALSE(whole.rows.empty());
+  EXPECT_TRUE(std::ranges::is_sorted(whole.rows, {}, &Rejected::ratio));
+  request_.budget = Seconds(1e-9);
+  const OutsideRows none = outside(request_, best, costs_, cluster_);
+  EXPECT_TRUE(none.cut);
+  EXPECT_TRUE(none.rows.empty());
+  request_.budget = Seconds(3600);
+  EXPECT_FALSE(outside(request_, best, costs_, cluster_).cut);
 }
 
 // 4 K's, 4 divisors of 8, 2 schedules, 3 recompute modes; except-last says nothing at M = 1: 4 * 2

@@ -243,8 +243,11 @@ void print(Printout& out, const app::SweepRequest& request, const app::SweepRepl
   print_pipeline(out, reply);
   if (reply.result.baseline) print_baseline(out, reply);
   if (reply.reasons) print_reasons(out, reply);
-  if (!reply.not_looked_at.empty())
-    out.say("not looked at, the budget was over: {}\n", fmt::join(reply.not_looked_at, "; "));
+  if (!reply.not_looked_at.empty()) {
+    out.say("not looked at, {}: {}\n",
+            reply.stopped_by != 0 ? "it was stopped" : "the budget was over",
+            fmt::join(reply.not_looked_at, "; "));
+  }
   if (reply.costs.basis == Basis::builtin) out.say("{}\n", trust(reply));
   if (request.report) out.say("{}\n", request.report->string());
   if (reply.picture) out.say("{}\n", reply.picture->string());

@@ -3,8 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "costmodel/table/builtin.hpp"
+#include "plan/model/readers/model_import.hpp"
+#include "plan/text/sha256.hpp"
+#include "sim/explain/rejected.hpp"
+#include "sim/search/sweep.hpp"
 #include "tests/tools/commands/command.hpp"
+#include "tools/app/machine/machine.hpp"
 #include "tools/app/sweep/sweep.hpp"
+#include "tools/app/sweep/sweep_reasons.hpp"
+#include "tools/app/sweep/time_bound.hpp"
+#include "tools/weir/commands.hpp"
+#include "tools/weir/print/printout.hpp"
 
 namespace weir::sweep_report_test {
 namespace {
@@ -66,6 +80,46 @@ TEST_F(SweepReport, StopsOnASignal) {
   EXPECT_EQ(app::sweep(request, session).stopped_by, 2);
   EXPECT_THAT(faults, ElementsAre("stopped: not every change was forecast for the report"));
   EXPECT_THAT(read("page.html"), HasSubstr("Not every change was forecast: it was stopped."));
+}
+
+// Where the time is over before the first reason is looked for, each part that has none is named in
+// the JSON and in the text, which shows no heading without rows.
+TEST_F(SweepReport, NamesWhatThereWasNoTimeFor) {
+  const Cluster cluster = app::machine({.cluster = "dgx-h100"});
+  const Model model = load_model(folder_ / "tiny.json");
+  weir::SweepRequest asked;
+  asked.folder = folder_;
+  asked.base.model_path = "tiny.json";
+  asked.base.model_sha256 = sha256_hex(read("tiny.json"));
+  asked.base.seq_length = 8;
+  asked.pp = {2};
+  asked.global_batch_size = 4;
+  asked.schedules = {"1f1b"};
+  asked.within = StackAbilities{.schedules = {"1f1b"}};
+  const Costs costs = builtin_costs(model, asked.base.seq_length, asked.base.dtype, cluster);
+  weir::SweepRequest search = asked;
+  search.families = families_of(search);
+  search.baseline = resolve(sweep(search, costs, cluster).plans.back().plan, folder_);
+  app::SweepReply reply{.result = sweep(search, costs, cluster), .costs = costs};
+  reply.cluster = cluster;
+  const app::TimeBound over("0.000001ms", {.baseline = true, .explain = true});
+  const app::Searched searched{asked, search, reply.result, over, reply.not_looked_at};
+  reply.first_changes = app::first_changes_for(searched, {}, cluster);
+  reply.reasons = app::reasons_for(searched, {}, costs, cluster);
+  EXPECT_TRUE(reply.reasons->what_if.empty());
+  EXPECT_TRUE(reply.reasons->outside.empty());
+  EXPECT_THAT(reply.not_looked_at,
+              ElementsAre(HasSubstr("some changes of the baseline, of which one may bring more"),
+                          HasSubstr("changes of the best plan"),
+                          HasSubstr("changes of the baseline"), "what lies outside the stack"));
+  EXPECT_EQ(app::to_json(reply)["not_looked_at"], reply.not_looked_at);
+  testing::internal::CaptureStdout();
+  Printout out({});
+  print(out, {}, reply);
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("not looked at, the budget was over: some changes of the baseline"));
+  EXPECT_THAT(text, HasSubstr("; what lies outside the stack\n"));
+  EXPECT_THAT(text, Not(HasSubstr("what one change would bring")));
 }
 
 }  // namespace

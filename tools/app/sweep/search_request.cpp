@@ -28,7 +28,6 @@ void set_limits(weir::SweepRequest& search, const SweepRequest& r, const Cluster
     throw UsageError("sweep needs --microbatches, --global-batch-size, or both");
   search.memory_limit = r.memory_limit.empty() ? cluster.largest_memory()
                                                : parse_memory(r.memory_limit, "--memory-limit");
-  if (!r.budget.empty()) search.budget = parse_duration(r.budget, "--budget");
   // Without a cluster or a number of devices each candidate takes what it needs.
   if (!r.cluster && !r.gpus && !r.at_most) return;
   // All of them where the search has a degree to choose; where each was said, no more than them.

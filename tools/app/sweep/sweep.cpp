@@ -200,7 +200,8 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   const MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule,
                              baseline ? stack_of(baseline->plan.job) : std::string()};
   SweepReply reply{.cluster = machine(choice), .baseline_name = std::move(baseline_name)};
-  // From here on, so that what is loaded and priced is within it.
+  // From here on, so that the model and its pricing are within it; what is known of the parts, a
+  // baseline among them, had to be read first.
   reply.time = TimeBound(r.budget, {baseline.has_value(), r.explain, r.report.has_value()});
   take_devices(r, reply);
   if (!baseline) complete(r, reply, session);
@@ -233,6 +234,12 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   search.budget = reply.time.left(TimeBound::Part::search);
   const bool leads = !party || party->index == 0;
   reply.result = searched(search, r, reply, std::move(party), others, session);
+  if (!leads) {
+    // What the result means the first process alone says, so that the others' endings cannot come
+    // before its own while it still waits for the search's last exchange.
+    if (reply.result.stopped_after && r.stopping) reply.stopped_by = r.stopping();
+    return reply;
+  }
   require_feasible(reply, search, session);
   if (!r.may_fit && !r.run) require_sure_fit(reply.result);
   if (reply.result.plans.front().plan.pp == 1 && !reply.result.families.empty())
@@ -247,12 +254,12 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
     session.fault()(fmt::format("stopped: the best of {} candidates out of {}{}",
                                 *reply.result.stopped_after, reply.result.candidates,
                                 reply.result.listed ? "" : ", and not all were listed"));
-  } else if (r.explain && leads) {
+  } else if (r.explain) {
     reply.reasons = reasons_for(searched_for, r.costs, reply.costs, reply.cluster);
     if (r.stopping) reply.stopped_by = r.stopping();
     if (reply.stopped_by != 0) session.fault()("stopped: not every reason was looked for");
   }
-  if (leads) widen_listed(reply, r, search);
+  widen_listed(reply, r, search);
   // Without a front of the search's own, that of the listed plans.
   reply.front = reply.result.front.empty() ? pareto_front(reply.result.plans) : reply.result.front;
   set_training(reply, r.train_tokens);

@@ -62,10 +62,12 @@ std::vector<Rejected> outside_the_stack(const Searched& searched, const Costs& c
   }
   weir::SweepRequest asked = searched.asked;
   asked.budget = searched.time.left(Part::outside);
-  std::vector<Rejected> rows = outside(asked, searched.result.plans.front(), costs, cluster);
-  if (searched.time.over(Part::outside))
-    searched.not_looked_at.emplace_back("some of what lies outside the stack");
-  return rows;
+  OutsideRows found = outside(asked, searched.result.plans.front(), costs, cluster);
+  if (found.cut) {
+    searched.not_looked_at.emplace_back(found.rows.empty() ? "what lies outside the stack"
+                                                           : "some of what lies outside the stack");
+  }
+  return std::move(found.rows);
 }
 
 }  // namespace
@@ -111,7 +113,11 @@ std::vector<FirstChange> first_changes_for(const Searched& searched, const Costs
       {present, result.baseline->ranked.forecast, best, cluster, search.software,
        [&](const ResolvedPlan& plan) { return costs_of_changes(source, plan, cluster, best.plan); },
        [&](const ResolvedPlan& to) { return count_of(edits_between(present.plan, to)); }, over});
-  if (cut) searched.not_looked_at.emplace_back("smaller changes of the baseline");
+  // They are tried in their lists' order, so that one left out may bring more than one chosen.
+  if (cut) {
+    searched.not_looked_at.emplace_back(
+        "some changes of the baseline, of which one may bring more than those shown");
+  }
   return changes;
 }
 

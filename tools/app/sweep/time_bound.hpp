@@ -1,5 +1,6 @@
-// One bound on the time of a sweep, what explains it and its report: what --budget says, from the
-// call on. Each part of the work ends at a share of it, and has what earlier parts left.
+// One bound on the time of a sweep, what explains it and its report: what --budget says, from when
+// it is made, behind the plan in use and the machine, which are loaded before. What the rows run is
+// not within it. Each part of the work ends at a share of it, and has what earlier parts left.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -36,7 +37,6 @@ class TimeBound {
   // "30s"; empty: nothing ends. Throws UsageError for another text.
   TimeBound(const std::string& budget, const Beside& beside);
 
-  [[nodiscard]] bool is_set() const { return budget_.has_value(); }
   // From now until that part is to end, at least 0; nullopt: it has no end.
   [[nodiscard]] std::optional<Seconds> left(Part part) const;
   [[nodiscard]] bool over(Part part) const;

@@ -434,9 +434,9 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   set_prediction(a, job);
   set_sharing(a, plan, job.remarks);
   set_expert_parallelism(a, file, job);
+  set_stages(a, plan, blocks, file);
   take_slimes_micro_batch(a, plan, options.given, job.remarks);
   set_batch(a, plan, file, options.given, job);
-  set_stages(a, plan, blocks, file);
   set_schedule(a, plan, job.remarks);
   set_attention(a, job);
   set_fp8(a, job);
@@ -478,10 +478,10 @@ Job read_megatron_job(const std::string& given, const std::string& file,
   take_other_names(a);
   refuse_other_models(a, file);
   refuse_unmodelled(a);
-  take_slimes_defaults(a, options.given);
-  fill_arguments(a, options.given);
   Job job;
   job.remarks = source.remarks;
+  take_slimes_defaults(a, options.given, job.remarks);
+  fill_arguments(a, options.given);
   job.own_program = source.own_program && !is_slimes(a);
   set_job(a, file, options, job);
   const auto config = a.flag("deepspeed") ? a.text("deepspeed-config") : std::nullopt;

@@ -15,11 +15,14 @@ namespace weir {
 [[nodiscard]] bool is_slimes(const Arguments& arguments);
 
 // Precision, sharing, length and mini-batch, before the user's own options fill what is left.
-// Throws InputError where nothing says how long samples are.
-void take_slimes_defaults(Arguments& arguments, const GivenFields& given);
+// Throws InputError where nothing says how long samples are, or where the mini-batch is not the
+// share of a rollout that the script says.
+void take_slimes_defaults(Arguments& arguments, const GivenFields& given,
+                          std::vector<Remark>& remarks);
 
 // Samples a micro-batch, where neither the script nor the user says so, of a plan whose replicas
-// are known.
+// and virtual stages are known. Throws InputError where packed micro-batches are of a mini-batch
+// that the replicas do not divide.
 void take_slimes_micro_batch(Arguments& arguments, const Plan& plan, const GivenFields& given,
                              std::vector<Remark>& remarks);
 

@@ -25,6 +25,8 @@ void print_critical_path(Printout& out, const CriticalPath& path, Nanoseconds st
 
 void print_what_if(Printout& out, const std::string& title, const std::vector<WhatIf>& rows,
                    const std::string& stack) {
+  // Where the time was over before the first of them, who prints says so.
+  if (rows.empty()) return;
   out.say("\n");
   Table table{{left(title), {"gain"}, {"step"}, {"peak memory"}, {"fits"}, left("note")}, {}, {}};
   for (const auto& [change, forecast, gain] : rows) {
@@ -46,6 +48,7 @@ void print_what_if(Printout& out, const std::string& title, const std::vector<Wh
 namespace {
 
 void print_choices(Printout& out, const std::string& title, const std::vector<Rejected>& rows) {
+  if (rows.empty()) return;
   out.say("\n");
   Table table{{left(title),
                {"times"},
