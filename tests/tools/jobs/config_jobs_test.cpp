@@ -383,6 +383,14 @@ TEST(NemoJob, SizesBesideTheUsualOnes) {
   EXPECT_THAT(names(job), HasSubstr("model.megatron_amp_O2 "));
   EXPECT_EQ(read("  fp8: True\n  fp8_params: True\n").plan.fp8, Fp8Recipe::delayed);
   EXPECT_EQ(job.plan.fp8, Fp8Recipe::none);
+  // Samples of fine-tuning, packed before or as long as each micro-batch's longest.
+  const auto tuned = [&](const std::string& rows) {
+    return read("  data:\n    train_ds:\n      " + rows + "\n");
+  };
+  EXPECT_EQ(tuned("packed_sequence: True").rows.name, "model.data.train_ds.packed_sequence");
+  EXPECT_TRUE(tuned("packed_sequence: False").rows.name.empty());
+  EXPECT_THAT(names(tuned("pad_to_max_length: False")), HasSubstr("train_ds.pad_to_max_length"));
+  EXPECT_EQ(names(tuned("pad_to_max_length: True")).find("train_ds"), std::string::npos);
   EXPECT_EQ(complaint([&] { read("  transformer_block_type: normformer\n"); }),
             "nemo.yaml: model.transformer_block_type: normformer: not modelled: expected pre_ln");
 }
