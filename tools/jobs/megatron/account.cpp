@@ -126,7 +126,8 @@ void account_for(Arguments& a, Job& job) {
     JobArgument argument{name, a.values(name), Fate::carried, a.of_launcher(name)};
     const bool nobody = std::ranges::binary_search(unread, name);
     if (nobody) {
-      const UnreadArgument means = argument.launcher ? UnreadArgument{} : unread_argument(name);
+      const bool beside = argument.launcher || says_default(name, argument.value);
+      const UnreadArgument means = beside ? UnreadArgument{} : unread_argument(name);
       argument.fate = means.fate;
       if (!means.why.empty()) job.remarks.push_back({name, std::string(means.why)});
     } else if (remarked.contains(name)) {

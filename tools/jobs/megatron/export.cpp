@@ -9,6 +9,7 @@
 
 #include "plan/text/quote.hpp"
 #include "plan/text/words_of.hpp"
+#include "tools/jobs/job/offload_modules.hpp"
 #include "tools/jobs/megatron/layout.hpp"
 #include "tools/jobs/trainers/ask.hpp"
 
@@ -41,6 +42,7 @@ void add_sharing(MegatronArguments& s, const Plan& plan) {
   if (plan.etp > 0) s.add("expert-tensor-parallel-size", plan.etp);
   if (plan.sequence_parallel) s.add("sequence-parallel");
   if (plan.overlap_tensor_parallel) s.add("tp-comm-overlap");
+  if (plan.overlap_experts) s.add("overlap-moe-expert-parallel-comm");
   if (plan.zero == 1) s.add("use-distributed-optimizer");
   if (plan.zero > 1) {
     s.add("use-megatron-fsdp");
@@ -55,6 +57,16 @@ void add_sharing(MegatronArguments& s, const Plan& plan) {
     s.add("optimizer-offload-fraction", python_number(plan.offload_optimizer));
   }
   if (plan.rank_order == RankOrder::tp_cp_pp_dp) s.add("use-tp-pp-dp-mapping");
+}
+
+// Of all parts that Megatron offloads as large a share as makes the plan's.
+void add_offload(MegatronArguments& s, const ResolvedPlan& loaded) {
+  const double share = loaded.plan.offload_activations;
+  if (share == 0) return;
+  s.add("fine-grained-activation-offloading");
+  s.add(kOffloadModules, offload_modules(loaded.model));
+  const double fraction = std::min(1.0, share / offloadable_share(loaded.model));
+  s.add("activation-offload-fraction", fmt::format("{:.4f}", fraction));
 }
 
 // True where the schedule needs stages in a V.
@@ -259,6 +271,7 @@ void add_megatron_run(const ResolvedPlan& loaded, const Allowed& allowed, Megatr
   const bool v_shaped = add_schedule(s, plan, allowed, remarks);
   add_stages(s, loaded, blocks, v_shaped);
   add_sharing(s, plan);
+  add_offload(s, loaded);
   add_training(s, plan, remarks);
   add_recompute(s, loaded, blocks, remarks);
   add_rows(s, loaded, megatron_of(allowed), RowKind::needs);

@@ -16,9 +16,10 @@ namespace weir {
 
 // Whose value is words apart, names of modules: between quotes they would be one.
 inline constexpr std::string_view kRecomputeModules = "recompute-modules",
-                                  kGraphModules = "cuda-graph-modules";
+                                  kGraphModules = "cuda-graph-modules",
+                                  kOffloadModules = "offload-modules";
 [[nodiscard]] constexpr bool takes_words(std::string_view argument) {
-  return argument == kRecomputeModules || argument == kGraphModules;
+  return argument == kRecomputeModules || argument == kGraphModules || argument == kOffloadModules;
 }
 
 // What stands behind "--name" on a command line: " value", in a shell's quotes; "" of a flag.

@@ -72,8 +72,9 @@ constexpr std::array<std::string_view, 1> kRankOrder{"use-tp-pp-dp-mapping"};
 constexpr std::array<std::string_view, 1> kMicroBatch{"micro-batch-size"};
 constexpr std::array<std::string_view, 1> kBatch{"global-batch-size"};
 constexpr std::array<std::string_view, 1> kTokens{"seq-length"};
-constexpr std::array<std::string_view, 2> kExperts{"expert-model-parallel-size",
-                                                   "expert-tensor-parallel-size"};
+constexpr std::array<std::string_view, 3> kExperts{"expert-model-parallel-size",
+                                                   "expert-tensor-parallel-size",
+                                                   "overlap-moe-expert-parallel-comm"};
 constexpr std::array<ArgumentGroup, 18> kRun{
     kStages,     kRecompute, kSharding, kAttention, kSchedule,  kFormat,
     kTensor,     kPipeline,  kContext,  kSequence,  kReduction, kRankOrder,
