@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "plan/model/readers/layer_list.hpp"
@@ -500,6 +501,21 @@ TEST(MegatronJob, RefusesInOneLine) {
             "job.args: holds no arguments, expected --num-layers and its like");
   EXPECT_EQ(complaint([] { static_cast<void>(megatron("--num-layers 4")); }),
             "job.args: --hidden-size: is missing");
+}
+
+// Settings of an optimizer that is not the job's have no effect on it.
+TEST(MegatronJob, SaysWhatOptimizersLeaveUnread) {
+  const auto fate = [](const std::string& more, const std::string& name) {
+    const Job job = megatron(kSmall + more);
+    const auto found = std::ranges::find(job.arguments, name, &JobArgument::name);
+    return found == job.arguments.end() ? Fate::unknown : found->fate;
+  };
+  EXPECT_EQ(fate("--muon-momentum 0.9", "muon-momentum"), Fate::no_effect);
+  EXPECT_EQ(fate("--optimizer muon --muon-momentum 0.9", "muon-momentum"), Fate::carried);
+  EXPECT_EQ(fate("--sgd-momentum 0.9", "sgd-momentum"), Fate::no_effect);
+  EXPECT_EQ(fate("--optimizer sgd --adam-eps 1e-8", "adam-eps"), Fate::no_effect);
+  EXPECT_EQ(fate("--optimizer sgd --muon-nesterov", "muon-nesterov"), Fate::no_effect);
+  EXPECT_EQ(fate("--optimizer muon --adam-eps 1e-8", "adam-eps"), Fate::carried);
 }
 
 // DeepSeek-R1's arguments: 671,026,419,200 parameters, as its config has (deepseek-ai/DeepSeek-V3

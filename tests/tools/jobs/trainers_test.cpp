@@ -546,6 +546,56 @@ TEST(MegatronRows, ActivationsWithTheHostReadBack) {
               HasSubstr("(row torch/offload-activations)"));
 }
 
+// What Megatron asserts of a job whose activations go to the host. Experts keep 288 numbers a token
+// of what may be offloaded more: names are left out where all experts are rebuilt.
+TEST(MegatronRows, ActivationsWithTheHostStart) {
+  const Model experts = with_experts(8);
+  const auto script = [&](const Plan& plan) {
+    return export_megatron(loaded(plan, experts), {}).files[0].text;
+  };
+  Plan plan = pipeline(2, 1, 4);
+  EXPECT_THAT(megatron(plan), Not(HasSubstr("NVTE_CPU_OFFLOAD_V1")));
+  plan.offload_activations = 0.1;
+  EXPECT_THAT(script(plan), AllOf(HasSubstr("\nexport NVTE_CPU_OFFLOAD_V1=1\n"),
+                                  HasSubstr(" mlp_norm expert_fc1 moe_act"),
+                                  Not(HasSubstr("max-inflight-offloads"))));
+  plan.recompute = {.mode = RecomputeMode::selective, .modules = BlockModule::moe};
+  EXPECT_THAT(script(plan), AllOf(HasSubstr("--offload-modules attn_norm qkv_linear core_attn "
+                                            "attn_proj mlp_norm \\\n"),
+                                  HasSubstr("--recompute-modules moe")));
+  EXPECT_NEAR(read_megatron_job(script(plan), "megatron.sh", {}).plan.offload_activations, 0.1,
+              1e-5);
+  plan.recompute = {};
+  plan.cuda_graphs = parse_cuda_graphs("step").value();
+  EXPECT_THAT(script(plan), HasSubstr("--fine-grained-offloading-max-inflight-offloads 1 "));
+  EXPECT_THAT(names(read_megatron_job(script(plan), "megatron.sh", {}).remarks),
+              Not(Contains("fine-grained-offloading-max-inflight-offloads")));
+  plan.cuda_graphs = parse_cuda_graphs("moe").value();
+  EXPECT_THAT(complaint([&] { static_cast<void>(script(plan)); }),
+              HasSubstr("(row megatron/offload-expert-graphs)"));
+  // 1e-5 of 1152 numbers a token is 2.25e-5 of the 512 that may go.
+  plan = pipeline(2, 1, 4);
+  plan.offload_activations = 1e-5;
+  EXPECT_THAT(megatron(plan), HasSubstr("--activation-offload-fraction 2.25e-05 "));
+  EXPECT_NEAR(read_megatron_job(megatron(plan), "megatron.sh", {}).plan.offload_activations, 1e-5,
+              1e-10);
+}
+
+// What the trainer may not run hides no difference, a share below a thousandth neither.
+TEST(MegatronRows, SharesThatDifferAreSaid) {
+  const auto said = [](double again, double wanted) {
+    Plan a = small(), b = small();
+    a.offload_activations = again;
+    b.offload_activations = wanted;
+    std::vector<Remark> remarks;
+    remark_differences(a, b, remarks);
+    return names(remarks);
+  };
+  EXPECT_THAT(said(0.25, 0.2), testing::ElementsAre("offload_activations"));
+  EXPECT_THAT(said(0, 1e-5), testing::ElementsAre("offload_activations"));
+  EXPECT_TRUE(said(0.2, 0.2004).empty());
+}
+
 // Gradients are divided once, and messages are dense.
 TEST(TorchRows, TheScriptDividesOnce) {
   const ExportedJob job = export_torch(loaded(pipeline(2, 2, 4), llama_like(8)), {});

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "plan/schedule/generators/generators.hpp"
@@ -94,9 +95,11 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("cuda_graphs", a.cuda_graphs, b.cuda_graphs);
   compare("lengths", a.lengths, b.lengths);
   compare("offload_optimizer", a.offload_optimizer, b.offload_optimizer);
-  // To a thousandth: a tool says it in numbers of its own.
-  compare("offload_activations", std::llround(a.offload_activations * 1000),
-          std::llround(b.offload_activations * 1000));
+  // To a thousandth, for a tool says it in numbers of its own; and whether there is any.
+  const auto offloaded = [](const Plan& plan) {
+    return std::pair(plan.offload_activations > 0, std::llround(plan.offload_activations * 1000));
+  };
+  compare("offload_activations", offloaded(a), offloaded(b));
   compare("rank_order", a.rank_order, b.rank_order);
   compare("placement", a.placement, b.placement);
   compare("overlap_grad_reduce", a.overlap_grad_reduce, b.overlap_grad_reduce);

@@ -64,9 +64,10 @@ void add_offload(MegatronArguments& s, const ResolvedPlan& loaded) {
   const double share = loaded.plan.offload_activations;
   if (share == 0) return;
   s.add("fine-grained-activation-offloading");
-  s.add(kOffloadModules, offload_modules(loaded.model));
-  const double fraction = std::min(1.0, share / offloadable_share(loaded.model));
-  s.add("activation-offload-fraction", fmt::format("{:.4f}", fraction));
+  const Recompute& recompute = loaded.plan.recompute;
+  s.add(kOffloadModules, offload_modules(loaded.model, recompute));
+  const double fraction = std::min(1.0, share / offloadable_share(loaded.model, recompute));
+  s.add("activation-offload-fraction", fmt::format("{:.6g}", fraction));
 }
 
 // True where the schedule needs stages in a V.
@@ -103,14 +104,6 @@ void add_rows(MegatronArguments& s, const ResolvedPlan& loaded, Trainer trainer,
     } else {
       s.add(row->argument, row->value(facts));
     }
-  }
-}
-
-// What the trainer takes, and may not run.
-void add_untried(const ResolvedPlan& loaded, Trainer trainer, std::vector<Remark>& remarks) {
-  for (const TrainerRow* row : rows_that_hold(trainer, RowKind::untried, facts_of(loaded))) {
-    remarks.push_back(
-        {std::string(row->key), fmt::format("{} ({})", row->says, row_name(trainer, *row))});
   }
 }
 
@@ -275,8 +268,14 @@ void add_megatron_run(const ResolvedPlan& loaded, const Allowed& allowed, Megatr
   add_training(s, plan, remarks);
   add_recompute(s, loaded, blocks, remarks);
   add_rows(s, loaded, megatron_of(allowed), RowKind::needs);
-  add_untried(loaded, megatron_of(allowed), remarks);
   remark_ours(plan, "Megatron-LM", remarks);
+}
+
+void add_untried(const ResolvedPlan& loaded, Trainer trainer, std::vector<Remark>& remarks) {
+  for (const TrainerRow* row : rows_that_hold(trainer, RowKind::untried, facts_of(loaded))) {
+    remarks.push_back(
+        {std::string(row->key), fmt::format("{} ({})", row->says, row_name(trainer, *row))});
+  }
 }
 
 std::string argument_words(std::string_view name, const std::string& value) {
@@ -320,6 +319,7 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   add_megatron_model(loaded, arguments, job.not_carried);
   require_trainer_runs(megatron_of(options.allowed), loaded, options.allowed);
   add_megatron_run(loaded, options.allowed, arguments, job.not_carried);
+  add_untried(loaded, megatron_of(options.allowed), job.not_carried);
   add_rows(arguments, loaded, megatron_of(options.allowed), RowKind::states);
   if (options.allowed.fork) {
     job.not_carried.push_back({"fork",

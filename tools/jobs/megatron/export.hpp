@@ -48,6 +48,9 @@ void add_megatron_model(const ResolvedPlan& loaded, MegatronArguments& arguments
 void add_megatron_run(const ResolvedPlan& loaded, const Allowed& allowed,
                       MegatronArguments& arguments, std::vector<Remark>& remarks);
 
+// What the trainer takes, and may not run.
+void add_untried(const ResolvedPlan& loaded, Trainer trainer, std::vector<Remark>& remarks);
+
 [[nodiscard]] Trainer megatron_of(const Allowed& allowed);
 // Lines of a shell that set or unset the variables of its table.
 [[nodiscard]] std::string megatron_environment(const ResolvedPlan& loaded);

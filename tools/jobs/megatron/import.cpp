@@ -233,19 +233,9 @@ void set_optimizer(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   if (kind == "sgd") {
     o.kind = OptimizerKind::sgd;
     o.momentum = a.number_or("sgd-momentum", 0.9, 0, 1);
-    for (const char* name : {"adam-beta1", "adam-beta2", "adam-eps"})
-      static_cast<void>(a.flag(name));
     return;
   }
-  static_cast<void>(a.flag("sgd-momentum"));
-  if (muon) {
-    set_muon(a, plan, kind == "dist_muon", remarks);
-  } else {
-    // Files that list every default have its settings, too.
-    for (const std::string& name : a.names()) {
-      if (name.starts_with("muon-")) static_cast<void>(a.flag(name));
-    }
-  }
+  if (muon) set_muon(a, plan, kind == "dist_muon", remarks);
   o.beta1 = a.number_or("adam-beta1", 0.9, 0, 1);
   o.beta2 = a.number_or("adam-beta2", 0.999, 0, 1);
   o.epsilon = a.number_or("adam-eps", 1e-8, 0, 1);
@@ -387,7 +377,6 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   plan.dp = replicas_of(options, megatron_devices(a), plan, file, job.remarks);
   set_prediction(a, job);
   set_sharing(a, plan, job.remarks);
-  set_offload(a, job);
   set_expert_parallelism(a, file, job);
   take_slimes_micro_batch(a, plan, options.given, job.remarks);
   set_batch(a, plan, file, options.given, job);
@@ -403,6 +392,7 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
   set_recompute(a, of_stages, job);
   if (options.given.recompute) fill_recompute(*options.given.recompute, file, job);
+  set_offload(a, job);  // behind what is rebuilt, which is not kept
   say_defaults(a, job);
   set_optimizer(a, plan, job.remarks);
   set_rate(a, plan, job.remarks);

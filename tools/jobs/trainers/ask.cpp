@@ -75,7 +75,7 @@ TrainerFacts facts_of(const ResolvedPlan& plan) {
     facts.router_pre_softmax = facts.router_pre_softmax || block->router_pre_softmax;
   }
   facts.tied_llama = tied && llama;
-  facts.offloadable = offloadable_share(plan.model);
+  facts.offloadable = offloadable_share(plan.model, plan.plan.recompute);
   if (const auto blocks = blocks_of_boundaries(plan.plan, plan.model)) {
     facts.equal_stages =
         std::ranges::all_of(*blocks, [&](int count) { return count == blocks->front(); });

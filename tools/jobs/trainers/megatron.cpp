@@ -20,6 +20,7 @@ bool broken_rounds(const Facts& f) {
 bool few_microbatches(const Facts& f) { return interleaved(f) && f.plan.microbatches < f.plan.pp; }
 bool fsdp(const Facts& f) { return f.plan.zero > 1; }
 bool overlaps_experts(const Facts& f) { return f.plan.overlap_experts; }
+bool hosts_activations(const Facts& f) { return f.plan.offload_activations > 0; }
 
 // The smallest group of K or more micro-batches of which the last is as large: M = 7, K = 2: 4.
 std::string microbatch_group(const Facts& f) {
@@ -70,8 +71,7 @@ constexpr TrainerRow kForkOrders[] = {
      "the fork's schedules launch kernel by kernel", "as above"},
     {"overlapped-experts", RowKind::lacks, "overlap_experts", overlaps_experts,
      "the fork's schedules run one micro-batch at a time", "as above"},
-    {"offload-activations", RowKind::lacks, "offload_activations",
-     [](const Facts& f) { return f.plan.offload_activations > 0; },
+    {"offload-activations", RowKind::lacks, "offload_activations", hosts_activations,
      "the fork keeps what the backward reads on the device", "as above"},
     {"interleaved-rounds", RowKind::other_order, "microbatches",
      [](const Facts& f) { return f.placement != ChunkPlacement::v_shaped && broken_rounds(f); },
@@ -116,15 +116,30 @@ constexpr TrainerRow kBoth[] = {
      [](const Facts& f) {
        const RecomputeMode mode = f.plan.recompute.mode;
        const bool whole = mode == RecomputeMode::full || mode == RecomputeMode::stage;
-       return f.plan.offload_activations > 0 && whole;
+       return hosts_activations(f) && whole;
      },
      "Megatron-LM offloads what blocks keep where they are not rebuilt as a whole",
      "core/pipeline_parallel/fine_grained_activation_offload.py"},
-    {"offload-untried", RowKind::untried, "offload_activations",
-     [](const Facts& f) { return f.plan.offload_activations > 0; },
+    {"offload-untried", RowKind::untried, "offload_activations", hosts_activations,
      "norms that are fused with the next product keep no input of their own to offload, and a few "
      "last modules stay on the device",
      "core/pipeline_parallel/fine_grained_activation_offload.py"},
+    {"offload-expert-graphs", RowKind::lacks, "cuda_graphs",
+     [](const Facts& f) {
+       const CudaGraphs& graphs = f.plan.cuda_graphs;
+       const bool parts = !graphs.whole_step() && !graphs.whole_blocks();
+       return hosts_activations(f) && parts && graphs.has(GraphPart::moe);
+     },
+     "Megatron-LM offloads activations where experts are in no graph of their own",
+     kTransformerConfig},
+    {"offload-step-graphs", RowKind::needs, "cuda_graphs",
+     [](const Facts& f) { return hosts_activations(f) && f.plan.cuda_graphs.whole_step(); },
+     "a graph of the whole step waits for copies only where it is said for how many",
+     kTransformerConfig, "fine-grained-offloading-max-inflight-offloads",
+     [](const Facts&) { return std::string("1"); }},
+    {"offload-environment", RowKind::environment, "offload_activations", hosts_activations,
+     "Transformer Engine 2.10 and later would offload weights too", kArguments,
+     "NVTE_CPU_OFFLOAD_V1", [](const Facts&) { return std::string("1"); }},
     {"muon-groups", RowKind::lacks, "zero_shards",
      [](const Facts& f) {
        return f.plan.zero_shards > 0 && f.plan.optimizer.kind == OptimizerKind::muon;
@@ -311,7 +326,18 @@ const std::vector<ArgumentRule>& megatron_argument_rules() {
          return f.plan.ep > 1 && chunks && f.plan.recompute.mode != RecomputeMode::full;
        },
        "needs expert parallelism, chunks under a pipeline, and no full re-materialisation"},
-      {"delay-wgrad-compute", {"overlap-moe-expert-parallel-comm"}, always, "is a part of it"}};
+      {"delay-wgrad-compute", {"overlap-moe-expert-parallel-comm"}, always, "is a part of it"},
+      {"moe-shared-expert-overlap",
+       {},
+       [](const Facts& f) { return !overlaps_experts(f); },
+       "is excluded by the overlap of experts' exchanges"},
+      {"cpu-offloading-num-layers",
+       {},
+       [](const Facts& f) {
+         return f.plan.pp == 1 && f.plan.recompute.mode == RecomputeMode::none;
+       },
+       "needs one stage, and no re-materialisation"},
+      {"cpu-offloading", {"cpu-offloading-num-layers"}, always, "is of layers"}};
   return kRules;
 }
 
