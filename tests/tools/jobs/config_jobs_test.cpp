@@ -405,6 +405,8 @@ TEST(NemoJob, SizesBesideTheUsualOnes) {
   EXPECT_TRUE(tuned("packed_sequence: False").rows.name.empty());
   EXPECT_THAT(names(tuned("pad_to_max_length: False")), HasSubstr("train_ds.pad_to_max_length"));
   EXPECT_EQ(names(tuned("pad_to_max_length: True")).find("train_ds"), std::string::npos);
+  EXPECT_THAT(names(tuned("shuffle: True")), HasSubstr("train_ds.pad_to_max_length"));
+  EXPECT_EQ(names(job).find("train_ds"), std::string::npos);
   EXPECT_EQ(complaint([&] { read("  transformer_block_type: normformer\n"); }),
             "nemo.yaml: model.transformer_block_type: normformer: not modelled: expected pre_ln");
 }

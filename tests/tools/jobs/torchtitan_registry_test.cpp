@@ -87,6 +87,25 @@ TEST(TorchtitanRegistry, ConvertersAndGroupsOfMuon) {
   EXPECT_EQ(job.plan.optimizer.newton_schulz, 6);
   EXPECT_THAT(names(job), HasSubstr("quantize.linear.float8.recipe_name"));
   EXPECT_THAT(names(job), HasSubstr("model.converters"));
+  // Lists that are not followed are said; None is what a field is where nothing is said; 8 bits are
+  // gathered where no recipe is named alone.
+  const auto with = [&](const std::string& list) {
+    const std::size_t from = text.find("converters=[") + 11, to = text.find("]),\n        tr") + 1;
+    return registry(text.substr(0, from) + list + text.substr(to), "llama3_8b");
+  };
+  EXPECT_THAT(names(with("get_converters()")), HasSubstr("model.converters"));
+  EXPECT_EQ(names(with("None")).find("model.converters"), std::string::npos);
+  EXPECT_FALSE(
+      with("[LoRAConverter.Config(rank=4, target_modules=None)]").plan.lora.targets.empty());
+  EXPECT_EQ(names(with("[Float8LinearConverter.Config(recipe_name=None, "
+                       "enable_fsdp_float8_all_gather=True)]"))
+                .find("recipe_name"),
+            std::string::npos);
+  EXPECT_THAT(complaint([&] {
+                static_cast<void>(
+                    with("[Float8LinearConverter.Config(enable_fsdp_float8_all_gather=True)]"));
+              }),
+              HasSubstr("enable_fsdp_float8_all_gather: is refused by torchtitan beside"));
   const std::string other =
       text.substr(0, text.find("wqkv")) + "w7" + text.substr(text.find("wqkv") + 4);
   EXPECT_THAT(complaint([&] { static_cast<void>(registry(other, "llama3_8b")); }),

@@ -149,6 +149,15 @@ TEST(Unmodelled, WhatPlansSayIsRead) {
   EXPECT_EQ(bridge("cfg.model.cpu_offloading = True\n    cfg.model.cpu_offloading_num_layers = 2")
                 .plan.offload_activations,
             0.25);
+  // A recipe's layers are of no effect where it is switched off, or offloads no activations.
+  for (const char* off :
+       {"cpu_offloading = False", "cpu_offloading = None",
+        "cpu_offloading = True\n    cfg.model.cpu_offloading_activations = False"}) {
+    EXPECT_EQ(bridge(fmt::format("cfg.model.cpu_offloading_num_layers = 2\n    cfg.model.{}", off))
+                  .plan.offload_activations,
+              0)
+        << off;
+  }
   EXPECT_EQ(bridge("cfg.ddp.num_distributed_optimizer_instances = 2").plan.zero_shards, 4);
   EXPECT_EQ(registry("parallelism=ParallelismConfig(data_parallel_replicate_degree=2,\n"
                      "            data_parallel_shard_degree=4)")

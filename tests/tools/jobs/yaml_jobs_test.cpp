@@ -209,6 +209,8 @@ TEST(YamlJobs, SwiftTrainsANamedModel) {
   EXPECT_EQ(adapters(" --lora_rank 16 --lora_alpha 32 --target_modules linear_qkv linear_proj "
                      "--lora_dropout 0"),
             (Adapters{16, parse_products("linear_qkv+linear_proj").value(), 0}));
+  EXPECT_THAT(refusal(job + " --tuner_type lora --lora_dropout nan\n", {}, {.model = &model}),
+              HasSubstr("--lora-dropout: nan: expected a share from 0 to 1"));
   EXPECT_THAT(refusal(job + " --tuner_type lora_llm\n", {}, {.model = &model}),
               HasSubstr("--tuner-type: lora_llm: adapters"));
   EXPECT_THAT(refusal(job + " --tuner_type lora --target_modules router\n", {}, {.model = &model}),

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "plan/job/plan.hpp"
+#include "plan/model/model.hpp"
+#include "tools/jobs/job/job.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
 namespace weir {

@@ -38,7 +38,8 @@ std::int64_t rank_of(const std::string& text, const Place& place) {
 
 double dropout_of(const std::string& text, const Place& place) {
   const auto share = whole_number<double>(text);
-  if (!share || *share < 0 || *share >= 1)
+  // NaN is below nothing and above nothing.
+  if (!share || !(*share >= 0 && *share < 1))
     place.fail(fmt::format("{}: expected a share from 0 to 1", text.substr(0, 40)));
   return *share;
 }

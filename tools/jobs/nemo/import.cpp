@@ -286,10 +286,10 @@ std::string_view nemos_name(std::string_view megatron) {
 void set_nemo_rows(ConfigTable& t, Job& job) {
   const std::string of = "model.data.train_ds.", packed = of + "packed_sequence",
                     padded = of + "pad_to_max_length";
-  const bool whole = t.flag_or(padded, true);
+  const bool whole = t.flag_or(padded, false);  // as GPTSFTDataset has it
   if (t.flag_or(packed, false)) {
     job.rows = {packed, RowsOf::packed};
-  } else if (!whole) {
+  } else if (!whole && t.has("model.data.train_ds")) {
     job.remarks.push_back({padded,
                            "false: every sample is taken as long as it may become; --lengths with "
                            "--rows longest says how long they are"});

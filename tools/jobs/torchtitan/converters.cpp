@@ -72,6 +72,11 @@ void add_one(std::string_view name, const PythonObject& object,
   if (name == kLora) keys[key("rank")] = "8";
   for (const auto& [field, value] : object.fields) {
     if (field == "model_compile_enabled" || field == "alpha") continue;
+    // None of a field is what nothing said is, but for the recipe, whose default is another.
+    if (value.none()) {
+      if (field == "recipe_name") keys.erase(key(field));
+      continue;
+    }
     if (field == "target_modules") {
       keys[key("products")] = list_of(texts_in_quotes(value));
     } else if (value.list() != nullptr) {
@@ -82,7 +87,7 @@ void add_one(std::string_view name, const PythonObject& object,
       keys[key(field)] = *said ? "true" : "false";
     } else if (value.integer()) {
       keys[key(field)] = fmt::to_string(*value.integer());
-    } else if (!value.none()) {
+    } else {
       keys[key(field)] = in_quotes(to_string(value));
     }
   }
@@ -148,8 +153,13 @@ std::optional<std::string_view> linear_of(BlockProduct product) {
 }  // namespace
 
 void add_converters(const PythonValue& list, std::map<std::string, std::string>& keys) {
-  if (list.list() == nullptr) return;
+  if (list.none()) return;
   std::vector<std::string> names;
+  // What makes the list is not followed: its word is the converter that is not known.
+  if (list.list() == nullptr) {
+    keys[std::string(kConverters)] = list_of({in_quotes(to_string(list))});
+    return;
+  }
   for (const PythonValue& one : list.list()->values) {
     const PythonObject* object = one.object();
     const auto known = std::ranges::find_if(kClasses, [&](const auto& its) {
@@ -175,8 +185,12 @@ void set_converters(TomlTable& t, Job& job) {
       const std::string table(t.has("float8.recipe_name") ? "float8" : kFloat8);
       plan.fp8 = float8_recipe(t, table, job.remarks);
       for (const std::string& of : {std::string("float8"), std::string(kFloat8)}) {
-        if (t.flag_or(of + ".enable_fsdp_float8_all_gather", false) && plan.replicas() > 1)
-          plan.fp8_parameters = plan.zero > 0;
+        const std::string gathered = of + ".enable_fsdp_float8_all_gather";
+        const bool gathers = t.flag_or(gathered, false);
+        // Its converter asserts that no recipe is named beside it (components/quantization).
+        if (gathers && t.has(table + ".recipe_name"))
+          t.fail(gathered, "is refused by torchtitan beside a recipe_name");
+        if (gathers && plan.replicas() > 1) plan.fp8_parameters = plan.zero > 0;
         static_cast<void>(t.flag_or(of + ".precompute_float8_dynamic_scale_for_fsdp", false));
         read_filter(t, of, job.remarks);
       }
