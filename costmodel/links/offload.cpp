@@ -44,8 +44,35 @@ Bytes host_bytes(double numbers, const Plan& plan, const Cluster& cluster) {
   return Bytes(static_cast<std::int64_t>(numbers * kHeld * used_of_node(plan, cluster)));
 }
 
+std::int64_t kept_bytes(const LayerPart& layer, const Plan& plan, bool rebuilt) {
+  if (!layer.block) return 0;
+  const LayerTensors& tensors = layer.tensors;
+  // Blocks read as much as they make.
+  const std::int64_t input = tensors.output_bytes_per_sample;
+  if (plan.recompute.mode == RecomputeMode::stage) return 0;
+  // Of blocks that are rebuilt together the first one's.
+  if (rebuilt) return input * plan.micro_batch_size / plan.recompute.at_a_time;
+  const bool selective = plan.recompute.mode == RecomputeMode::selective;
+  std::int64_t kept = tensors.saves_input ? input : 0;
+  for (const KeptTensor& tensor : tensors.saved) {
+    if (selective && tensor.rebuilt_by.meets(plan.recompute.modules)) continue;
+    kept += tensor.bytes_per_sample;
+  }
+  return kept * plan.micro_batch_size;
+}
+
+std::int64_t offloaded_bytes(const LayerPart& layer, const Plan& plan, bool rebuilt) {
+  if (plan.offload_activations == 0) return 0;
+  const auto kept = static_cast<double>(kept_bytes(layer, plan, rebuilt));
+  return static_cast<std::int64_t>(kept * plan.offload_activations);
+}
+
+Seconds offloading_time(std::int64_t bytes, const Cluster& cluster) {
+  return bytes == 0 ? Seconds(0) : point_to_point(Bytes(bytes), cluster.host.value().link);
+}
+
 std::optional<std::string> lacks_host(const Plan& plan, const Cluster& cluster) {
-  if (plan.offload_optimizer == 0) return std::nullopt;
+  if (plan.offload_optimizer == 0 && plan.offload_activations == 0) return std::nullopt;
   for (int kind = 0; kind < cluster.kinds(); ++kind) {
     if (!cluster.kind(kind).host)
       return cluster.kind(kind).name + " says nothing of its host (`host`)";

@@ -1,5 +1,6 @@
 // What it takes to keep the optimizer's state in the host's memory and to update it there
-// (ZeRO-Offload: Ren et al., USENIX ATC 2021; Megatron-Core's HybridDeviceOptimizer).
+// (ZeRO-Offload: Ren et al., USENIX ATC 2021; Megatron-Core's HybridDeviceOptimizer), and to let
+// what blocks keep for their backward wait there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,6 +11,7 @@
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/job/stage_part.hpp"
+#include "plan/model/model_part.hpp"
 #include "plan/words/units.hpp"
 
 namespace weir {
@@ -37,6 +39,17 @@ struct OffloadedUpdate {
 // Of a node, the fullest of a plan's, what the host holds: master weight, moments and a gradient in
 // fp32 of each such number, 16 bytes.
 [[nodiscard]] Bytes host_bytes(double numbers, const Plan& plan, const Cluster& cluster);
+
+// What a block keeps of a micro-batch from its forward to its backward: all that it saves and that
+// no re-materialisation makes again, its input among it; of one that is `rebuilt` the input alone.
+// 0 of other layers, which are never offloaded, and of stages that are rebuilt as a whole.
+[[nodiscard]] std::int64_t kept_bytes(const LayerPart& layer, const Plan& plan, bool rebuilt);
+// Of that, what the plan's host holds, and how long its copies to there, or back, take: beside the
+// layer's own kernels and exchanges, so that the longer of the two counts
+// (NVIDIA/Megatron-LM@d98e8a64ddf3, its guide to fine-grained activation offloading: streams of
+// their own). Precondition of the second: the cluster has a host.
+[[nodiscard]] std::int64_t offloaded_bytes(const LayerPart& layer, const Plan& plan, bool rebuilt);
+[[nodiscard]] Seconds offloading_time(std::int64_t bytes, const Cluster& cluster);
 
 // Why the cluster cannot keep it: it says nothing of its host; nullopt: it does, or nothing is
 // kept.

@@ -113,8 +113,9 @@ enum class WeightGathers : std::uint8_t {
 // numbers to the experts it visits and their answers back, an all-to-all each; I mirrors both. In
 // the number format, also where products run in FP8. Devices of a tensor-parallel group send their
 // part of the tokens, however many of them divide an expert. A stack may send no
-// token twice the same way (costmodel/links/expert_exchange); one that runs part of it beside
-// products leaves the rest.
+// token twice the same way (costmodel/links/expert_exchange). Of a plan that asks for it
+// (Plan::overlap_experts) the stack's share runs beside another micro-batch's work, and the rest is
+// left.
 [[nodiscard]] PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan,
                                               const Link& link, const StackTime& stack = {});
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "costmodel/links/offload.hpp"
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/training_state.hpp"
@@ -96,6 +97,7 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
     case ActionKind::F:
       join_row(meter, {{}, ActionKind::RECV_F});
       upwards(meter, [&](FootprintMeter& of, std::size_t l) { forward(of, l, remat); });
+      if (plan_.offload_activations > 0) meter.hold_instead(0);
       part_row(meter, {{}, ActionKind::SEND_F});
       break;
     case ActionKind::R:
@@ -364,6 +366,17 @@ void StageMemory::forward(FootprintMeter& meter, std::size_t l, bool remat) cons
     if (dropped(l, tensor, remat)) meter.release(kind(tensor), tensor.bytes_per_sample * batch_);
   }
   if (!keeps_input(l, remat)) meter.release(MemoryKind::activations, input_of(l));
+  if (plan_.offload_activations == 0) return;
+  // What goes to the host is there until its copy has ended, beside the next layer.
+  const std::int64_t away = with_the_host(l, remat);
+  meter.release(MemoryKind::activations, away);
+  meter.hold_instead(away);
+}
+
+std::int64_t StageMemory::with_the_host(std::size_t l, bool remat) const {
+  if (!remat || !rebuilt_[l]) return offloaded_bytes(layer(l), plan_, false);
+  if (!keeps_input(l, remat)) return 0;
+  return static_cast<std::int64_t>(static_cast<double>(input_of(l)) * plan_.offload_activations);
 }
 
 // After F: what the layer saves, what it is rebuilt from, and what its stage is rebuilt from.
@@ -401,6 +414,11 @@ void StageMemory::rebuild_chunk(FootprintMeter& meter, std::size_t last) const {
 void StageMemory::input_pass(FootprintMeter& meter, std::size_t l, bool remat) const {
   const LayerTensors& t = layer(l).tensors;
   const bool chunk_ends = l + 1 == layers_ || !inside_chunk(l + 1, remat);
+  if (plan_.offload_activations > 0) {
+    // Back from the host; the next layer's comes meanwhile.
+    meter.allocate(MemoryKind::activations, with_the_host(l, remat));
+    if (l > 0) meter.touch(MemoryKind::workspace, with_the_host(l - 1, remat));
+  }
   // A chunk of layers is rebuilt as a whole, before its last layer's backward.
   if (remat && rebuilt_[l] && chunk_ends) rebuild_chunk(meter, l);
   meter.allocate(MemoryKind::activations, input_of(l));

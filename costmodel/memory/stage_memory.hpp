@@ -59,6 +59,8 @@ class StageMemory {
                                      const std::function<bool(ParameterId)>& held_already) const;
   [[nodiscard]] std::int64_t gathered_weights(ActionKind kind) const;
   [[nodiscard]] std::int64_t on_device(std::int64_t state) const;
+  // Of what the layer keeps, what waits in the host's memory.
+  [[nodiscard]] std::int64_t with_the_host(std::size_t l, bool remat) const;
   // The stage's layers in parts: one layer, or some that do the same to memory, since both
   // neighbours of each are of its kind, and rebuilt, or not, as it is.
   [[nodiscard]] std::vector<LayerRange> walks() const;

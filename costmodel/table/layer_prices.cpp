@@ -11,6 +11,7 @@
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/layers/orthogonal.hpp"
 #include "costmodel/links/collectives.hpp"
+#include "costmodel/links/offload.hpp"
 #include "costmodel/table/backward_halves.hpp"
 #include "costmodel/table/device_kind.hpp"
 #include "costmodel/table/fixed_part.hpp"
@@ -291,7 +292,25 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
   priced.rebuild = rebuild;
   priced.traffic = exchanged(layer, time, selective && modules.meets(BlockModule::moe), parts);
   wait_for_host(layer, kernels, rebuilt, priced);
+  wait_for_copies(l, rebuilt, priced);
   return priced;
+}
+
+// What the host keeps for the backward travels beside a pass, and is waited for where it takes
+// longer than that.
+void LayerPrices::wait_for_copies(int l, bool rebuilt, LayerPrice& priced) const {
+  if (plan_.offload_activations == 0) return;
+  const Cluster& nodes = cluster_.kind(0);
+  const LayerPart& part = known_.part()->layer(l);
+  const Seconds copy = offloading_time(offloaded_bytes(part, plan_, rebuilt), nodes);
+  const auto wait = [&](ActionKind kind, Seconds rebuild) {
+    const Seconds beside = priced.time[kind] + priced.traffic[kind] + rebuild;
+    if (copy > beside) priced.traffic[kind] += copy - beside;
+  };
+  wait(ActionKind::F, Seconds(0));
+  if (!part.backward) return;
+  wait(ActionKind::I, priced.rebuild);
+  wait(ActionKind::B, priced.rebuild);
 }
 
 // What a layer exchanges within its stage, by pass; `time` is that of its own kernels.

@@ -71,6 +71,7 @@ class LayerPrices {
                                            bool experts_rebuilt, PriceParts* parts) const;
   void wait_for_host(const Layer& layer, const std::optional<LayerKernels>& kernels, bool rebuilt,
                      LayerPrice& price);
+  void wait_for_copies(int layer, bool rebuilt, LayerPrice& priced) const;
   [[nodiscard]] std::optional<LayerKernels> kernels_of(int layer) const;
   void warn(std::string warning);
 

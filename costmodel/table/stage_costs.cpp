@@ -64,8 +64,10 @@ StageCosts::StageCosts(const Plan& plan, const LayerCosts& known, const Cluster&
       corrected_(corrections(plan, known.costs())),
       prices_(plan, known, cluster) {
   if (const auto why = lacks_host(plan, cluster)) {
-    throw InputError(cluster.name, "host",
-                     fmt::format("{}, which the plan's offload_optimizer needs", *why));
+    throw InputError(
+        cluster.name, "host",
+        fmt::format("{}, which the plan's {} needs", *why,
+                    plan.offload_optimizer > 0 ? "offload_optimizer" : "offload_activations"));
   }
   if (cluster.pools.empty()) return;
   placement_.emplace(plan, cluster);

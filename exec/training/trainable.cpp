@@ -144,6 +144,8 @@ std::vector<std::string> forecast_alone(const ResolvedPlan& loaded, BackendKind 
   if (plan.zero_shards > 0) words.push_back(fmt::format("zero_shards = {}", plan.zero_shards));
   if (plan.offload_optimizer > 0)
     words.push_back(fmt::format("offload_optimizer = {}", plan.offload_optimizer));
+  if (plan.offload_activations > 0)
+    words.push_back(fmt::format("offload_activations = {}", plan.offload_activations));
   // One rank's step is a graph on a GPU from its second on (Backend::stream), others' is not, nor
   // are steps of which each has another number of labels.
   const bool repeats = plan.cuda_graphs.whole_step() && plan.pp == 1 &&

@@ -88,6 +88,9 @@ struct Plan {
   // What they gather and scatter for it travels in pieces beside the products that need or make it
   // (Megatron's --tp-comm-overlap, torchtitan's asynchronous tensor parallelism).
   bool overlap_tensor_parallel = false;
+  // What experts exchange travels beside another micro-batch's work, forward of the one beside
+  // backward of the other (Megatron's --overlap-moe-expert-parallel-comm).
+  bool overlap_experts = false;
   int zero = 0;  // ZeRO stage over the dp x cp replicas; 1 is Megatron's distributed optimizer
   // Of the replicas, side by side, those among which ZeRO divides; each group of so many has all,
   // and groups add their gradients up (HSDP, MiCS). 0: all of them.
@@ -98,6 +101,9 @@ struct Plan {
   CudaGraphs cuda_graphs;  // what is launched as such
   // The share of the optimizer's state that is kept, and updated, in the host's memory.
   double offload_optimizer = 0;
+  // The share of what each block keeps from its forward to its backward that waits in the host's
+  // memory, copied there and back beside what is computed.
+  double offload_activations = 0;
   RankOrder rank_order = RankOrder::tp_cp_dp_pp;
   std::vector<PlacedRanks> placement;  // of all K ranks; empty: devices fill pools in their order
   bool overlap_grad_reduce =

@@ -281,6 +281,10 @@ constexpr Key<Plan> kPlan[] = {
         "| where true, with `sequence_parallel` | what is gathered and scattered "
         "for it travels in pieces beside the products (Megatron's `tp-comm-overlap`), where the "
         "stack can"),
+    flag<&Plan::overlap_experts>(
+        "overlap_experts",
+        "| where true, with `ep` above 1 | what experts exchange travels beside another "
+        "micro-batch's work (Megatron's `overlap-moe-expert-parallel-comm`), where the stack can"),
     maybe<&Plan::zero>(
         "zero", "| where above 0 | ZeRO stage over the cp x dp devices that hold the same weights",
         {1, 3}),
@@ -298,6 +302,12 @@ constexpr Key<Plan> kPlan[] = {
     maybe<&Plan::offload_optimizer>(
         "offload_optimizer",
         "share | where above 0 | of the optimizer's state that the host keeps and updates", kShare)
+        .refuse("expected above 0 (left out where it is 0)"),
+    maybe<&Plan::offload_activations>(
+        "offload_activations",
+        "share | where above 0 | of what each block keeps from its forward to its backward that "
+        "the host's memory holds meanwhile",
+        kShare)
         .refuse("expected above 0 (left out where it is 0)"),
     maybe<&Plan::cuda_graphs, Word<parse_cuda_graphs>>(
         "cuda_graphs",
@@ -385,6 +395,8 @@ constexpr auto kFits = [](JsonObject& top, const Plan& plan) {
   check_samples(top, plan);
   if (plan.overlap_tensor_parallel && !plan.sequence_parallel)
     top.fail("overlap_tensor_parallel", "expected beside sequence_parallel only");
+  if (plan.overlap_experts && plan.ep == 1)
+    top.fail("overlap_experts", "expected beside ep above 1 only");
   check_placement(top, plan);
   if (plan.fp8 != Fp8Recipe::none && bytes_per_element(plan.dtype) != 2)
     top.fail("fp8", "expected beside dtype bf16 or fp16: the format of all else");

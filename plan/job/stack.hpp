@@ -158,7 +158,8 @@ struct StackTime {
   double tensor_overlap = 0;
   // In every other plan: sums of an input's gradient run beside the product of the weights' one.
   bool tensor_beside_weights = false;
-  // The share of the all-to-all exchanges of experts that does.
+  // The share of the all-to-all exchanges of experts that does, where a plan asks for that
+  // (Plan::overlap_experts); what it slows is taken off already.
   double expert_overlap = 0;
   // Where experts are on several nodes a token travels once to each device that has some of its
   // experts, and crosses once to each node (DeepEP); else once for each expert.

@@ -274,7 +274,7 @@ constexpr Key<StackTime> kTimes[] = {
     or_null<&StackTime::expert_overlap>(
         "expert_overlap",
         "share | may be left out: 0 | of the experts' all-to-all exchanges that runs beside "
-        "products",
+        "another micro-batch's work where the plan says `overlap_experts`, less what it slows",
         kPart),
     or_null<&StackTime::overlap_slowdown>(
         "overlap_slowdown",

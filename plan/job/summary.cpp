@@ -30,11 +30,14 @@ std::string summary(const Plan& plan) {
   if (plan.dp > 1) text += fmt::format(" dp{}", plan.dp);
   if (plan.ep > 1) text += fmt::format(" ep{}", plan.ep);
   if (plan.etp > 0) text += fmt::format(" etp{}", plan.etp);
+  if (plan.overlap_experts) text += " overlapped";
   if (plan.zero > 0) text += fmt::format(" zero{}", plan.zero);
   if (plan.zero_shards > 0) text += fmt::format(" shards{}", plan.zero_shards);
   if (plan.zero_secondary > 0) text += fmt::format(" secondary{}", plan.zero_secondary);
   if (!plan.cuda_graphs.none()) text += fmt::format(" graphs {}", to_string(plan.cuda_graphs));
   if (plan.offload_optimizer > 0) text += fmt::format(" offload{}", plan.offload_optimizer);
+  if (plan.offload_activations > 0)
+    text += fmt::format(" offload{} of activations", plan.offload_activations);
   text += fmt::format(" M{} b{} {}", plan.microbatches, plan.micro_batch_size, plan.schedule);
   if (plan.rank_order != RankOrder::tp_cp_dp_pp)
     text += fmt::format(" {}", to_string(plan.rank_order));

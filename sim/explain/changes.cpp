@@ -238,6 +238,11 @@ class Changer {
       changed.overlap_tensor_parallel = !changed.overlap_tensor_parallel;
       add("overlap of tensor parallelism", changed.overlap_tensor_parallel ? "on" : "off", changed);
     }
+    if (plan().ep > 1 && cluster_.stack.time.expert_overlap > 0) {
+      Plan changed = plan();
+      changed.overlap_experts = !changed.overlap_experts;
+      add("overlap of experts' exchanges", changed.overlap_experts ? "on" : "off", changed);
+    }
     add_offload();
     if (plan().replicas() == 1) return;
     add_shards();
@@ -267,6 +272,10 @@ class Changer {
     changed.offload_optimizer = plan().offload_optimizer > 0 ? 0 : 1;
     add("optimizer's state", changed.offload_optimizer > 0 ? "with the host" : "on the device",
         changed);
+    changed = plan();
+    changed.offload_activations = plan().offload_activations > 0 ? 0 : 0.5;
+    add("what blocks keep",
+        changed.offload_activations > 0 ? "half with the host" : "on the device", changed);
   }
 
   // What ZeRO divides: within a node, where replicas are in several, and among all.
@@ -339,6 +348,7 @@ class Changer {
     for (const auto degree : kDegrees) changed.*degree = other.*degree;
     changed.sequence_parallel = other.sequence_parallel;
     changed.overlap_tensor_parallel = other.overlap_tensor_parallel;
+    changed.overlap_experts = other.overlap_experts;
     changed.expert_dispatch = other.expert_dispatch;
     changed.rank_order = other.rank_order;
     changed.placement = other.placement;
@@ -425,8 +435,14 @@ class Changer {
       add("ZeRO", std::move(among), std::move(changed));
     }
     take("CUDA graphs", to_string(other.cuda_graphs), &Plan::cuda_graphs);
+    if (plan().ep > 1 && other.ep > 1) {
+      take("overlap of experts' exchanges", other.overlap_experts ? "on" : "off",
+           &Plan::overlap_experts);
+    }
     take("optimizer's state with the host", fmt::format("{}", other.offload_optimizer),
          &Plan::offload_optimizer);
+    take("what blocks keep with the host", fmt::format("{}", other.offload_activations),
+         &Plan::offload_activations);
   }
 
   const ResolvedPlan& base_;

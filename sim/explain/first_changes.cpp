@@ -25,8 +25,9 @@ double speed(const Plan& plan, const Forecast& forecast) {
 
 // What all candidates of a search have as the plan in use has it.
 auto kept_words(auto& plan) {
-  return std::tie(plan.overlap_tensor_parallel, plan.overlap_grad_reduce, plan.overlap_param_gather,
-                  plan.fp8_parameters, plan.offload_optimizer);
+  return std::tie(plan.overlap_tensor_parallel, plan.overlap_experts, plan.overlap_grad_reduce,
+                  plan.overlap_param_gather, plan.fp8_parameters, plan.offload_optimizer,
+                  plan.offload_activations);
 }
 
 // Whether two plans differ, and in those words alone.

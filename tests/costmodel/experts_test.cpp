@@ -55,9 +55,19 @@ TEST(Experts, TokensTravelThereAndBack) {
   Plan uneven = plan(2, 2);
   uneven.expert_load = 1.5;
   EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), uneven, kLink).f), 3 * 1024);
+}
+
+// Of 2048 ns three quarters run beside another micro-batch's work, where the stack can and the plan
+// asks for it; one of the two is not enough.
+TEST(Experts, ExchangesBesideOtherWorkAreThePlansWord) {
   StackTime beside;
   beside.expert_overlap = 0.75;
-  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), plan(2, 2), kLink, beside).f), 512);
+  Plan overlapped = plan(2, 2);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink, beside).f), 2048);
+  overlapped.overlap_experts = true;
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink, beside).f), 512);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink, beside).i), 512);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink).f), 2048);
 }
 
 // DeepSeek-V3's 256 experts, eight a token, on eight nodes: one in eight is missed by chance

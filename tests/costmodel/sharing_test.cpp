@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "costmodel/layers/orthogonal.hpp"
+#include "costmodel/links/collectives.hpp"
 #include "costmodel/links/offload.hpp"
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/memory/stage_memory.hpp"
@@ -151,6 +154,67 @@ TEST(Offload, TheDeviceHoldsTheRest) {
   EXPECT_EQ(held(plan)[MemoryKind::optimizer_state], all / 4);
   plan.offload_optimizer = 1;
   EXPECT_EQ(held(plan)[MemoryKind::optimizer_state], 0);
+}
+
+// A block's output of h numbers and what it saves: of 1000 bytes a sample, two samples a
+// micro-batch, half of what is kept goes to the host and back, each way in latency and bytes over
+// the link's rate. A module that is made again is not kept; of a rebuilt block its input is; a
+// layer that is no block keeps its own.
+TEST(Offload, ActivationsWaitWithTheHost) {
+  Cluster cluster = four_a_node();
+  cluster.host = Host{kNear, Bytes(std::int64_t{1} << 40), BytesPerSecond(2e9)};
+  Plan plan = replicated(4, 1);
+  plan.micro_batch_size = 2;
+  LayerPart block;
+  block.block = true;
+  block.tensors.output_bytes_per_sample = 400;
+  block.tensors.saves_input = true;
+  block.tensors.saved = {{.name = "a", .bytes_per_sample = 500},
+                         {.name = "b", .bytes_per_sample = 100}};
+  block.tensors.saved[0].rebuilt_by = BlockModule::mlp;
+  EXPECT_EQ(kept_bytes(block, plan, false), 2000);
+  EXPECT_EQ(kept_bytes(block, plan, true), 800);
+  EXPECT_EQ(offloaded_bytes(block, plan, false), 0);
+  plan.offload_activations = 0.5;
+  EXPECT_EQ(offloaded_bytes(block, plan, false), 1000);
+  plan.recompute = {.mode = RecomputeMode::selective, .modules = BlockModule::mlp};
+  EXPECT_EQ(offloaded_bytes(block, plan, false), 500);
+  block.block = false;
+  EXPECT_EQ(offloaded_bytes(block, plan, false), 0);
+  EXPECT_NEAR(nanoseconds(offloading_time(1000, cluster)),
+              nanoseconds(point_to_point(Bytes(1000), kNear)), 1e-9);
+  EXPECT_EQ(offloading_time(0, cluster), Seconds(0));
+  cluster.host.reset();
+  EXPECT_TRUE(lacks_host(plan, cluster));
+}
+
+// Three like blocks: after F the device has by the host's share less. At its worst, in the last
+// block's pass, the second one's copy still travels and the first one's has gone. The backward
+// takes back what came, and leaves nothing.
+TEST(Offload, TheDeviceKeepsTheRestOfWhatBlocksKeep) {
+  const auto footprint = [](double share, ActionKind kind) {
+    Plan plan = replicated(1, 0);
+    plan.offload_activations = share;
+    Model model;
+    model.layers = {wide_block(), wide_block(), wide_block()};
+    const ResolvedPlan r =
+        derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {1, 1, 1})));
+    const StageMemory memory(r.plan, *r.part, r.stages[0], Allocator::arena);
+    return std::pair(memory.of(kind, false), offloaded_bytes(r.part->layer(0), r.plan, false));
+  };
+  const auto [all, none] = footprint(0, ActionKind::F);
+  const auto [rest, away] = footprint(0.5, ActionKind::F);
+  EXPECT_EQ(none, 0);
+  EXPECT_GT(away, 0);
+  // The arena's steps of 64 bytes, three times.
+  EXPECT_NEAR(static_cast<double>(total_bytes(all.net) - total_bytes(rest.net)),
+              static_cast<double>(3 * away), 192);
+  EXPECT_NEAR(static_cast<double>(total_bytes(all.worst) - total_bytes(rest.worst)),
+              static_cast<double>(away), 128);
+  const auto [back, came] = footprint(0.5, ActionKind::B);
+  EXPECT_EQ(total_bytes(rest.net) + total_bytes(back.net),
+            total_bytes(all.net) + total_bytes(footprint(0, ActionKind::B).first.net));
+  EXPECT_EQ(came, away);
 }
 
 // A step on 2 x 3: 2 (2 x 3 x 2) of X X', 2 (2^3) of its square, 2 (2 x 2 x 3) of the last: 64

@@ -53,16 +53,24 @@ TEST(TreatmentFile, SaysWhatIsPredictedSharedAndOffloaded) {
   plan.zero_shards = 4;
   plan.zero_secondary = 2;
   plan.offload_optimizer = 0.5;
+  plan.offload_activations = 0.25;
+  plan.ep = 2;
+  plan.overlap_experts = true;
   plan.optimizer.kind = OptimizerKind::muon;
   plan.optimizer.momentum = 0.95;
   plan.optimizer.nesterov = true;
   EXPECT_THAT(to_json(plan),
               HasSubstr("\"prediction_layers\": 2,\n  \"prediction_weight\": 0.3,\n"));
   EXPECT_THAT(to_json(plan),
-              HasSubstr("\"zero\": 3,\n  \"zero_shards\": 4,\n  \"zero_secondary\": 2,\n  "
-                        "\"offload_optimizer\": 0.5,\n"));
+              HasSubstr("\"overlap_experts\": true,\n  \"zero\": 3,\n  \"zero_shards\": 4,\n  "
+                        "\"zero_secondary\": 2,\n  \"offload_optimizer\": 0.5,\n  "
+                        "\"offload_activations\": 0.25,\n"));
   EXPECT_THAT(to_json(plan), HasSubstr("\"newton_schulz\": 5"));
   EXPECT_EQ(read(plan), plan);
+  plan.ep = 1;
+  EXPECT_THAT(complaint([&] { static_cast<void>(read(plan)); }),
+              HasSubstr("p.json: overlap_experts: expected beside ep above 1 only"));
+  plan.overlap_experts = false;
   plan.zero_shards = 3;
   EXPECT_THAT(complaint([&] { static_cast<void>(read(plan)); }),
               HasSubstr("p.json: zero_shards: 3: expected a divisor of the 8 devices"));

@@ -109,6 +109,16 @@ TEST(Timeline, WritesWhatFits) {
   EXPECT_THAT(to_svg(draw_timeline(panels, {.width = 720})), HasSubstr(">0B123</text>"));
 }
 
+// What stands on a rank beside its blocks is behind its name, and has its room.
+TEST(Timeline, RanksHaveNotes) {
+  const Trace trace = two_actions();
+  const std::array panels{TimelinePanel{"", {{&trace, 0, ""}}, 1, {"predicts 2"}}};
+  const std::string drawn = to_svg(draw_timeline(panels, {.width = 720}));
+  EXPECT_THAT(drawn, HasSubstr(">rank 0 predicts 2</text>"));
+  const std::array plain{TimelinePanel{"", {{&trace, 0, ""}}}};
+  EXPECT_THAT(to_svg(draw_timeline(plain, {.width = 720})), HasSubstr(">rank 0</text>"));
+}
+
 // Names are text there too: a title with markup, in a CSV with commas.
 TEST(Timeline, NamesAreQuoted) {
   const Trace trace = two_actions();

@@ -35,8 +35,10 @@ void for_compute(const TimelineRow& row, Visit visit) {
   }
 }
 
-std::string row_name(const TimelineRow& row, std::int32_t rank) {
-  const std::string name = fmt::format("rank {}", rank);
+std::string row_name(const TimelinePanel& panel, const TimelineRow& row, std::int32_t rank) {
+  std::string name = fmt::format("rank {}", rank);
+  const auto index = static_cast<std::size_t>(rank);
+  if (index < panel.notes.size() && !panel.notes[index].empty()) name += " " + panel.notes[index];
   return row.label.empty() ? name : name + " " + row.label;
 }
 
@@ -74,8 +76,13 @@ class TimelineDrawing {
       for (const TimelineRow& row : panel.rows) {
         const StepWindow& window = window_of(row);
         longest_ = std::max(longest_, to_seconds(window.end - window.start).count());
-        names_ =
-            std::max(names_, 8 + 1.1 * text_width(row_name(row, row.trace->ranks - 1), kNameSize));
+        for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank) {
+          // The last has the most digits, one with a note the most letters.
+          const bool noted = static_cast<std::size_t>(rank) < panel.notes.size();
+          if (!noted && rank + 1 < row.trace->ranks) continue;
+          const std::string name = row_name(panel, row, rank);
+          names_ = std::max(names_, 8 + 1.1 * text_width(name, kNameSize));
+        }
         for_compute(row, [&](const Span& span, const StepWindow&) {
           ++actions_;
           seen_[span.action.kind] = true;
@@ -99,7 +106,7 @@ class TimelineDrawing {
     // Rows of one rank lie together, predicted above measured.
     const double block = static_cast<double>(panel.rows.size()) * (kRow + kGap) + kBlockGap;
     for (std::size_t r = 0; r < panel.rows.size(); ++r)
-      add_row(panel.rows[r], y_ + static_cast<double>(r) * (kRow + kGap), block);
+      add_row(panel, panel.rows[r], y_ + static_cast<double>(r) * (kRow + kGap), block);
     y_ += ranks * block;
     auto held =
         options_.held ? held_in(*panel.rows.front().trace, panel.rows.front().step) : std::nullopt;
@@ -132,10 +139,10 @@ class TimelineDrawing {
   }
 
   // All of one colour after each other, then what is written on them.
-  void add_row(const TimelineRow& row, double top, double block) {
+  void add_row(const TimelinePanel& panel, const TimelineRow& row, double top, double block) {
     const auto y_of = [&](Rank rank) { return top + rank.value * block; };
     for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
-      text({4, y_of(Rank{rank}) + 10, row_name(row, rank), kNameSize, Anchor::start, kInk});
+      text({4, y_of(Rank{rank}) + 10, row_name(panel, row, rank), kNameSize, Anchor::start, kInk});
     for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
       drawing_.shapes.push_back(Box{names_, y_of(Rank{rank}), longest_ * scale_, kRow, kIdle, ""});
     PerKind<std::vector<Box>> boxes, feet;

@@ -26,6 +26,7 @@ struct TimelinePanel {
   std::vector<TimelineRow> rows;
   int of_rank =
       1;  // stage-micro-batches that are a micro-batch of a whole rank: v times the slices
+  std::vector<std::string> notes = {};  // behind the ranks' names, "predicts"; empty: nothing
 };
 
 struct TimelineOptions {

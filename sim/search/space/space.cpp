@@ -83,6 +83,7 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
             for (const bool shares : sharing_sequences(request, model, plan)) {
               plan.sequence_parallel = shares;
               plan.overlap_tensor_parallel = request.base.overlap_tensor_parallel && shares;
+              plan.overlap_experts = request.base.overlap_experts && ep > 1;
               add_orders(request, plan, plans);
             }
           }

@@ -293,6 +293,20 @@ TEST(DeepSpeedJob, SchedulersAreRates) {
   EXPECT_THAT(names(job("WarmupDecayLR", "")), HasSubstr("scheduler.params.total_num_steps "));
 }
 
+// Matrices by Muon, with its own rate where it has one; what else there is by Adam.
+TEST(DeepSpeedJob, MuonIsRead) {
+  const Model model = read_neox_job(kNeox + "}", "neox.yml", {.dp = 8}).model;
+  const Plan plan =
+      read_deepspeed_job(R"({"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "Muon",
+          "params": {"lr": 0.02, "muon_lr": 0.01, "adam_lr": 0.001, "momentum": 0.9}}})",
+                         "ds.json", {.dp = 2, .model = &model})
+          .plan;
+  EXPECT_EQ(plan.optimizer.kind, OptimizerKind::muon);
+  EXPECT_EQ(plan.optimizer.learning_rate, 0.01);
+  EXPECT_EQ(plan.optimizer.momentum, 0.9);
+  EXPECT_EQ(plan.optimizer.newton_schulz, 5);
+}
+
 TEST(NemoJob, IsMegatronsInOtherWords) {
   const Job job = read_nemo_job(
       "trainer: {devices: 8, num_nodes: 4, precision: bf16, gradient_clip_val: 1.0}\n"
@@ -383,6 +397,16 @@ TEST(NemoJob, SizesBesideTheUsualOnes) {
   EXPECT_THAT(names(job), HasSubstr("model.megatron_amp_O2 "));
   EXPECT_EQ(read("  fp8: True\n  fp8_params: True\n").plan.fp8, Fp8Recipe::delayed);
   EXPECT_EQ(job.plan.fp8, Fp8Recipe::none);
+  // Samples of fine-tuning, packed before or as long as each micro-batch's longest.
+  const auto tuned = [&](const std::string& rows) {
+    return read("  data:\n    train_ds:\n      " + rows + "\n");
+  };
+  EXPECT_EQ(tuned("packed_sequence: True").rows.name, "model.data.train_ds.packed_sequence");
+  EXPECT_TRUE(tuned("packed_sequence: False").rows.name.empty());
+  EXPECT_THAT(names(tuned("pad_to_max_length: False")), HasSubstr("train_ds.pad_to_max_length"));
+  EXPECT_EQ(names(tuned("pad_to_max_length: True")).find("train_ds"), std::string::npos);
+  EXPECT_THAT(names(tuned("shuffle: True")), HasSubstr("train_ds.pad_to_max_length"));
+  EXPECT_EQ(names(job).find("train_ds"), std::string::npos);
   EXPECT_EQ(complaint([&] { read("  transformer_block_type: normformer\n"); }),
             "nemo.yaml: model.transformer_block_type: normformer: not modelled: expected pre_ln");
 }

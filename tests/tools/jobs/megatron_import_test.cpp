@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "plan/model/readers/layer_list.hpp"
@@ -269,7 +270,8 @@ TEST(MegatronJob, QuotedArgumentsInArraysCount) {
 TEST(MegatronJob, EachArgumentHasItsFate) {
   const Job job = megatron(kSmall +
                            "--lr 1e-4 --log-interval 5 --recompute-activations --recompute-modules "
-                           "core_attn mhc --overlap-moe-expert-parallel-comm --warp-drive 9");
+                           "core_attn mhc --overlap-param-gather-with-optimizer-step "
+                           "--overlap-moe-expert-parallel-comm --warp-drive 9");
   const auto fate = [&](const std::string& name) -> std::string {
     for (const JobArgument& argument : job.arguments) {
       if (argument.name == name)
@@ -280,7 +282,8 @@ TEST(MegatronJob, EachArgumentHasItsFate) {
   EXPECT_EQ(fate("hidden-size"), "64: carried");
   EXPECT_EQ(fate("log-interval"), "5: no effect");
   EXPECT_EQ(fate("recompute-modules"), "core_attn mhc: changed");
-  EXPECT_EQ(fate("overlap-moe-expert-parallel-comm"), ": not carried");
+  EXPECT_EQ(fate("overlap-param-gather-with-optimizer-step"), ": not carried");
+  EXPECT_EQ(fate("overlap-moe-expert-parallel-comm"), ": changed") << "of dense blocks";
   EXPECT_EQ(fate("warp-drive"), "9: unknown");
 }
 
@@ -335,7 +338,7 @@ TEST(MegatronJob, WhatMattersAndIsNotCarriedIsListed) {
       "--sequence-parallel --recompute-activations --use-distributed-optimizer --fp8-format "
       "hybrid --save-interval 10 --zero-stage 0 --overlap-moe-expert-parallel-comm --cp-comm-type "
       "p2p");
-  EXPECT_EQ(names(job), "fp8-format cp-comm-type overlap-moe-expert-parallel-comm ");
+  EXPECT_EQ(names(job), "overlap-moe-expert-parallel-comm fp8-format cp-comm-type ");
 }
 
 // Delayed where nothing is said; beside fp32 the plan has no such products, and one line says so.
@@ -500,6 +503,21 @@ TEST(MegatronJob, RefusesInOneLine) {
             "job.args: --hidden-size: is missing");
 }
 
+// Settings of an optimizer that is not the job's have no effect on it.
+TEST(MegatronJob, SaysWhatOptimizersLeaveUnread) {
+  const auto fate = [](const std::string& more, const std::string& name) {
+    const Job job = megatron(kSmall + more);
+    const auto found = std::ranges::find(job.arguments, name, &JobArgument::name);
+    return found == job.arguments.end() ? Fate::unknown : found->fate;
+  };
+  EXPECT_EQ(fate("--muon-momentum 0.9", "muon-momentum"), Fate::no_effect);
+  EXPECT_EQ(fate("--optimizer muon --muon-momentum 0.9", "muon-momentum"), Fate::carried);
+  EXPECT_EQ(fate("--sgd-momentum 0.9", "sgd-momentum"), Fate::no_effect);
+  EXPECT_EQ(fate("--optimizer sgd --adam-eps 1e-8", "adam-eps"), Fate::no_effect);
+  EXPECT_EQ(fate("--optimizer sgd --muon-nesterov", "muon-nesterov"), Fate::no_effect);
+  EXPECT_EQ(fate("--optimizer muon --adam-eps 1e-8", "adam-eps"), Fate::carried);
+}
+
 // DeepSeek-R1's arguments: 671,026,419,200 parameters, as its config has (deepseek-ai/DeepSeek-V3
 // README_WEIGHTS.md: 671B).
 TEST(MegatronJob, ReadsLatentAttentionAndExperts) {
@@ -537,8 +555,7 @@ TEST(MegatronJob, ReadsLatentAttentionAndExperts) {
   EXPECT_EQ(alone.boundaries[30], 64);
   EXPECT_THAT(complaint([&] { static_cast<void>(megatron(sixteen)); }),
               HasSubstr("has 1 m, --mtp-num-layers says 0"));
-  EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--cpu-offloading-num-layers 2")); }),
-              HasSubstr("offload to host memory is not modelled"));
+  EXPECT_EQ(megatron(r1 + "--cpu-offloading-num-layers 2").plan.offload_activations, 2.0 / 61);
   EXPECT_THAT(complaint([&] { static_cast<void>(megatron(r1 + "--moe-layer-freq [0]*3")); }),
               HasSubstr("--moe-layer-freq: holds 3 layers of num-layers 61"));
 }

@@ -178,6 +178,55 @@ TEST(ScriptEdit, TheEnvironmentIsEdited) {
               HasSubstr("\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\nsource ./site.sh\n"));
 }
 
+// Activations with the host come and go with all that says them, and the environment with them.
+TEST(ScriptEdit, ActivationsWithTheHostArePatched) {
+  const Patch patch = patched([](Plan& plan) { plan.offload_activations = 0.2; });
+  EXPECT_THAT(patch.text, AllOf(HasSubstr("\nexport NVTE_CPU_OFFLOAD_V1=1\n"),
+                                HasSubstr("--fine-grained-activation-offloading"),
+                                HasSubstr("--activation-offload-fraction ")));
+  EXPECT_NEAR(job_of(patch.text).plan.offload_activations, 0.2, 1e-5);
+  EXPECT_THAT(patch.not_edited, IsEmpty());
+  // Arguments alone have no environment: it is said.
+  const Patch bare =
+      patched([](Plan& plan) { plan.offload_activations = 0.2; },
+              "--num-layers 8 --hidden-size 64 --num-attention-heads 8 --seq-length 128\n"
+              "--max-position-embeddings 128 --vocab-size 1024 --micro-batch-size 1\n"
+              "--global-batch-size 8 --bf16\n");
+  EXPECT_THAT(names(bare.not_edited), Contains("NVTE_CPU_OFFLOAD_V1"));
+  const Patch back = patched([](Plan& plan) { plan.offload_activations = 0; }, patch.text);
+  EXPECT_EQ(back.text.find("--offload-modules"), std::string::npos);
+  EXPECT_EQ(job_of(back.text).plan.offload_activations, 0);
+  // Layers of one stage: what Megatron refuses beside a pipeline goes, and that is said.
+  const std::string layers =
+      expected({{"--bf16 \\\n", "--bf16 --cpu-offloading-num-layers 2 \\\n"}});
+  EXPECT_EQ(job_of(layers).plan.offload_activations, 0.25);
+  const Patch stages = patched(
+      [](Plan& plan) {
+        plan.tp = 4;
+        plan.pp = 2;
+        plan.boundaries = {5};
+      },
+      layers);
+  EXPECT_EQ(stages.text.find("cpu-offloading"), std::string::npos);
+  EXPECT_THAT(names(stages.remarks),
+              AllOf(Contains("cpu-offloading-num-layers"), Contains("offload_activations")));
+}
+
+// Experts' exchanges beside other work exclude that of shared experts, and need queues.
+TEST(ScriptEdit, OverlappedExpertsArePatched) {
+  const std::string script =
+      expected({{"TP=8\n", "TP=1\n"},
+                {"--bf16 \\\n",
+                 "--bf16 --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 64 "
+                 "--expert-model-parallel-size 8 --moe-token-dispatcher-type alltoall "
+                 "--moe-shared-expert-intermediate-size 64 --moe-shared-expert-overlap \\\n"}});
+  const Patch patch = patched([](Plan& plan) { plan.overlap_experts = true; }, script);
+  EXPECT_THAT(patch.text, AllOf(HasSubstr("--overlap-moe-expert-parallel-comm"),
+                                HasSubstr("\nexport CUDA_DEVICE_MAX_CONNECTIONS=32\n")));
+  EXPECT_EQ(patch.text.find("--moe-shared-expert-overlap"), std::string::npos);
+  EXPECT_THAT(names(patch.remarks), Contains("moe-shared-expert-overlap"));
+}
+
 // A batch that is computed from what changes is put right, and so is a flag that hung on it.
 TEST(ScriptEdit, WhatIsMadeOfAVariableFollows) {
   const std::string script = expected({{"size 8 \\\n  --bf16", "size $((DP * 8)) \\\n  --bf16"}});

@@ -74,7 +74,8 @@ TEST(TorchtitanJob, ListsWhatItDoesNotCarry) {
       "8\n[parallelism]\npipeline_parallel_degree = 2\n"
       "enable_async_tensor_parallel = false\n[metrics]\nlog_freq = 1\n",
       {});
-  EXPECT_EQ(names(job), "data parallelism training.global_batch_size model.converters ");
+  EXPECT_EQ(names(job), "data parallelism training.global_batch_size ");
+  EXPECT_EQ(job.plan.fp8, Fp8Recipe::tensorwise);
   EXPECT_EQ(job.stack, "torchtitan");
 }
 

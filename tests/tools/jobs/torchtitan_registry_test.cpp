@@ -63,6 +63,55 @@ TEST(TorchtitanRegistry, ReadsAsItsTomlDid) {
   EXPECT_EQ(names(job), "");
 }
 
+// Products in 8 bits with scales by rows, adapters of rank 4 beside two layers, and one model
+// converter that is not known; matrices by Muon, all else by AdamW.
+TEST(TorchtitanRegistry, ConvertersAndGroupsOfMuon) {
+  const std::string text =
+      "from torchtitan.trainer import Trainer\nfrom . import model_registry\n\n"
+      "def llama3_8b() -> Trainer.Config:\n    return Trainer.Config(\n"
+      "        model_spec=model_registry(\"8B\", converters=[\n"
+      "            Float8LinearConverter.Config(filter_fqns=[\"lm_head\"]),\n"
+      "            LoRAConverter.Config(rank=4, alpha=8.0, target_modules=[\"wqkv\", \"w2\"]),\n"
+      "            OtherConverter.Config(),\n        ]),\n"
+      "        training=TrainingConfig(local_batch_size=8, seq_len=4096, steps=50),\n"
+      "        optimizer=OptimizersContainer.Config(param_groups=[\n"
+      "            ParamGroupConfig(pattern=\"layers\", optimizer_name=\"DistMuon\",\n"
+      "                optimizer_kwargs={\"lr\": 1e-3, \"ns_steps\": 6}),\n"
+      "            ParamGroupConfig(pattern=\".*\", optimizer_name=\"AdamW\",\n"
+      "                optimizer_kwargs={\"lr\": 3e-4}),\n        ]),\n    )\n";
+  const Job job = registry(text, "llama3_8b");
+  EXPECT_EQ(job.plan.fp8, Fp8Recipe::tensorwise);
+  EXPECT_EQ(job.plan.lora.rank, 4);
+  EXPECT_EQ(to_string(job.plan.lora.targets), "linear_qkv+linear_fc2");
+  EXPECT_EQ(job.plan.optimizer.kind, OptimizerKind::muon);
+  EXPECT_EQ(job.plan.optimizer.newton_schulz, 6);
+  EXPECT_THAT(names(job), HasSubstr("quantize.linear.float8.recipe_name"));
+  EXPECT_THAT(names(job), HasSubstr("model.converters"));
+  // Lists that are not followed are said; None is what a field is where nothing is said; 8 bits are
+  // gathered where no recipe is named alone.
+  const auto with = [&](const std::string& list) {
+    const std::size_t from = text.find("converters=[") + 11, to = text.find("]),\n        tr") + 1;
+    return registry(text.substr(0, from) + list + text.substr(to), "llama3_8b");
+  };
+  EXPECT_THAT(names(with("get_converters()")), HasSubstr("model.converters"));
+  EXPECT_EQ(names(with("None")).find("model.converters"), std::string::npos);
+  EXPECT_FALSE(
+      with("[LoRAConverter.Config(rank=4, target_modules=None)]").plan.lora.targets.empty());
+  EXPECT_EQ(names(with("[Float8LinearConverter.Config(recipe_name=None, "
+                       "enable_fsdp_float8_all_gather=True)]"))
+                .find("recipe_name"),
+            std::string::npos);
+  EXPECT_THAT(complaint([&] {
+                static_cast<void>(
+                    with("[Float8LinearConverter.Config(enable_fsdp_float8_all_gather=True)]"));
+              }),
+              HasSubstr("enable_fsdp_float8_all_gather: is refused by torchtitan beside"));
+  const std::string other =
+      text.substr(0, text.find("wqkv")) + "w7" + text.substr(text.find("wqkv") + 4);
+  EXPECT_THAT(complaint([&] { static_cast<void>(registry(other, "llama3_8b")); }),
+              HasSubstr("w7: adapters beside it are not modelled"));
+}
+
 // A configuration made of another one; what is compiled is another stack.
 TEST(TorchtitanRegistry, FollowsOneConfigurationIntoAnother) {
   const Job job = registry(kApril, "llama3_8b_compiled");

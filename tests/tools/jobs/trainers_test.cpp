@@ -354,6 +354,43 @@ TEST(TrainerRows, WhatIsTrainedInPart) {
   EXPECT_THAT(others(plan), AllOf(HasSubstr("fp8: mxfp8: "), HasSubstr("(row torch/fp8)")));
 }
 
+// torchtitan's converters: tensorwise goes out as scales by rows, which read back as the nearest
+// that a plan has, and 0.2 gathers weights in 8 bits; adapters stand beside layers by their names.
+TEST(TorchtitanRows, ConvertersReadBack) {
+  Plan plan = pipeline(1, 1, 4);
+  plan.dp = 4;
+  plan.zero = 3;
+  const auto refused = [&](auto written) {
+    return complaint([&] { static_cast<void>(written(loaded(plan, llama_like(8)), {})); });
+  };
+  const auto back = [&](auto written) {
+    const ExportedJob job = written(loaded(plan, llama_like(8)), {});
+    const ResolvedPlan its = loaded(plan, llama_like(8));
+    return read_torchtitan_job(job.files.front().text, job.files.front().name,
+                               {.gpus = 4, .model = &its.model})
+        .plan;
+  };
+  for (const Fp8Recipe recipe : {Fp8Recipe::tensorwise, Fp8Recipe::mxfp8}) {
+    plan.fp8 = recipe;
+    EXPECT_EQ(back(&export_torchtitan_registry).fp8, recipe);
+    EXPECT_EQ(back(&export_torchtitan_toml).fp8, recipe);
+  }
+  plan.fp8 = Fp8Recipe::delayed;
+  EXPECT_THAT(refused(&export_torchtitan_registry), HasSubstr("(row torchtitan/fp8)"));
+  EXPECT_THAT(refused(&export_torchtitan_toml), HasSubstr("(row torchtitan-0.2/fp8)"));
+  plan.fp8 = Fp8Recipe::tensorwise;
+  plan.fp8_parameters = true;
+  EXPECT_TRUE(back(&export_torchtitan_toml).fp8_parameters);
+  EXPECT_THAT(refused(&export_torchtitan_registry), HasSubstr("(row torchtitan/fp8-parameters)"));
+  plan.fp8 = Fp8Recipe::none;
+  plan.fp8_parameters = false;
+  plan.lora = {16, parse_products("linear_qkv+linear_proj+linear_fc1_gate").value(), 0};
+  EXPECT_EQ(back(&export_torchtitan_registry).lora, plan.lora);
+  EXPECT_THAT(refused(&export_torchtitan_toml), HasSubstr("(row torchtitan-0.2/adapters)"));
+  plan.lora.dropout = 0.1;
+  EXPECT_THAT(refused(&export_torchtitan_registry), HasSubstr("(row torchtitan/adapters)"));
+}
+
 // What Megatron's script says of 8 bits reads back as it was; weights in 8 bits alone need the
 // sharded optimizer.
 TEST(MegatronRows, ProductsIn8Bits) {
@@ -406,6 +443,37 @@ TEST(MegatronRows, PredictionReadsBack) {
               HasSubstr("boundaries: blocks that predict further tokens are on one stage there"));
 }
 
+// Exchanges of experts beside other work: what Megatron asserts of a job is a row each.
+TEST(MegatronRows, OverlappedExpertsReadBack) {
+  const Model experts = with_experts(8);
+  const auto script = [&](const Plan& plan) {
+    return export_megatron(loaded(plan, experts), {}).files[0].text;
+  };
+  const auto refused = [&](const Plan& plan) {
+    return complaint([&] { static_cast<void>(script(plan)); });
+  };
+  Plan plan = pipeline(2, 2, 4);
+  plan.dp = plan.ep = 2;
+  plan.expert_dispatch = ExpertDispatch::alltoall;
+  plan.overlap_experts = true;
+  EXPECT_THAT(script(plan), AllOf(HasSubstr("--overlap-moe-expert-parallel-comm"),
+                                  HasSubstr("CUDA_DEVICE_MAX_CONNECTIONS=32")));
+  EXPECT_TRUE(read_megatron_job(script(plan), "megatron.sh", {.gpus = 4}).plan.overlap_experts);
+  plan.recompute.mode = RecomputeMode::full;
+  EXPECT_THAT(refused(plan), HasSubstr("(row megatron/overlapped-recompute)"));
+  plan.recompute = {.mode = RecomputeMode::selective, .modules = BlockModule::moe_act};
+  EXPECT_THAT(script(plan), HasSubstr("--overlap-moe-expert-parallel-comm"));
+  plan.expert_dispatch = ExpertDispatch::allgather;
+  EXPECT_THAT(refused(plan), HasSubstr("(row megatron/overlapped-dispatch)"));
+  plan = pipeline(2, 1, 4);
+  plan.dp = plan.ep = 2;
+  plan.overlap_experts = true;
+  EXPECT_THAT(refused(plan), HasSubstr("(row megatron/overlapped-chunks)"));
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(export_torchtitan_registry(loaded(plan, experts), {})); }),
+      HasSubstr("(row torchtitan/"));
+}
+
 // Graphs of blocks, of their parts and of whole steps, whose host checks no losses.
 TEST(MegatronRows, GraphsReadBack) {
   const auto back = [](const Plan& plan) {
@@ -453,6 +521,79 @@ TEST(MegatronRows, SharingAndTheHostReadBack) {
   plan.zero = 3;
   plan.zero_secondary = 4;
   EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/second-shards)"));
+}
+
+// A dense block of 64 numbers, 8 heads of 16 and 2 of keys and values, an MLP of 192 with a gate:
+// its modules have 3 x 64 + 192 + 128 = 512 numbers a token that may be offloaded, and its MLP 64,
+// 384 and 192 more: 512 of 1152. A quarter of all is 288 of these 512.
+TEST(MegatronRows, ActivationsWithTheHostReadBack) {
+  Plan plan = pipeline(2, 1, 4);
+  plan.offload_activations = 0.25;
+  EXPECT_THAT(
+      megatron(plan),
+      AllOf(HasSubstr("--fine-grained-activation-offloading"),
+            HasSubstr("--offload-modules attn_norm qkv_linear core_attn attn_proj mlp_norm "),
+            HasSubstr("--activation-offload-fraction 0.5625")));
+  EXPECT_NEAR(read_megatron_job(megatron(plan), "megatron.sh", {}).plan.offload_activations, 0.25,
+              1e-4);
+  plan.offload_activations = 0.5;
+  EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/offload-rest)"));
+  plan.offload_activations = 0.25;
+  plan.recompute.mode = RecomputeMode::full;
+  EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/offload-rebuilt)"));
+  plan.recompute = {};
+  EXPECT_THAT(complaint([&] { static_cast<void>(export_torch(loaded(plan, llama_like(8)), {})); }),
+              HasSubstr("(row torch/offload-activations)"));
+}
+
+// What Megatron asserts of a job whose activations go to the host. Experts keep 288 numbers a token
+// of what may be offloaded more: names are left out where all experts are rebuilt.
+TEST(MegatronRows, ActivationsWithTheHostStart) {
+  const Model experts = with_experts(8);
+  const auto script = [&](const Plan& plan) {
+    return export_megatron(loaded(plan, experts), {}).files[0].text;
+  };
+  Plan plan = pipeline(2, 1, 4);
+  EXPECT_THAT(megatron(plan), Not(HasSubstr("NVTE_CPU_OFFLOAD_V1")));
+  plan.offload_activations = 0.1;
+  EXPECT_THAT(script(plan), AllOf(HasSubstr("\nexport NVTE_CPU_OFFLOAD_V1=1\n"),
+                                  HasSubstr(" mlp_norm expert_fc1 moe_act"),
+                                  Not(HasSubstr("max-inflight-offloads"))));
+  plan.recompute = {.mode = RecomputeMode::selective, .modules = BlockModule::moe};
+  EXPECT_THAT(script(plan), AllOf(HasSubstr("--offload-modules attn_norm qkv_linear core_attn "
+                                            "attn_proj mlp_norm \\\n"),
+                                  HasSubstr("--recompute-modules moe")));
+  EXPECT_NEAR(read_megatron_job(script(plan), "megatron.sh", {}).plan.offload_activations, 0.1,
+              1e-5);
+  plan.recompute = {};
+  plan.cuda_graphs = parse_cuda_graphs("step").value();
+  EXPECT_THAT(script(plan), HasSubstr("--fine-grained-offloading-max-inflight-offloads 1 "));
+  EXPECT_THAT(names(read_megatron_job(script(plan), "megatron.sh", {}).remarks),
+              Not(Contains("fine-grained-offloading-max-inflight-offloads")));
+  plan.cuda_graphs = parse_cuda_graphs("moe").value();
+  EXPECT_THAT(complaint([&] { static_cast<void>(script(plan)); }),
+              HasSubstr("(row megatron/offload-expert-graphs)"));
+  // 1e-5 of 1152 numbers a token is 2.25e-5 of the 512 that may go.
+  plan = pipeline(2, 1, 4);
+  plan.offload_activations = 1e-5;
+  EXPECT_THAT(megatron(plan), HasSubstr("--activation-offload-fraction 2.25e-05 "));
+  EXPECT_NEAR(read_megatron_job(megatron(plan), "megatron.sh", {}).plan.offload_activations, 1e-5,
+              1e-10);
+}
+
+// What the trainer may not run hides no difference, a share below a thousandth neither.
+TEST(MegatronRows, SharesThatDifferAreSaid) {
+  const auto said = [](double again, double wanted) {
+    Plan a = small(), b = small();
+    a.offload_activations = again;
+    b.offload_activations = wanted;
+    std::vector<Remark> remarks;
+    remark_differences(a, b, remarks);
+    return names(remarks);
+  };
+  EXPECT_THAT(said(0.25, 0.2), testing::ElementsAre("offload_activations"));
+  EXPECT_THAT(said(0, 1e-5), testing::ElementsAre("offload_activations"));
+  EXPECT_TRUE(said(0.2, 0.2004).empty());
 }
 
 // Gradients are divided once, and messages are dense.

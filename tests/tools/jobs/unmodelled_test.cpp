@@ -97,14 +97,13 @@ TEST(Unmodelled, IsRefusedByNameInEveryReader) {
   const char* prediction = kPredictionNotModelled;
   const char* hybrid = kHybridNotModelled;
   const std::vector<Refusal> refusals{
-      {"Megatron", megatron, "--cpu-offloading-num-layers 0", "--cpu-offloading-num-layers 1",
-       "cpu-offloading-num-layers", offload},
-      {"Megatron", megatron, "", "--fine-grained-activation-offloading",
-       "fine-grained-activation-offloading", offload},
+      {"Megatron", megatron, "--cpu-offloading-num-layers 1",
+       "--cpu-offloading-num-layers 1 --cpu-offloading-weights", "cpu-offloading-weights", offload},
+      {"Megatron", megatron, "", "--offload-optimizer-states", "offload-optimizer-states", offload},
       {"Megatron", megatron, "--outer-dp-sharding-strategy no_shard",
        "--outer-dp-sharding-strategy optim", "outer-dp-sharding-strategy", hybrid},
       {"Bridge", bridge, "cfg.model.cpu_offloading = False", "cfg.model.cpu_offloading = True",
-       "cpu-offloading", offload},
+       "cpu-offloading-num-layers", "is missing beside --cpu-offloading"},
       {"NeMo", nemo, "cpu_offloading: false", "cpu_offloading: true", "model.cpu_offloading",
        offload},
       {"NeMo", nemo, "optimizer_cpu_offload: null", "optimizer_cpu_offload: true",
@@ -139,8 +138,26 @@ TEST(Unmodelled, IsRefusedByNameInEveryReader) {
 }
 
 // What was refused once and plans say now: eight devices in two groups of four, or with a second
-// copy of the weights among four; state with the host; a block that predicts.
+// copy of the weights among four; state and activations with the host; a block that predicts.
 TEST(Unmodelled, WhatPlansSayIsRead) {
+  // Of four layers one; of a block of 64 numbers, 4 heads and an MLP of 256 without a gate its
+  // queries, keys and values: 192 of 64 x 3 + 192 + 64 + 64 + 256 + 256 = 1024.
+  EXPECT_EQ(megatron("--cpu-offloading-num-layers 1").plan.offload_activations, 0.25);
+  EXPECT_EQ(megatron("--fine-grained-activation-offloading --offload-modules core_attn")
+                .plan.offload_activations,
+            192.0 / 1024);
+  EXPECT_EQ(bridge("cfg.model.cpu_offloading = True\n    cfg.model.cpu_offloading_num_layers = 2")
+                .plan.offload_activations,
+            0.25);
+  // A recipe's layers are of no effect where it is switched off, or offloads no activations.
+  for (const char* off :
+       {"cpu_offloading = False", "cpu_offloading = None",
+        "cpu_offloading = True\n    cfg.model.cpu_offloading_activations = False"}) {
+    EXPECT_EQ(bridge(fmt::format("cfg.model.cpu_offloading_num_layers = 2\n    cfg.model.{}", off))
+                  .plan.offload_activations,
+              0)
+        << off;
+  }
   EXPECT_EQ(bridge("cfg.ddp.num_distributed_optimizer_instances = 2").plan.zero_shards, 4);
   EXPECT_EQ(registry("parallelism=ParallelismConfig(data_parallel_replicate_degree=2,\n"
                      "            data_parallel_shard_degree=4)")

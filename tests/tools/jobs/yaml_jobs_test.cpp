@@ -10,6 +10,7 @@
 
 #include "plan/job/summary.hpp"
 #include "plan/model/limits.hpp"
+#include "plan/text/words_of.hpp"
 #include "tests/plan/complaint.hpp"
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/megatron/import.hpp"
@@ -125,6 +126,15 @@ TEST(YamlJobs, PrimusExtendsFiles) {
   EXPECT_EQ(refusal(job, {}),
             "job: modules.pre_trainer.config: pre.yaml is neither beside the file nor in "
             "primus/configs above it");
+  // Adapters are a section of their own, which the files above may have, off.
+  Folder adapters = folder;
+  adapters["../primus/configs/modules/megatron/base.yaml"] +=
+      "lora:\n  enabled: false\n  dim: 32\n  alpha: 32\n  target_modules:\n    - linear_qkv\n"
+      "    - linear_fc2\n";
+  EXPECT_EQ(read(job, adapters, {.gpus = 8}).plan.lora.rank, 0);
+  const std::string on = job + "      lora:\n        enabled: true\n        dim: 16\n";
+  EXPECT_EQ(read(on, adapters, {.gpus = 8}).plan.lora,
+            (Adapters{16, parse_products("linear_qkv+linear_fc2").value(), 0}));
   std::string titan = job;
   titan.replace(titan.find("megatron"), 8, "torchtitan");
   EXPECT_THAT(refusal(titan, folder),
@@ -190,8 +200,21 @@ TEST(YamlJobs, SwiftTrainsANamedModel) {
   EXPECT_EQ(made.plan.seq_length, 128);
   EXPECT_EQ(made.plan.dtype, Dtype::bf16);
   EXPECT_THAT(names(made.remarks), Contains("max-length"));
-  EXPECT_THAT(refusal(job + " --tuner_type lora\n", {}, {.model = &model}),
-              HasSubstr("--tuner-type: lora: adapters of ms-swift are not read"));
+  EXPECT_EQ(made.plan.lora.rank, 0);
+  // Its own rank, products and dropout where nothing is said.
+  const auto adapters = [&](const std::string& more) {
+    return read(job + " --tuner_type lora" + more + "\n", {}, {.model = &model}).plan.lora;
+  };
+  EXPECT_EQ(adapters(""), (Adapters{8, all_products(), 0.05}));
+  EXPECT_EQ(adapters(" --lora_rank 16 --lora_alpha 32 --target_modules linear_qkv linear_proj "
+                     "--lora_dropout 0"),
+            (Adapters{16, parse_products("linear_qkv+linear_proj").value(), 0}));
+  EXPECT_THAT(refusal(job + " --tuner_type lora --lora_dropout nan\n", {}, {.model = &model}),
+              HasSubstr("--lora-dropout: nan: expected a share from 0 to 1"));
+  EXPECT_THAT(refusal(job + " --tuner_type lora_llm\n", {}, {.model = &model}),
+              HasSubstr("--tuner-type: lora_llm: adapters"));
+  EXPECT_THAT(refusal(job + " --tuner_type lora --target_modules router\n", {}, {.model = &model}),
+              HasSubstr("--target-modules: router: adapters beside it"));
   EXPECT_THAT(refusal("megatron rlhf --rlhf_type dpo --model a\n", {}, {.model = &model}),
               HasSubstr("not modelled: pt and sft are read"));
 }
@@ -335,18 +358,32 @@ TEST(YamlJobs, VerlsExpertsExchangeAllToAll) {
             ExpertDispatch::once);
 }
 
-TEST(YamlJobs, VerlsAdaptersAreRefused) {
+// Megatron-Bridge's adapters by verl's names: beside all products, or each of its own. The name of
+// its other engines is none of Megatron's. A block that predicts where both words are on.
+TEST(YamlJobs, VerlsAdaptersAndPrediction) {
   const Model model = llama_like(8);
-  for (const char* path : {"lora_rank", "lora.rank"}) {
-    const std::string word = fmt::format(" actor_rollout_ref.model.{}=", path);
+  const auto with = [](const std::string& words) {
     const std::string job = verl_settings({});
-    const auto with = [&](const char* rank) {
-      return job.substr(0, job.size() - 1) + word + rank + "\n";
-    };
-    EXPECT_THAT(refusal(with("32"), {}, {.model = &model}),
-                HasSubstr("32: adapters of verl are not read, full training is"));
-    EXPECT_EQ(read(with("0"), {}, {.model = &model}).plan.dp, 8);
-  }
+    std::string all = job.substr(0, job.size() - 1);
+    for (const char* of = " actor_rollout_ref.model."; const std::string& word : words_of(words))
+      all += of + word;
+    return all + "\n";
+  };
+  const auto plan = [&](const std::string& words) {
+    return read(with(words), {}, {.model = &model}).plan;
+  };
+  EXPECT_EQ(plan("lora.rank=0").lora.rank, 0);
+  EXPECT_EQ(plan("lora.rank=32 lora.alpha=64").lora, (Adapters{32, all_products(), 0}));
+  EXPECT_EQ(plan("lora.rank=4 lora.dropout=0.1 lora.target_modules=[linear_q,linear_fc2]").lora,
+            (Adapters{4, parse_products("linear_q+linear_fc2").value(), 0.1}));
+  EXPECT_TRUE(
+      plan("lora.rank=4 lora.type=canonical_lora").lora.targets.has(BlockProduct::linear_fc1_gate));
+  EXPECT_THAT(refusal(with("lora_rank=32"), {}, {.model = &model}),
+              HasSubstr("32: Megatron's adapters are actor_rollout_ref.model.lora.rank"));
+  EXPECT_THAT(refusal(with("lora.rank=32 lora.type=dora"), {}, {.model = &model}),
+              HasSubstr("lora.type: dora: "));
+  EXPECT_EQ(plan("mtp.enable=True").prediction_layers, 0);
+  EXPECT_EQ(plan("mtp.enable=True mtp.enable_train=True").prediction_layers, 1);
 }
 
 // A dynamic micro-batch has so many tokens on each device, and a context-parallel group of two

@@ -28,6 +28,8 @@ constexpr const char* kZeroSecondary =
     "hpZ; 0: they are not)";
 constexpr const char* kOffload =
     "Share of the optimizer's state that the host keeps and updates, 0 to 1";
+constexpr const char* kOffloadActivations =
+    "Share of what blocks keep for their backward that waits in the host's memory, 0 to 1";
 constexpr app::Range kSharers{0, kMostRanks};
 
 constexpr const char* kEp = "Devices of a stage that share a layer's experts";
@@ -87,6 +89,8 @@ void append_flags(app::Fields& fields, Options& o) {
         "Tokens of the fullest device's experts over the mean, or the capacity factor (default 1)",
         {.range = kExpertLoad}},
        {"--expert-dispatch", &o.expert_dispatch, kDispatch, {.choices = dispatches()}},
+       {"--overlap-moe-expert-parallel-comm", &o.overlap_experts,
+        "Let what experts exchange travel beside another micro-batch's work, where the stack can"},
        {"--sequence-parallel", &o.sequence_parallel, "Divide what --tp leaves whole by tokens"},
        {"--tp-comm-overlap", &o.overlap_tensor_parallel,
         "Gather and scatter for --sequence-parallel beside its products, where the stack can"},
@@ -104,10 +108,13 @@ app::Fields fields(ParallelOptions& o) {
       {"--tp", &o.tp, kTp, degree},    {"--cp", &o.cp, kCp, degree},
       {"--dp", &o.dp, kDp, degree},    {"--ep", &o.ep, kEp, degree},
       {"--etp", &o.etp, kEtp, degree}, {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
-  app::append(all,
-              {{"--zero-shards", &o.zero_shards, kZeroShards, {.range = kSharers}},
-               {"--zero-secondary", &o.zero_secondary, kZeroSecondary, {.range = kSharers}},
-               {"--offload-optimizer", &o.offload_optimizer, kOffload, {.range = app::kShare}}});
+  app::append(all, {{"--zero-shards", &o.zero_shards, kZeroShards, {.range = kSharers}},
+                    {"--zero-secondary", &o.zero_secondary, kZeroSecondary, {.range = kSharers}},
+                    {"--offload-optimizer", &o.offload_optimizer, kOffload, {.range = app::kShare}},
+                    {"--offload-activations",
+                     &o.offload_activations,
+                     kOffloadActivations,
+                     {.range = app::kShare}}});
   append_flags(all, o);
   app::append(all, {{"--cuda-graphs", &o.cuda_graphs, kCudaGraphs},
                     {"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}},
@@ -134,6 +141,7 @@ void apply(const ParallelOptions& o, Plan& plan) {
   plan.zero_secondary = o.zero_secondary.value_or(plan.zero_secondary);
   if (!o.cuda_graphs.empty()) plan.cuda_graphs = graphs_of(o.cuda_graphs);
   plan.offload_optimizer = o.offload_optimizer.value_or(plan.offload_optimizer);
+  plan.offload_activations = o.offload_activations.value_or(plan.offload_activations);
   if (o.sequence_parallel) plan.sequence_parallel = true;
   if (o.overlap_grad_reduce) plan.overlap_grad_reduce = true;
   // Where gradients overlap, weights do too, as the tools have it.
@@ -143,6 +151,10 @@ void apply(const ParallelOptions& o, Plan& plan) {
   // A degree of 1 that was asked for takes with it what only larger degrees have.
   if (o.tp && plan.tp == 1) plan.sequence_parallel = plan.overlap_tensor_parallel = false;
   if (o.overlap_tensor_parallel) plan.overlap_tensor_parallel = true;
+  if (o.ep && plan.ep == 1) plan.overlap_experts = false;
+  if (o.overlap_experts) plan.overlap_experts = true;
+  if (o.overlap_experts && plan.ep == 1)
+    throw UsageError("--overlap-moe-expert-parallel-comm needs --ep above 1");
   if (o.overlap_tensor_parallel && !plan.sequence_parallel)
     throw UsageError("--tp-comm-overlap needs --sequence-parallel");
 }
@@ -155,10 +167,13 @@ app::Fields fields(ParallelLists& o) {
                   {"--ep", &o.ep, kEp, degree},
                   {"--etp", &o.etp, kEtp, degree},
                   {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
-  app::append(all,
-              {{"--zero-shards", &o.zero_shards, kZeroShards, {.range = kSharers}},
-               {"--zero-secondary", &o.zero_secondary, kZeroSecondary, {.range = kSharers}},
-               {"--offload-optimizer", &o.offload_optimizer, kOffload, {.range = app::kShare}}});
+  app::append(all, {{"--zero-shards", &o.zero_shards, kZeroShards, {.range = kSharers}},
+                    {"--zero-secondary", &o.zero_secondary, kZeroSecondary, {.range = kSharers}},
+                    {"--offload-optimizer", &o.offload_optimizer, kOffload, {.range = app::kShare}},
+                    {"--offload-activations",
+                     &o.offload_activations,
+                     kOffloadActivations,
+                     {.range = app::kShare}}});
   append_flags(all, o);
   app::append(all, {{"--cuda-graphs", &o.cuda_graphs, kCudaGraphs},
                     {"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}}});
@@ -184,8 +199,10 @@ void apply(const ParallelLists& o, SweepRequest& request) {
   if (!o.zero_shards.empty()) request.zero_shards = o.zero_shards;
   request.base.zero_secondary = o.zero_secondary;
   request.base.offload_optimizer = o.offload_optimizer;
+  request.base.offload_activations = o.offload_activations;
   request.base.sequence_parallel = o.sequence_parallel;
   request.base.overlap_tensor_parallel = o.overlap_tensor_parallel;
+  request.base.overlap_experts = o.overlap_experts;
   request.base.overlap_grad_reduce = o.overlap_grad_reduce;
   request.base.overlap_param_gather = o.overlap_grad_reduce;
 }

@@ -18,9 +18,10 @@ struct SweepRequest;
 // One plan's degrees; what was not given leaves the plan as it is.
 struct ParallelOptions {
   std::optional<int> tp, cp, dp, ep, etp, zero, zero_shards, zero_secondary;
-  std::optional<double> offload_optimizer;
+  std::optional<double> offload_optimizer, offload_activations;
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
+  bool overlap_experts = false;
   std::string expert_dispatch;  // as parse_expert_dispatch has it; empty: not given
   std::string cuda_graphs;      // as parse_cuda_graphs has it; empty: not given
   std::string rank_order;
@@ -34,9 +35,10 @@ void apply(const ParallelOptions& options, Plan& plan);
 struct ParallelLists {
   std::vector<int> tp, cp, dp, ep, etp, zero, zero_shards;
   int zero_secondary = 0;
-  double offload_optimizer = 0;
+  double offload_optimizer = 0, offload_activations = 0;
   double expert_load = 0;  // 0: not given
   bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
+  bool overlap_experts = false;
   std::string expert_dispatch;  // as parse_expert_dispatch has it; empty: not given
   app::Words cuda_graphs;       // none: none
   app::Words rank_order;        // none: Megatron's

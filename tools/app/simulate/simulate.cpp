@@ -172,7 +172,9 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   if (r.output) save(result, *r.output, session);
   const std::string title = fmt::format("{}: {}", summary(result.plan.loaded.plan),
                                         format_duration(result.forecast.step_time));
-  save_timeline(r.picture, {TimelinePanel{title, {{&result.trace, 0, ""}}}}, session);
+  save_timeline(r.picture,
+                {TimelinePanel{title, {{&result.trace, 0, ""}}, 1, notes_of_ranks(loaded)}},
+                session);
   return result;
 }
 

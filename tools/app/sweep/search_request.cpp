@@ -58,6 +58,8 @@ void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   own("overlap-grad-reduce", r.parallel.overlap_grad_reduce, baseline.overlap_grad_reduce);
   own("sequence-parallel", r.parallel.sequence_parallel, baseline.sequence_parallel);
   own("tp-comm-overlap", r.parallel.overlap_tensor_parallel, baseline.overlap_tensor_parallel);
+  own("overlap-moe-expert-parallel-comm", r.parallel.overlap_experts, baseline.overlap_experts);
+  own("offload-activations", r.parallel.offload_activations, baseline.offload_activations);
   own("offload-optimizer", r.parallel.offload_optimizer, baseline.offload_optimizer);
   if (baseline.ep > 1) {
     own("expert-dispatch", r.parallel.expert_dispatch,

@@ -150,8 +150,20 @@ void set_optimizer_section(ConfigTable& t, Plan& plan, std::vector<Remark>& rema
     o.momentum = t.number_or("optimizer.params.momentum", 0, 0, 1);
     return;
   }
-  if (kind.find("adam") == std::string::npos)
+  // Of the tensors that the script marks; all else is Adam's (deepspeed/runtime/engine.py:2197-2235
+  // and runtime/zero/muon/original_muon.py @edaa72212672).
+  if (kind == "muon") {
+    o.kind = OptimizerKind::muon;
+    o.learning_rate = t.number_or("optimizer.params.muon_lr", o.learning_rate, 0, 1e6);
+    o.momentum = t.number_or("optimizer.params.momentum", 0.95, 0, 1);
+    o.nesterov = o.momentum > 0;
+    static_cast<void>(t.number_or("optimizer.params.adam_lr", 0, 0, 1e6));
+    remarks.push_back({"optimizer.type",
+                       "Muon of the tensors that the training script marks: in the plan of blocks' "
+                       "matrices"});
+  } else if (kind.find("adam") == std::string::npos) {
     remarks.push_back({"optimizer.type", kind + ": the plan has Adam"});
+  }
   if (betas.size() == 2) {
     const auto beta = [&](const std::string& text) {
       const double value = std::strtod(text.c_str(), nullptr);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "plan/schedule/generators/generators.hpp"
@@ -87,12 +88,18 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("attention", a.attention, b.attention);
   compare("sequence_parallel", a.sequence_parallel, b.sequence_parallel);
   compare("overlap_tensor_parallel", a.overlap_tensor_parallel, b.overlap_tensor_parallel);
+  compare("overlap_experts", a.overlap_experts, b.overlap_experts);
   compare("zero", a.zero, b.zero);
   compare("zero_shards", a.zero_shards, b.zero_shards);
   compare("zero_secondary", a.zero_secondary, b.zero_secondary);
   compare("cuda_graphs", a.cuda_graphs, b.cuda_graphs);
   compare("lengths", a.lengths, b.lengths);
   compare("offload_optimizer", a.offload_optimizer, b.offload_optimizer);
+  // To a thousandth, for a tool says it in numbers of its own; and whether there is any.
+  const auto offloaded = [](const Plan& plan) {
+    return std::pair(plan.offload_activations > 0, std::llround(plan.offload_activations * 1000));
+  };
+  compare("offload_activations", offloaded(a), offloaded(b));
   compare("rank_order", a.rank_order, b.rank_order);
   compare("placement", a.placement, b.placement);
   compare("overlap_grad_reduce", a.overlap_grad_reduce, b.overlap_grad_reduce);
@@ -257,6 +264,7 @@ void remark_sharing(const Plan& plan, std::string_view tool, std::vector<Remark>
   };
   if (plan.sequence_parallel) users("sequence_parallel", "true");
   if (plan.overlap_tensor_parallel) users("overlap_tensor_parallel", "true");
+  if (plan.overlap_experts) users("overlap_experts", "true");
   if (plan.ep > 1) users("ep", std::to_string(plan.ep));
   if (plan.etp > 0) users("etp", std::to_string(plan.etp));
   if (plan.expert_dispatch != ExpertDispatch::by_stack)

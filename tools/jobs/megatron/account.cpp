@@ -7,6 +7,7 @@
 #include <array>
 #include <set>
 
+#include "plan/job/optimizer.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
 namespace weir {
@@ -118,6 +119,18 @@ void refuse_other_models(Arguments& a, const std::string& file) {
   }
 }
 
+namespace {
+
+// Settings of optimizers that are not the job's, as files that list every default have them. Muon
+// updates vectors by Adam.
+bool is_of_another_optimizer(std::string_view name, OptimizerKind kind) {
+  const bool muon = kind == OptimizerKind::muon, sgd = kind == OptimizerKind::sgd;
+  return (name.starts_with("muon-") && !muon) || (name == "sgd-momentum" && !sgd) ||
+         (name.starts_with("adam-") && sgd);
+}
+
+}  // namespace
+
 void account_for(Arguments& a, Job& job) {
   const std::vector<std::string> unread = a.unread();  // sorted
   std::set<std::string, std::less<>> remarked;
@@ -125,8 +138,11 @@ void account_for(Arguments& a, Job& job) {
   for (const std::string& name : a.names()) {
     JobArgument argument{name, a.values(name), Fate::carried, a.of_launcher(name)};
     const bool nobody = std::ranges::binary_search(unread, name);
-    if (nobody) {
-      const UnreadArgument means = argument.launcher ? UnreadArgument{} : unread_argument(name);
+    if (nobody && is_of_another_optimizer(name, job.plan.optimizer.kind)) {
+      argument.fate = Fate::no_effect;
+    } else if (nobody) {
+      const bool beside = argument.launcher || says_default(name, argument.value);
+      const UnreadArgument means = beside ? UnreadArgument{} : unread_argument(name);
       argument.fate = means.fate;
       if (!means.why.empty()) job.remarks.push_back({name, std::string(means.why)});
     } else if (remarked.contains(name)) {

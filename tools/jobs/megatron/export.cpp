@@ -9,6 +9,7 @@
 
 #include "plan/text/quote.hpp"
 #include "plan/text/words_of.hpp"
+#include "tools/jobs/job/offload_modules.hpp"
 #include "tools/jobs/megatron/layout.hpp"
 #include "tools/jobs/trainers/ask.hpp"
 
@@ -41,6 +42,7 @@ void add_sharing(MegatronArguments& s, const Plan& plan) {
   if (plan.etp > 0) s.add("expert-tensor-parallel-size", plan.etp);
   if (plan.sequence_parallel) s.add("sequence-parallel");
   if (plan.overlap_tensor_parallel) s.add("tp-comm-overlap");
+  if (plan.overlap_experts) s.add("overlap-moe-expert-parallel-comm");
   if (plan.zero == 1) s.add("use-distributed-optimizer");
   if (plan.zero > 1) {
     s.add("use-megatron-fsdp");
@@ -55,6 +57,17 @@ void add_sharing(MegatronArguments& s, const Plan& plan) {
     s.add("optimizer-offload-fraction", python_number(plan.offload_optimizer));
   }
   if (plan.rank_order == RankOrder::tp_cp_pp_dp) s.add("use-tp-pp-dp-mapping");
+}
+
+// Of all parts that Megatron offloads as large a share as makes the plan's.
+void add_offload(MegatronArguments& s, const ResolvedPlan& loaded) {
+  const double share = loaded.plan.offload_activations;
+  if (share == 0) return;
+  s.add("fine-grained-activation-offloading");
+  const Recompute& recompute = loaded.plan.recompute;
+  s.add(kOffloadModules, offload_modules(loaded.model, recompute));
+  const double fraction = std::min(1.0, share / offloadable_share(loaded.model, recompute));
+  s.add("activation-offload-fraction", fmt::format("{:.6g}", fraction));
 }
 
 // True where the schedule needs stages in a V.
@@ -91,14 +104,6 @@ void add_rows(MegatronArguments& s, const ResolvedPlan& loaded, Trainer trainer,
     } else {
       s.add(row->argument, row->value(facts));
     }
-  }
-}
-
-// What the trainer takes, and may not run.
-void add_untried(const ResolvedPlan& loaded, Trainer trainer, std::vector<Remark>& remarks) {
-  for (const TrainerRow* row : rows_that_hold(trainer, RowKind::untried, facts_of(loaded))) {
-    remarks.push_back(
-        {std::string(row->key), fmt::format("{} ({})", row->says, row_name(trainer, *row))});
   }
 }
 
@@ -259,11 +264,18 @@ void add_megatron_run(const ResolvedPlan& loaded, const Allowed& allowed, Megatr
   const bool v_shaped = add_schedule(s, plan, allowed, remarks);
   add_stages(s, loaded, blocks, v_shaped);
   add_sharing(s, plan);
+  add_offload(s, loaded);
   add_training(s, plan, remarks);
   add_recompute(s, loaded, blocks, remarks);
   add_rows(s, loaded, megatron_of(allowed), RowKind::needs);
-  add_untried(loaded, megatron_of(allowed), remarks);
   remark_ours(plan, "Megatron-LM", remarks);
+}
+
+void add_untried(const ResolvedPlan& loaded, Trainer trainer, std::vector<Remark>& remarks) {
+  for (const TrainerRow* row : rows_that_hold(trainer, RowKind::untried, facts_of(loaded))) {
+    remarks.push_back(
+        {std::string(row->key), fmt::format("{} ({})", row->says, row_name(trainer, *row))});
+  }
 }
 
 std::string argument_words(std::string_view name, const std::string& value) {
@@ -307,6 +319,7 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   add_megatron_model(loaded, arguments, job.not_carried);
   require_trainer_runs(megatron_of(options.allowed), loaded, options.allowed);
   add_megatron_run(loaded, options.allowed, arguments, job.not_carried);
+  add_untried(loaded, megatron_of(options.allowed), job.not_carried);
   add_rows(arguments, loaded, megatron_of(options.allowed), RowKind::states);
   if (options.allowed.fork) {
     job.not_carried.push_back({"fork",

@@ -16,9 +16,10 @@ namespace weir {
 
 // Whose value is words apart, names of modules: between quotes they would be one.
 inline constexpr std::string_view kRecomputeModules = "recompute-modules",
-                                  kGraphModules = "cuda-graph-modules";
+                                  kGraphModules = "cuda-graph-modules",
+                                  kOffloadModules = "offload-modules";
 [[nodiscard]] constexpr bool takes_words(std::string_view argument) {
-  return argument == kRecomputeModules || argument == kGraphModules;
+  return argument == kRecomputeModules || argument == kGraphModules || argument == kOffloadModules;
 }
 
 // What stands behind "--name" on a command line: " value", in a shell's quotes; "" of a flag.
@@ -46,6 +47,9 @@ void add_megatron_model(const ResolvedPlan& loaded, MegatronArguments& arguments
 // what its table says that needs. Throws InputError as stage_blocks() does.
 void add_megatron_run(const ResolvedPlan& loaded, const Allowed& allowed,
                       MegatronArguments& arguments, std::vector<Remark>& remarks);
+
+// What the trainer takes, and may not run.
+void add_untried(const ResolvedPlan& loaded, Trainer trainer, std::vector<Remark>& remarks);
 
 [[nodiscard]] Trainer megatron_of(const Allowed& allowed);
 // Lines of a shell that set or unset the variables of its table.

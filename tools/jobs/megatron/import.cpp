@@ -233,11 +233,8 @@ void set_optimizer(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   if (kind == "sgd") {
     o.kind = OptimizerKind::sgd;
     o.momentum = a.number_or("sgd-momentum", 0.9, 0, 1);
-    for (const char* name : {"adam-beta1", "adam-beta2", "adam-eps"})
-      static_cast<void>(a.flag(name));
     return;
   }
-  static_cast<void>(a.flag("sgd-momentum"));
   if (muon) set_muon(a, plan, kind == "dist_muon", remarks);
   o.beta1 = a.number_or("adam-beta1", 0.9, 0, 1);
   o.beta2 = a.number_or("adam-beta2", 0.999, 0, 1);
@@ -270,70 +267,17 @@ void set_batch(Arguments& a, Plan& plan, const std::string& file, const GivenFie
   plan.microbatches = static_cast<int>(*batch.global / per_step);
 }
 
-// Megatron gathers all tokens where nothing is said (transformer_config.py:891 @d98e8a64ddf3); flex
-// sends a token once, by DeepEP or HybridEP (:1024 of token_dispatcher.py). Megatron-DeepSpeed's
-// experts exchange all to all.
-void set_dispatch(Arguments& a, Plan& plan, bool deepspeed, Job& job) {
-  const std::string type = a.text_or("moe-token-dispatcher-type", "allgather");
-  const std::string backend = a.text_or("moe-flex-dispatcher-backend", "deepep");
-  const bool once = a.flag("moe-enable-deepep") || type == "flex";
-  if (deepspeed || plan.ep == 1) return;
-  if (type != "allgather" && type != "alltoall" && type != "alltoall_seq" && type != "flex")
-    a.fail("moe-token-dispatcher-type", "expected allgather, alltoall or flex");
-  if (backend != "deepep" && backend != "hybridep" && backend != "ncclep")
-    a.fail("moe-flex-dispatcher-backend", "expected deepep, hybridep or ncclep");
-  plan.expert_dispatch = once                  ? ExpertDispatch::once
-                         : type == "allgather" ? ExpertDispatch::allgather
-                                               : ExpertDispatch::alltoall;
-  if (!once && !a.says("moe-token-dispatcher-type"))
-    job.defaults.push_back({"token dispatcher", "allgather"});
-}
-
-// Experts that are padded to a capacity are all as full as that; without padding, and where tokens
-// are dropped, as full as they are on average.
-void set_expert_parallelism(Arguments& a, const std::string& file, Job& job) {
-  Plan& plan = job.plan;
-  const Model& model = job.model;
-  const bool deepspeed = a.flag("deepspeed");  // whose experts are always padded
-  const char* const name = deepspeed ? "moe-expert-parallel-size" : "expert-model-parallel-size";
-  plan.ep = degree(a, name);
-  const auto apart = a.maybe_integer("expert-tensor-parallel-size", 1, kMostRanks);
-  const double capacity = a.number_or("moe-expert-capacity-factor", 1, 0, kMostExpertLoad);
-  if (a.flag("moe-pad-expert-input-to-capacity")) plan.expert_load = std::max(1.0, capacity);
-  const bool experts = has_experts(model);
-  if (deepspeed && experts) {
-    const double load = a.number_or("moe-train-capacity-factor", 1, 0, kMostExpertLoad);
-    plan.expert_load = std::max(1.0, load);
-  } else if (deepspeed) {
-    plan.ep = 1;  // Megatron-DeepSpeed's scripts say it of dense models, too
-  }
-  if (experts) set_dispatch(a, plan, deepspeed, job);
-  // Of dense models it says nothing.
-  if (experts && apart && *apart != plan.tp) plan.etp = static_cast<int>(*apart);
-  if (plan.ep == 1 && plan.expert_load == 1 && plan.etp == 0) return;
-  const auto misfit = cannot_divide(model, plan);
-  if (!misfit) return;
-  if (misfit->key == "etp") a.fail("expert-tensor-parallel-size", misfit->reason);
-  if (misfit->key == "zero_shards") a.fail("num-distributed-optimizer-instances", misfit->reason);
-  if (const auto devices = cannot_share_experts(plan); devices && experts)
-    throw DeviceCountError(file, fmt::format("--{}", name), devices->reason);
-  a.fail(name, misfit->reason);
-}
-
 // What would make the forecast one of another job. Numbers of 0 and "no_shard" switch it off.
 void refuse_unmodelled(Arguments& a) {
   for (const char* name : {"mtp-use-repeated-layer", "mtp-hybrid-override-pattern", "mtp-hsm"}) {
     if (a.flag(name)) a.fail(name, "this kind of multi-token prediction is not modelled");
   }
-  for (const char* name : {"cpu-offloading", "cpu-offload", "offload-optimizer-states",
-                           "fine-grained-activation-offloading"}) {
+  for (const char* name : {"cpu-offload", "offload-optimizer-states"}) {
     if (a.flag(name)) a.fail(name, kOffloadNotModelled);
   }
   for (const std::string& name : a.names()) {
     if (names_adapters(name)) a.fail(name, kAdaptersNotModelled);
   }
-  if (a.integer_or("cpu-offloading-num-layers", 0, 0, kMostLayers) > 0)
-    a.fail("cpu-offloading-num-layers", kOffloadNotModelled);
   if (a.integer_or("ds-sequence-parallel-size", 1, 1, kMostRanks) > 1)
     a.fail("ds-sequence-parallel-size", "DeepSpeed's sequence parallelism is not modelled");
   if (a.text_or("outer-dp-sharding-strategy", "no_shard") != "no_shard")
@@ -438,6 +382,7 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   take_slimes_micro_batch(a, plan, options.given, job.remarks);
   set_batch(a, plan, file, options.given, job);
   set_schedule(a, plan, job.remarks);
+  set_expert_overlap(a, plan, job.remarks);
   set_attention(a, job);
   set_fp8(a, job);
   set_graphs(a, job);
@@ -447,10 +392,22 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
   set_recompute(a, of_stages, job);
   if (options.given.recompute) fill_recompute(*options.given.recompute, file, job);
+  set_offload(a, job);  // behind what is rebuilt, which is not kept
   say_defaults(a, job);
   set_optimizer(a, plan, job.remarks);
   set_rate(a, plan, job.remarks);
   plan.seed = static_cast<std::uint64_t>(a.integer_or("seed", 1234, 0, std::int64_t{1} << 53));
+}
+
+}  // namespace
+
+namespace {
+
+void set_adapters(const Adapters& adapters, const std::string& file, Job& job) {
+  job.plan.lora = adapters;
+  set_treatment(job.model, job.plan);
+  if (const auto misfit = cannot_divide(job.model, job.plan))
+    throw InputError(file, "lora", misfit->reason);
 }
 
 }  // namespace
@@ -484,6 +441,7 @@ Job read_megatron_job(const std::string& given, const std::string& file,
   fill_arguments(a, options.given);
   job.own_program = source.own_program && !is_slimes(a);
   set_job(a, file, options, job);
+  if (source.lora) set_adapters(*source.lora, file, job);
   const auto config = a.flag("deepspeed") ? a.text("deepspeed-config") : std::nullopt;
   const auto beside = config ? a.file_text(*config) : std::nullopt;
   if (config && !beside) {

@@ -29,6 +29,12 @@ namespace weir {
 // Parts of the plan half. Each throws InputError with the argument.
 // v and where stages begin, of a plan whose pp is set.
 void set_stages(Arguments& arguments, Plan& plan, std::int64_t blocks, const std::string& file);
+// What of its activations the job leaves with the host, of one whose model is set.
+void set_offload(Arguments& arguments, Job& job);
+// Who shares experts and how tokens come to them, of a plan whose degrees and model are set; then,
+// of one whose stages are, whether those exchanges run beside other work.
+void set_expert_parallelism(Arguments& arguments, const std::string& file, Job& job);
+void set_expert_overlap(Arguments& arguments, Plan& plan, std::vector<Remark>& remarks);
 // Of a plan whose dtype is set; where the job leaves it to its Megatron, a default of the job's.
 void set_attention(Arguments& arguments, Job& job);
 // Products in 8 bits, as --fp8-format and its like ask for them; the plan has its number format.
@@ -66,6 +72,8 @@ void account_for(Arguments& arguments, Job& job);
 // What a script said that is not known, by its line where it has one.
 void add_script_remarks(const std::vector<ShellRemark>& remarks, Job& job);
 
+// Whether an argument says what holds without it.
+[[nodiscard]] bool says_default(std::string_view name, std::string_view value);
 // Of an argument that nobody read.
 [[nodiscard]] UnreadArgument unread_argument(std::string_view name);
 

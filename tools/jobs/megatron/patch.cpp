@@ -72,12 +72,18 @@ constexpr std::array<std::string_view, 1> kRankOrder{"use-tp-pp-dp-mapping"};
 constexpr std::array<std::string_view, 1> kMicroBatch{"micro-batch-size"};
 constexpr std::array<std::string_view, 1> kBatch{"global-batch-size"};
 constexpr std::array<std::string_view, 1> kTokens{"seq-length"};
-constexpr std::array<std::string_view, 2> kExperts{"expert-model-parallel-size",
-                                                   "expert-tensor-parallel-size"};
-constexpr std::array<ArgumentGroup, 18> kRun{
-    kStages,     kRecompute, kSharding, kAttention, kSchedule,  kFormat,
-    kTensor,     kPipeline,  kContext,  kSequence,  kReduction, kRankOrder,
-    kMicroBatch, kBatch,     kTokens,   kExperts,   kGroups,    kGraphs};
+constexpr std::array<std::string_view, 3> kExperts{"expert-model-parallel-size",
+                                                   "expert-tensor-parallel-size",
+                                                   "overlap-moe-expert-parallel-comm"};
+constexpr std::array<std::string_view, 5> kOffload{"fine-grained-activation-offloading",
+                                                   "offload-modules", "activation-offload-fraction",
+                                                   "cpu-offloading", "cpu-offloading-num-layers"};
+constexpr std::array<std::string_view, 1> kOffloadsInFlight{
+    "fine-grained-offloading-max-inflight-offloads"};
+constexpr std::array<ArgumentGroup, 20> kRun{
+    kStages,   kRecompute, kSharding, kAttention, kSchedule,  kFormat,          kTensor,
+    kPipeline, kContext,   kSequence, kReduction, kRankOrder, kMicroBatch,      kBatch,
+    kTokens,   kExperts,   kGroups,   kGraphs,    kOffload,   kOffloadsInFlight};
 constexpr std::array<std::string_view, 11> kRate{"lr-decay-style",
                                                  "lr-warmup-iters",
                                                  "lr-warmup-samples",
@@ -301,6 +307,8 @@ Patch patch_of(const Job& job, const ResolvedPlan& wanted, const PatchedScript& 
   if (has_own_order(job.plan, wanted.plan))
     std::erase_if(patch.remarks, [](const Remark& r) { return r.name == "schedule"; });
   remark_differences(again.plan, wanted.plan, patch.remarks);
+  // Behind that: what the trainer may not run says nothing of whether the job is the plan's.
+  add_untried(wanted, megatron_of(script.allowed), patch.remarks);
   return patch;
 }
 

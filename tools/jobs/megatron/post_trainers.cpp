@@ -20,12 +20,13 @@
 #include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/megatron/dump.hpp"
 #include "tools/jobs/megatron/export.hpp"
+#include "tools/jobs/megatron/post_adapters.hpp"
 
 namespace weir {
 namespace {
 
 using CommandWords = std::vector<std::string>;
-using Values = std::map<std::string, std::string, std::less<>>;
+using Values = PostTrainerValues;
 
 void require_model(const JobOptions& options, const std::string& file, std::string_view tool,
                    const std::string& name) {
@@ -107,9 +108,9 @@ std::string swift_launcher(const ShellScript& script) {
                      nodes == script.set.end() ? "1" : nodes->second, devices->second);
 }
 
-std::string swift_arguments(const ShellScript& script, const CommandWords& words,
-                            const std::string& file, const JobOptions& options,
-                            std::vector<Remark>& remarks) {
+// Into the job: arguments, adapters, and what of the samples is known.
+void translate_swift(const ShellScript& script, const CommandWords& words, const std::string& file,
+                     const JobOptions& options, TranslatedJob& job) {
   const std::string& trains = *(std::ranges::find(words, "megatron") + 1);
   if (trains == "rlhf") {
     throw InputError(file, "megatron rlhf",
@@ -117,13 +118,7 @@ std::string swift_arguments(const ShellScript& script, const CommandWords& words
                      "modelled: pt and sft are read");
   }
   Values values = swift_values(words);
-  for (const char* name : {"tuner-type", "train-type"}) {
-    const auto given = values.extract(name);
-    if (!given || given.mapped() == "full") continue;
-    throw InputError(file, fmt::format("--{}", name),
-                     fmt::format("{}: adapters of ms-swift are not read, full training is",
-                                 given.mapped().substr(0, 40)));
-  }
+  job.lora = take_swift_adapters(values, file);
   const auto model = values.extract("model");
   require_model(options, file, "ms-swift", model ? model.mapped() : "");
   if (auto length = values.extract("max-length")) values["seq-length"] = length.mapped();
@@ -137,10 +132,10 @@ std::string swift_arguments(const ShellScript& script, const CommandWords& words
   if (values["recompute-granularity"] == "none") values.erase("recompute-granularity");
   if (!values.contains("fp16")) values.try_emplace("bf16", "true");
   const bool packs = values.contains("packing") && !says_false(values["packing"]);
-  remarks = {{"max-length", packs ? "every sample is taken as long, as packing makes them"
-                                  : "every sample is taken as long as it may become"}};
-  if (auto off = remark_on_off(values)) remarks.push_back(*std::move(off));
-  return command_line(values, swift_launcher(script));
+  job.remarks = {{"max-length", packs ? "every sample is taken as long, as packing makes them"
+                                      : "every sample is taken as long as it may become"}};
+  if (auto off = remark_on_off(values)) job.remarks.push_back(*std::move(off));
+  job.arguments = command_line(values, swift_launcher(script));
 }
 
 // ---- verl ---------------------------------------------------------------------------------------
@@ -209,7 +204,6 @@ class VerlJob {
                                    engine.substr(0, 40)));
     }
     require_model(options, file_, "verl", text("actor_rollout_ref.model.path", ""));
-    refuse_adapters();
     set_parallelism();
     set_batch();
     set_precision();
@@ -217,11 +211,18 @@ class VerlJob {
     copy("weight-decay", "optim.weight_decay");
     copy("clip-grad", "optim.clip_grad");
     copy_the_rest();
+    set_prediction();
     add("attention-backend", "flash");
     if (has_experts(*options.model)) add("moe-token-dispatcher-type", "alltoall");
     const std::int64_t devices = number("trainer.n_gpus_per_node", 8);
     return command_line(arguments_, fmt::format("torchrun --nnodes {} --nproc-per-node {} ",
                                                 number("trainer.nnodes", 1), devices));
+  }
+
+  std::optional<Adapters> adapters() {
+    return verl_adapters([this](const std::string& path,
+                                const std::string& otherwise) { return text(path, otherwise); },
+                         file_);
   }
 
   // To be called behind arguments(), which knows what of the actor was asked for.
@@ -297,16 +298,6 @@ class VerlJob {
       copy(name, path.substr(kActor.size()));
     }
   }
-  void refuse_adapters() {
-    for (const char* path :
-         {"actor_rollout_ref.model.lora_rank", "actor_rollout_ref.model.lora.rank"}) {
-      const std::string rank = text(path, "0");
-      if (rank == "0") continue;
-      throw InputError(
-          file_, path,
-          fmt::format("{}: adapters of verl are not read, full training is", rank.substr(0, 40)));
-    }
-  }
   void set_precision() {
     const std::string path = actor("megatron.dtype"), said = text(path, "bfloat16");
     const bool half = said == "float16" || said == "fp16";
@@ -330,6 +321,15 @@ class VerlJob {
          "megatron.override_transformer_config.num_layers_in_first_pipeline_stage");
     copy("decoder_last_pipeline_num_layers",
          "megatron.override_transformer_config.num_layers_in_last_pipeline_stage");
+  }
+  // One block, as the checkpoints that verl trains so have (workers/config/model.py, MtpConfig).
+  void set_prediction() {
+    const std::string of = "actor_rollout_ref.model.mtp.";
+    if (!says_true(text(of + "enable", "False")) || !says_true(text(of + "enable_train", "False")))
+      return;
+    add("mtp-num-layers", "1");
+    const std::string weight = text(of + "mtp_loss_scaling_factor", "");
+    if (!weight.empty()) add("mtp-loss-scaling-factor", weight);
   }
   // An update takes ppo_mini_batch_size prompts with all their answers; a sample is as long as it
   // may become, packed or not.
@@ -370,13 +370,14 @@ std::optional<TranslatedJob> post_trainer_job(const std::string& text, const std
   TranslatedJob job{.filled_in = true, .of_script = script.remarks};
   if (auto taken = remark_on_taken(script.taken)) job.of_script.push_back(*std::move(taken));
   if (const CommandWords* words = swift_command(script)) {
-    job.arguments = swift_arguments(script, *words, file, options, job.remarks);
+    translate_swift(script, *words, file, options, job);
     return job;
   }
   const std::optional<Values> values = verl_values(script, file);
   if (!values) return std::nullopt;
   VerlJob verl(*values, file);
   job.arguments = verl.arguments(options);
+  job.lora = verl.adapters();
   job.remarks = verl.remarks();
   return job;
 }

@@ -150,11 +150,18 @@ class ScriptEditor {
   std::set<std::string> edited_;
 };
 
+// Variables that the plan's process needs. The order of tensor and context parallelism is no matter
+// where there is neither.
+std::vector<const TrainerRow*> needed_variables(const TrainerFacts& facts) {
+  auto rows = rows_that_hold(Trainer::megatron, RowKind::environment, facts);
+  const bool ordered = facts.plan.tp > 1 || facts.plan.cp > 1;
+  std::erase_if(rows, [&](const TrainerRow* row) { return row->key == "tp" && !ordered; });
+  return rows;
+}
+
 // A variable of the process is set or unset where the script says it, or before its first command.
 std::string with_environment(std::string text, const TrainerFacts& facts) {
-  for (const TrainerRow* row : rows_that_hold(Trainer::megatron, RowKind::environment, facts)) {
-    const bool needed = row->value == nullptr || facts.plan.tp > 1 || facts.plan.cp > 1;
-    if (!needed) continue;
+  for (const TrainerRow* row : needed_variables(facts)) {
     text = row->value == nullptr ? without_variable(text, row->argument)
                                  : with_variable(text, row->argument, row->value(facts));
   }
@@ -166,9 +173,18 @@ std::string with_environment(std::string text, const TrainerFacts& facts) {
 EditedScript edited_script(const PatchedScript& script, const std::vector<ArgumentChange>& changes,
                            const DeviceChange& devices, const TrainerFacts& facts) {
   EditedScript edited = ScriptEditor(script, changes, devices).edit();
-  // A file of arguments alone, or a recipe, starts nothing that has an environment.
-  if (!ScriptPlaces(script.text).programs().empty())
+  // A file of arguments alone, or a recipe, starts nothing that has an environment: what the plan's
+  // words need of that is said.
+  if (!ScriptPlaces(script.text).programs().empty()) {
     edited.text = with_environment(std::move(edited.text), facts);
+  } else {
+    for (const TrainerRow* row : needed_variables(facts)) {
+      if (row->key == "tp" || row->value == nullptr) continue;
+      edited.not_edited.push_back(
+          {std::string(row->argument),
+           fmt::format("{} where the job is started: {}", row->value(facts), row->says)});
+    }
+  }
   const bool slurm = script.text.find("#SBATCH") != script.text.npos;
   if (slurm && devices.before && *devices.before != devices.after) {
     edited.not_edited.push_back(

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "plan/model/treatment.hpp"
 #include "tools/jobs/job/job.hpp"
 
 namespace weir {
@@ -14,6 +16,7 @@ struct TranslatedJob {
   std::vector<Remark> remarks = {};  // what of the job a plan's step is, where not all
   // Whether values of the environment stand among the arguments: such lines are kept nowhere.
   bool filled_in = false;
+  std::optional<Adapters> lora = {};        // which Megatron's arguments have no words for
   bool own_program = true;                  // as the Job's
   std::vector<ShellRemark> of_script = {};  // what of it was not known, or taken from elsewhere
 };

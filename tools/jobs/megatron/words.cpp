@@ -17,6 +17,9 @@ constexpr std::string_view kHarmlessPrefixes[] = {
     "valid-", "test-", "exit-", "tokenizer", "split", "ckpt-", "dist-ckpt-", "profile", "timing-",
     "rdzv-", "master-", "node-rank", "node", "account", "jobid", "cpu-bind", "container-", "ntasks",
     "mem-per", "gpu-bind", "time", "output", "finetune", "override-", "error", "job-",
+    // Monitors, restarts and start-up.
+    "adlr-autoresume", "one-logger", "enable-one-logger", "app-tag-", "non-persistent-",
+    "memory-snapshot", "num-dataset-builder", "straggler-", "use-tokenizer-model-from",
     // slime's rollouts, which are no part of a training step.
     "rollout-", "over-sampling-", "num-rollout", "sglang-", "n-samples-", "rm-", "advantage-",
     "eps-clip", "kl-loss-", "entropy-", "prompt-", "input-key", "label-key", "apply-chat-",
@@ -74,6 +77,9 @@ constexpr std::string_view kHarmless[] = {"num-workers",
                                           "max-restarts",
                                           "tiktoken-pattern",
                                           "no-mmap-bin-files",
+                                          "mmap-bin-files",
+                                          "create-attention-mask-in-dataloader",
+                                          "disable-last-saving",
                                           "no-data-sharding",
                                           "dataloader-type",
                                           "no-barrier-with-level-1-timing",
@@ -174,6 +180,14 @@ constexpr Matter kMatters[] = {
 
 }  // namespace megatron_words
 }  // namespace
+
+bool says_default(std::string_view name, std::string_view value) {
+  constexpr std::string_view kStates[] = {"exp-avg-dtype", "exp-avg-sq-dtype", "main-grads-dtype",
+                                          "main-params-dtype"};
+  if (std::ranges::find(kStates, name) != std::end(kStates)) return value == "fp32";
+  if (name == "wgrad-deferral-limit" || name == "empty-unused-memory-level") return value == "0";
+  return name == "rerun-mode" && value == "disabled";
+}
 
 UnreadArgument unread_argument(std::string_view name) {
   using namespace megatron_words;

@@ -21,6 +21,7 @@
 #include "tools/jobs/job/config_table.hpp"
 #include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/megatron/dump.hpp"
+#include "tools/jobs/megatron/post_adapters.hpp"
 
 namespace weir {
 namespace {
@@ -145,6 +146,7 @@ class PrimusJob {
     }
     take(t, module + "overrides.");
     TranslatedJob job{.arguments = megatron_namespace_arguments(values_), .filled_in = true};
+    job.lora = primus_adapters(lora_, file_);
     if (auto taken = remark_on_taken({taken_.begin(), taken_.end()}))
       job.of_script.push_back(*std::move(taken));
     return job;
@@ -190,6 +192,12 @@ class PrimusJob {
     for (const auto& [path, shown] : t.texts()) {
       if (!path.starts_with(within) || path == "extends") continue;
       const std::vector<std::string> values = t.list(path);
+      // A section of its own, whose names are none of Megatron's.
+      if (std::string_view(path).substr(within.size()).starts_with(kLora)) {
+        lora_[path.substr(within.size() + kLora.size())] =
+            fmt::format("{}", fmt::join(values, " "));
+        continue;
+      }
       std::string& value = values_[path.substr(path.rfind('.') + 1)];
       if (values.size() > 1) {
         value = fmt::format("[{}]", fmt::join(values, ", "));
@@ -205,7 +213,9 @@ class PrimusJob {
                                                               "torch_compile", "zero_bubble"};
   const std::string& file_;
   const JobOptions& options_;
+  static constexpr std::string_view kLora = "lora.";
   MegatronNamespace values_;
+  PostTrainerValues lora_;
   std::set<std::string> taken_;
   int files_ = 0;
 };

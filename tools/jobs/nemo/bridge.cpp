@@ -148,7 +148,8 @@ class Recipe {
     const auto* said = std::get_if<bool>(&value.is);
     const std::string_view denied = named_in(kBridgeDenied, path);
     const bool off = value.none() || (said != nullptr && !*said) ||
-                     (path.starts_with("model.cuda_graph") && !cuda_graphs());
+                     (path.starts_with("model.cuda_graph") && !cuda_graphs()) ||
+                     (path.starts_with("model.cpu_offloading") && !offloads(path));
     if (!denied.empty() && said != nullptr && !*said) {
       add(path, std::string(denied), "");
     } else if (beside(path) || off || !denied.empty()) {
@@ -164,6 +165,18 @@ class Recipe {
   [[nodiscard]] bool cuda_graphs() const {
     const PythonValue* kind = root_.at("model.cuda_graph_impl");
     return kind != nullptr && kind->text() != nullptr && *kind->text() != "none";
+  }
+
+  // Recipes switch it on by its flag alone, as Megatron's arguments do not; weights, which are
+  // refused, whatever else is said, and layers where activations go.
+  [[nodiscard]] bool offloads(const std::string& path) const {
+    const auto flag = [this](const char* field, bool otherwise) {
+      const PythonValue* value = root_.at(field);
+      const auto* said = value == nullptr ? nullptr : std::get_if<bool>(&value->is);
+      return said == nullptr ? otherwise : *said;
+    };
+    if (!flag("model.cpu_offloading", false)) return false;
+    return path == "model.cpu_offloading_weights" || flag("model.cpu_offloading_activations", true);
   }
 
   static std::string argument_value(const std::string& path, const PythonValue& value) {

@@ -280,6 +280,22 @@ std::string_view nemos_name(std::string_view megatron) {
   return same == kTranslations.end() ? megatron : same->nemo;
 }
 
+// Samples of fine-tuning lie in rows packed before (nlp/data/language_modeling/megatron/
+// gpt_sft_dataset.py, GPTSFTPackedDataset @000763d0c69e), else each in one of its own, as long as
+// the longest of its micro-batch unless all are filled up.
+void set_nemo_rows(ConfigTable& t, Job& job) {
+  const std::string of = "model.data.train_ds.", packed = of + "packed_sequence",
+                    padded = of + "pad_to_max_length";
+  const bool whole = t.flag_or(padded, false);  // as GPTSFTDataset has it
+  if (t.flag_or(packed, false)) {
+    job.rows = {packed, RowsOf::packed};
+  } else if (!whole && t.has("model.data.train_ds")) {
+    job.remarks.push_back({padded,
+                           "false: every sample is taken as long as it may become; --lengths with "
+                           "--rows longest says how long they are"});
+  }
+}
+
 // What Megatron's reader refuses, by the keys of the file.
 Job in_nemos_names(const std::string& arguments, const std::string& file,
                    const JobOptions& options) {
@@ -368,6 +384,7 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
                 [](const Remark& remark) { return remark.name == "model.overlap_p2p_comm"; });
   add_remarks(t, job);
   take_nemo_adapters(t, job);
+  set_nemo_rows(t, job);
   if (t.has("model.megatron_amp_O2") && !t.flag_or("model.megatron_amp_O2", false) &&
       job.plan.dtype != Dtype::fp32) {
     job.remarks.push_back({"model.megatron_amp_O2",

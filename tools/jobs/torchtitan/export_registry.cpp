@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "tools/jobs/torchtitan/converters.hpp"
 #include "tools/jobs/torchtitan/export.hpp"
 #include "tools/jobs/torchtitan/flavor.hpp"
 
@@ -51,8 +52,27 @@ std::string_view policy_call(const TorchtitanJob& job) {
   return job.checkpointing == "full" ? "FullAC.Config()" : "SelectiveAC.Config()";
 }
 
+std::string model_call(std::string_view flavor, const std::string& converters) {
+  if (converters.empty()) return fmt::format("model_registry(\"{}\")", flavor);
+  return fmt::format("model_registry(\"{}\", converters={})", flavor, converters);
+}
+
+// What the files take besides where they have converters.
+std::string_view converter_imports(const Plan& plan) {
+  if (plan.lora.rank > 0 && plan.fp8 != Fp8Recipe::none) {
+    return "from torchtitan.components.lora import LoRAConverter\n"
+           "from torchtitan.components.quantization import (\n"
+           "    Float8LinearConverter,\n    MXFP8LinearConverter,\n)\n";
+  }
+  if (plan.lora.rank > 0) return "from torchtitan.components.lora import LoRAConverter\n";
+  if (plan.fp8 == Fp8Recipe::none) return "";
+  return "from torchtitan.components.quantization import (\n"
+         "    Float8LinearConverter,\n    MXFP8LinearConverter,\n)\n";
+}
+
+constexpr std::string_view kHead =
+    "# Written by weir export, for torchtitan of August 2026: one configuration.\n";
 constexpr std::string_view kImports =
-    "# Written by weir export, for torchtitan of August 2026: one configuration.\n"
     "from torchtitan.components.optimizer import (\n"
     "    default_adamw,\n    LRSchedulersContainer,\n    OptimizersContainer,\n"
     "    ParamGroupConfig,\n)\n"
@@ -83,12 +103,14 @@ ExportedJob export_torchtitan_registry(const ResolvedPlan& loaded, const ExportO
       {"num_tokens_per_train_step",
        fmt::format("{} * {}", plan.global_batch_size(), plan.seq_length)}};
   training.insert(training.end(), job.training.begin(), job.training.end());
+  if (plan.fp8 == Fp8Recipe::tensorwise)
+    made.not_carried.push_back({"fp8", "tensorwise: torchtitan's scales are by rows"});
   if (plan.pp > 1)
     job.parallelism.emplace_back("num_pp_microbatches", fmt::to_string(plan.microbatches));
   constexpr std::string_view kIndent = "        ";
   const std::string config = python_call(
       "Trainer.Config",
-      {{"model_spec", fmt::format("model_registry(\"{}\")", job.flavor)},
+      {{"model_spec", model_call(job.flavor, registry_converters(plan))},
        {"optimizer", optimizer_call(plan.optimizer, "")},
        {"lr_scheduler", python_call("LRSchedulersContainer.Config", job.rate, "")},
        {"training", python_call("TrainingConfig", training, "")},
@@ -96,7 +118,7 @@ ExportedJob export_torchtitan_registry(const ResolvedPlan& loaded, const ExportO
        {"activation_checkpoint", std::string(policy_call(job))},
        {"debug", python_call("DebugConfig", {{"seed", fmt::to_string(plan.seed)}}, "")}},
       kIndent.substr(4));
-  std::string imports(kImports);
+  std::string imports = fmt::format("{}{}{}", kHead, converter_imports(plan), kImports);
   if (job.own_sizes) imports += registry_flavor(*job.own_sizes);
   made.files.push_back(
       {"config_registry.py",

@@ -8,6 +8,7 @@
 
 #include "plan/model/readers/layer_list.hpp"
 #include "tools/jobs/toml/change.hpp"
+#include "tools/jobs/torchtitan/converters.hpp"
 #include "tools/jobs/torchtitan/export.hpp"
 #include "tools/jobs/torchtitan/flavor.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
@@ -42,8 +43,12 @@ ExportedJob written_job(const ResolvedPlan& loaded, const ExportOptions& options
         "selective_ac_option",
         fmt::format("\"{}\"", job.rebuilt_every ? fmt::to_string(*job.rebuilt_every) : "op"));
   std::string text = "# Written by weir export, for torchtitan 0.2.\n\n";
-  text +=
-      toml_table("model", {{"name", "\"llama3\""}, {"flavor", fmt::format("\"{}\"", job.flavor)}});
+  TorchtitanJob::Fields model{{"name", "\"llama3\""},
+                              {"flavor", fmt::format("\"{}\"", job.flavor)}};
+  const TomlConverters converters = toml_converters(plan);
+  model.insert(model.end(), converters.model.begin(), converters.model.end());
+  text += toml_table("model", model);
+  if (!converters.table.empty()) text += toml_table(converters.table, converters.fields);
   text +=
       toml_table("optimizer", {{"name", o.kind == OptimizerKind::adam ? "\"Adam\"" : "\"AdamW\""},
                                {"lr", python_number(o.learning_rate)},

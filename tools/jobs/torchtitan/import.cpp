@@ -17,6 +17,7 @@
 #include "tools/jobs/python/evaluate.hpp"
 #include "tools/jobs/toml/open_lines.hpp"
 #include "tools/jobs/toml/table.hpp"
+#include "tools/jobs/torchtitan/converters.hpp"
 #include "tools/jobs/torchtitan/models.hpp"
 #include "tools/jobs/torchtitan/registry.hpp"
 #include "tools/jobs/torchtitan/stages.hpp"
@@ -31,10 +32,10 @@ bool harmless(std::string_view path) {
   constexpr std::array<std::string_view, 8> kTables{"job.",          "profiling.", "metrics.",
                                                     "checkpoint.",   "comm.",      "validation.",
                                                     "experimental.", "debug."};
-  constexpr std::array<std::string_view, 22> kKeys{
+  constexpr std::array<std::string_view, 21> kKeys{
       "training.dataset", "training.dataset_path", "training.gc_freq", "training.gc_debug",
       "model.tokenizer_path", "model.hf_assets_path", "model.print_after_conversion",
-      "model.attn_backend", "float8.filter_fqns", "compile.components", "compile.backend",
+      "model.attn_backend", "compile.components", "compile.backend",
       // As a registry has them.
       "hf_assets_path", "dump_folder", "profiling", "profiler", "metrics", "tokenizer",
       "dataloader", "checkpoint", "comm", "validator", "override"};
@@ -362,6 +363,7 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   set_torchtitan_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3);
   set_recompute(t, plan, job.model, job.remarks);
   set_torchtitan_training(t, plan, job.remarks);
+  set_converters(t, job);
   set_graphs(t, plan);
   fill_and_say(t, given, file, job);
   plan.seed = static_cast<std::uint64_t>(

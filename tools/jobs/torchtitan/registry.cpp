@@ -14,6 +14,7 @@
 
 #include "plan/words/error.hpp"
 #include "tools/jobs/python/evaluate.hpp"
+#include "tools/jobs/torchtitan/converters.hpp"
 
 namespace weir {
 namespace {
@@ -99,7 +100,13 @@ class Registry {
     const PythonObject* call = spec->object();
     if (call == nullptr) return set("model.flavor", *spec);
     if (!call->places.empty()) set("model.flavor", call->places.front());
-    for (const auto& [name, value] : call->fields) set("model." + name, value);
+    for (const auto& [name, value] : call->fields) {
+      if (name == "converters") {
+        add_converters(value, keys_);
+      } else {
+        set("model." + name, value);
+      }
+    }
     keys_.try_emplace("model.flavor", toml_text(call->callee));
   }
 
@@ -183,6 +190,17 @@ class Registry {
 
   void set_groups(const PythonList& groups) {
     const PythonValue& last = groups.values.back();
+    for (const PythonValue& group : groups.values) {
+      const PythonValue* name = group.field("optimizer_name");
+      if (name == nullptr || name->text() == nullptr || *name->text() != "DistMuon") continue;
+      keys_["optimizer.muon"] = "true";
+      const PythonValue* given = group.field("optimizer_kwargs");
+      if (given == nullptr || given->dict() == nullptr) continue;
+      for (const auto& [field, value] : given->dict()->values) {
+        if (field == "momentum" || field == "nesterov" || field == "ns_steps")
+          set("optimizer.muon_" + field, value);
+      }
+    }
     if (const PythonValue* name = last.field("optimizer_name")) set("optimizer.name", *name);
     if (const PythonValue* given = last.field("optimizer_kwargs");
         given != nullptr && given->dict()) {

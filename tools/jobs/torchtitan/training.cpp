@@ -23,6 +23,14 @@ void set_titan_optimizer(TomlTable& t, Plan& plan, std::vector<Remark>& remarks)
   o.beta2 = t.number_or("optimizer.beta2", 0.95, 0, 1);
   o.epsilon = t.number_or("optimizer.eps", 1e-8, 0, 1);
   o.weight_decay = t.number_or("optimizer.weight_decay", 0.1, 0, 1e3);
+  // Groups of a registry by DistMuon (torchtitan/distributed/flex_shard/dist_muon.py, whose steps
+  // and momentum are torch.optim.Muon's): matrices of blocks, whole on one replica each.
+  if (t.flag_or("optimizer.muon", false)) {
+    o.kind = OptimizerKind::muon;
+    o.momentum = t.number_or("optimizer.muon_momentum", 0.95, 0, 1);
+    o.nesterov = t.flag_or("optimizer.muon_nesterov", true) && o.momentum > 0;
+    o.newton_schulz = static_cast<int>(t.integer_or("optimizer.muon_ns_steps", 5, 1, 100));
+  }
   const std::string kernels = t.text_or("optimizer.implementation", "fused");
   if (kernels != "fused") {
     remarks.push_back({"optimizer.implementation",

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "plan/words/error.hpp"
+#include "tools/jobs/job/offload_modules.hpp"
 #include "tools/jobs/trainers/tables.hpp"
 
 namespace weir {
@@ -23,6 +24,8 @@ std::string word_of(const TrainerFacts& facts, std::string_view key) {
   if (key == "zero_shards") return fmt::to_string(plan.zero_shards);
   if (key == "zero_secondary") return fmt::to_string(plan.zero_secondary);
   if (key == "offload_optimizer") return fmt::to_string(plan.offload_optimizer);
+  if (key == "offload_activations") return fmt::to_string(plan.offload_activations);
+  if (key == "overlap_experts") return "true";
   if (key == "cuda_graphs") return to_string(plan.cuda_graphs);
   if (key == "optimizer") return std::string(to_string(plan.optimizer.kind));
   if (key == "vpp") return fmt::format("v = {}", plan.vpp);
@@ -72,6 +75,7 @@ TrainerFacts facts_of(const ResolvedPlan& plan) {
     facts.router_pre_softmax = facts.router_pre_softmax || block->router_pre_softmax;
   }
   facts.tied_llama = tied && llama;
+  facts.offloadable = offloadable_share(plan.model, plan.plan.recompute);
   if (const auto blocks = blocks_of_boundaries(plan.plan, plan.model)) {
     facts.equal_stages =
         std::ranges::all_of(*blocks, [&](int count) { return count == blocks->front(); });

@@ -19,6 +19,8 @@ bool broken_rounds(const Facts& f) {
 }
 bool few_microbatches(const Facts& f) { return interleaved(f) && f.plan.microbatches < f.plan.pp; }
 bool fsdp(const Facts& f) { return f.plan.zero > 1; }
+bool overlaps_experts(const Facts& f) { return f.plan.overlap_experts; }
+bool hosts_activations(const Facts& f) { return f.plan.offload_activations > 0; }
 
 // The smallest group of K or more micro-batches of which the last is as large: M = 7, K = 2: 4.
 std::string microbatch_group(const Facts& f) {
@@ -37,6 +39,7 @@ bool own_order(const Plan& plan) {
 }
 
 constexpr const char* kArguments = "training/arguments.py, validate_args";
+constexpr const char* kTransformerConfig = "core/transformer/transformer_config.py, __post_init__";
 
 // What both have. The order's rows come first, since they are what most plans fail by.
 constexpr TrainerRow kOrders[] = {
@@ -66,6 +69,10 @@ constexpr TrainerRow kForkOrders[] = {
     {"graphs", RowKind::lacks, "cuda_graphs",
      [](const Facts& f) { return !f.plan.cuda_graphs.none(); },
      "the fork's schedules launch kernel by kernel", "as above"},
+    {"overlapped-experts", RowKind::lacks, "overlap_experts", overlaps_experts,
+     "the fork's schedules run one micro-batch at a time", "as above"},
+    {"offload-activations", RowKind::lacks, "offload_activations", hosts_activations,
+     "the fork keeps what the backward reads on the device", "as above"},
     {"interleaved-rounds", RowKind::other_order, "microbatches",
      [](const Facts& f) { return f.placement != ChunkPlacement::v_shaped && broken_rounds(f); },
      kOrders[1].says, kOrders[1].source},
@@ -102,6 +109,37 @@ constexpr TrainerRow kBoth[] = {
        return f.plan.offload_optimizer > 0 && f.plan.optimizer.kind == OptimizerKind::muon;
      },
      "Megatron-LM's host updates by Adam alone", "core/optimizer/__init__.py"},
+    {"offload-rest", RowKind::lacks, "offload_activations",
+     [](const Facts& f) { return f.plan.offload_activations > f.offloadable + 5e-4; },
+     "Megatron-LM's modules that may be offloaded keep less", kTransformerConfig},
+    {"offload-rebuilt", RowKind::lacks, "offload_activations",
+     [](const Facts& f) {
+       const RecomputeMode mode = f.plan.recompute.mode;
+       const bool whole = mode == RecomputeMode::full || mode == RecomputeMode::stage;
+       return hosts_activations(f) && whole;
+     },
+     "Megatron-LM offloads what blocks keep where they are not rebuilt as a whole",
+     "core/pipeline_parallel/fine_grained_activation_offload.py"},
+    {"offload-untried", RowKind::untried, "offload_activations", hosts_activations,
+     "norms that are fused with the next product keep no input of their own to offload, and a few "
+     "last modules stay on the device",
+     "core/pipeline_parallel/fine_grained_activation_offload.py"},
+    {"offload-expert-graphs", RowKind::lacks, "cuda_graphs",
+     [](const Facts& f) {
+       const CudaGraphs& graphs = f.plan.cuda_graphs;
+       const bool parts = !graphs.whole_step() && !graphs.whole_blocks();
+       return hosts_activations(f) && parts && graphs.has(GraphPart::moe);
+     },
+     "Megatron-LM offloads activations where experts are in no graph of their own",
+     kTransformerConfig},
+    {"offload-step-graphs", RowKind::needs, "cuda_graphs",
+     [](const Facts& f) { return hosts_activations(f) && f.plan.cuda_graphs.whole_step(); },
+     "a graph of the whole step waits for copies only where it is said for how many",
+     kTransformerConfig, "fine-grained-offloading-max-inflight-offloads",
+     [](const Facts&) { return std::string("1"); }},
+    {"offload-environment", RowKind::environment, "offload_activations", hosts_activations,
+     "Transformer Engine 2.10 and later would offload weights too", kArguments,
+     "NVTE_CPU_OFFLOAD_V1", [](const Facts&) { return std::string("1"); }},
     {"muon-groups", RowKind::lacks, "zero_shards",
      [](const Facts& f) {
        return f.plan.zero_shards > 0 && f.plan.optimizer.kind == OptimizerKind::muon;
@@ -125,16 +163,49 @@ constexpr TrainerRow kBoth[] = {
        const bool whole = mode == RecomputeMode::full || mode == RecomputeMode::stage;
        return whole && !f.plan.cuda_graphs.none() && !f.plan.cuda_graphs.whole_step();
      },
-     "Megatron-LM rebuilds whole blocks in graphs of whole steps alone",
-     "core/transformer/transformer_config.py, __post_init__"},
+     "Megatron-LM rebuilds whole blocks in graphs of whole steps alone", kTransformerConfig},
     {"graphs-of-experts", RowKind::untried, "cuda_graphs",
      [](const Facts& f) { return f.experts && f.plan.cuda_graphs.has(GraphPart::moe); },
      "Megatron-LM records experts in graphs where their tokens are padded to a capacity alone",
-     "core/transformer/transformer_config.py, __post_init__"},
+     kTransformerConfig},
     {"graphs-unchecked", RowKind::needs, "cuda_graphs",
      [](const Facts& f) { return f.plan.cuda_graphs.whole_step(); },
      "the host's check of losses and gradients cannot be in a graph", kArguments,
      "no-check-for-nan-in-loss-and-grad"},
+    {"overlapped-chunks", RowKind::lacks, "overlap_experts",
+     [](const Facts& f) { return overlaps_experts(f) && f.plan.pp > 1 && f.plan.vpp == 1; },
+     "Megatron-LM overlaps experts' exchanges in a pipeline with several stages a rank alone",
+     kTransformerConfig},
+    {"overlapped-recompute", RowKind::lacks, "overlap_experts",
+     [](const Facts& f) {
+       const Recompute& recompute = f.plan.recompute;
+       const bool modules = recompute.mode == RecomputeMode::selective;
+       return overlaps_experts(f) && recompute.mode != RecomputeMode::none &&
+              (!modules || recompute.modules.meets(BlockModule::moe));
+     },
+     "Megatron-LM overlaps experts' exchanges where neither blocks nor experts are rebuilt",
+     kTransformerConfig},
+    {"overlapped-dispatch", RowKind::lacks, "overlap_experts",
+     [](const Facts& f) {
+       return overlaps_experts(f) && f.plan.expert_dispatch == ExpertDispatch::allgather;
+     },
+     "Megatron-LM overlaps what goes all to all, and no gather of all tokens", kTransformerConfig},
+    {"overlapped-format", RowKind::lacks, "overlap_experts",
+     [](const Facts& f) { return overlaps_experts(f) && bytes_per_element(f.plan.dtype) != 2; },
+     "Megatron-LM overlaps experts' exchanges in bf16 and fp16 alone", kTransformerConfig},
+    {"overlapped-prediction", RowKind::lacks, "overlap_experts",
+     [](const Facts& f) { return overlaps_experts(f) && f.plan.prediction_layers > 1; },
+     "Megatron-LM overlaps experts' exchanges with one block that predicts further tokens at most",
+     kTransformerConfig},
+    {"overlapped-graphs", RowKind::lacks, "overlap_experts",
+     [](const Facts& f) {
+       const CudaGraphs& graphs = f.plan.cuda_graphs;
+       const bool inside =
+           graphs.whole_blocks() || graphs.has(GraphPart::moe) || graphs.has(GraphPart::mlp);
+       return overlaps_experts(f) && !graphs.whole_step() && inside;
+     },
+     "Megatron-LM records neither experts nor MLPs in graphs where exchanges are overlapped",
+     kTransformerConfig},
     {"stage-of-the-norm", RowKind::lacks, "boundaries", [](const Facts& f) { return f.norm_alone; },
      "Megatron-LM's last stage has the final norm beside the head: none has it alone",
      "core/transformer/transformer_block.py, has_final_layernorm_in_this_stage"},
@@ -151,9 +222,14 @@ constexpr TrainerRow kBoth[] = {
     {"checkpoints", RowKind::states, "zero", [](const Facts& f) { return !fsdp(f); }, "its default",
      "training/config/training_config.py", "ckpt-format",
      [](const Facts&) { return std::string("torch_dist"); }},
-    {"connections", RowKind::environment, "tp", [](const Facts& f) { return !fsdp(f); },
+    {"connections", RowKind::environment, "tp",
+     [](const Facts& f) { return !fsdp(f) && !overlaps_experts(f); },
      "collectives of tensor and context parallelism are launched in order through one queue",
      kArguments, "CUDA_DEVICE_MAX_CONNECTIONS", [](const Facts&) { return std::string("1"); }},
+    {"overlapped-connections", RowKind::environment, "overlap_experts",
+     [](const Facts& f) { return !fsdp(f) && overlaps_experts(f); },
+     "exchanges beside other work need queues of their own", kArguments,
+     "CUDA_DEVICE_MAX_CONNECTIONS", [](const Facts&) { return std::string("32"); }},
     {"fsdp-connections", RowKind::environment, "zero", fsdp,
      "Megatron-FSDP needs more than one queue", kArguments, "CUDA_DEVICE_MAX_CONNECTIONS"},
     {"warm-up-below-decay", RowKind::needs, "lr_warmup_iters",
@@ -250,7 +326,18 @@ const std::vector<ArgumentRule>& megatron_argument_rules() {
          return f.plan.ep > 1 && chunks && f.plan.recompute.mode != RecomputeMode::full;
        },
        "needs expert parallelism, chunks under a pipeline, and no full re-materialisation"},
-      {"delay-wgrad-compute", {"overlap-moe-expert-parallel-comm"}, always, "is a part of it"}};
+      {"delay-wgrad-compute", {"overlap-moe-expert-parallel-comm"}, always, "is a part of it"},
+      {"moe-shared-expert-overlap",
+       {},
+       [](const Facts& f) { return !overlaps_experts(f); },
+       "is excluded by the overlap of experts' exchanges"},
+      {"cpu-offloading-num-layers",
+       {},
+       [](const Facts& f) {
+         return f.plan.pp == 1 && f.plan.recompute.mode == RecomputeMode::none;
+       },
+       "needs one stage, and no re-materialisation"},
+      {"cpu-offloading", {"cpu-offloading-num-layers"}, always, "is of layers"}};
   return kRules;
 }
 

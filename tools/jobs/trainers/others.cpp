@@ -13,7 +13,21 @@ bool predicts_further(const Facts& f) { return f.plan.prediction_layers > 0; }
 bool second_shards(const Facts& f) { return f.plan.zero_secondary > 0; }
 bool graphs(const Facts& f) { return !f.plan.cuda_graphs.none(); }
 bool offloads(const Facts& f) { return f.plan.offload_optimizer > 0; }
+bool offloads_activations(const Facts& f) { return f.plan.offload_activations > 0; }
 bool orthogonalises(const Facts& f) { return f.plan.optimizer.kind == OptimizerKind::muon; }
+bool scales_otherwise(const Facts& f) {
+  return f.plan.fp8 == Fp8Recipe::delayed || f.plan.fp8 == Fp8Recipe::blockwise;
+}
+bool fp8_experts(const Facts& f) { return f.plan.fp8 != Fp8Recipe::none && f.experts; }
+// Its Llamas make queries, keys and values in one layer, gate and rest in two.
+bool has_linears(const ProductSet& targets) {
+  for (const BlockProduct other : {BlockProduct::linear_q, BlockProduct::linear_k,
+                                   BlockProduct::linear_v, BlockProduct::linear_fc1}) {
+    if (targets.has(other)) return false;
+  }
+  return true;
+}
+bool exchanges_beside(const Facts& f) { return f.plan.overlap_experts; }
 bool other_parallelism(const Facts& f) { return f.plan.tp > 1 || f.plan.pp > 1; }
 
 // Looped orders can be given as a file; a V is placed by the name of its class alone.
@@ -36,12 +50,23 @@ constexpr TrainerRow kTorchtitan[] = {
      [](const Facts& f) { return f.tied_llama && f.plan.pp > 1; },
      "torchtitan ties the head to the embedding without a pipeline alone",
      "torchtitan/models/common/decoder.py, update_from_config"},
-    {"fp8", RowKind::lacks, "fp8", [](const Facts& f) { return f.plan.fp8 != Fp8Recipe::none; },
-     "torchtitan's float8 is a converter that a plan's job must name",
+    {"fp8", RowKind::lacks, "fp8", scales_otherwise,
+     "torchtitan's scales are of rows, or of 32 numbers in a row",
      "torchtitan/components/quantization/float8.py"},
-    {"adapters", RowKind::lacks, "lora", [](const Facts& f) { return f.plan.lora.rank > 0; },
-     "torchtitan has no key that freezes weights or adds adapters",
-     "torchtitan/trainer.py, Trainer"},
+    {"fp8-parameters", RowKind::lacks, "fp8_parameters",
+     [](const Facts& f) { return f.plan.fp8_parameters; }, "torchtitan gathers weights in 16 bits",
+     "torchtitan/components/quantization/float8.py"},
+    {"fp8-experts", RowKind::lacks, "fp8", fp8_experts,
+     "torchtitan's experts have converters of their own, of models whose sizes are not written",
+     "torchtitan/components/quantization/float8.py"},
+    {"adapters", RowKind::lacks, "lora",
+     [](const Facts& f) {
+       const Adapters& its = f.plan.lora;
+       return its.rank > 0 && (its.dropout > 0 || f.experts || !has_linears(its.targets));
+     },
+     "torchtitan's adapters drop nothing out, and stand beside linear_qkv, linear_proj, "
+     "linear_fc1_gate, linear_fc1_up and linear_fc2",
+     "torchtitan/components/lora.py"},
     {"frozen-layers", RowKind::lacks, "frozen",
      [](const Facts& f) { return !f.plan.frozen.empty(); },
      "torchtitan has no key that freezes weights", "torchtitan/trainer.py, Trainer"},
@@ -49,7 +74,12 @@ constexpr TrainerRow kTorchtitan[] = {
      "torchtitan keeps weights divided once", "torchtitan/distributed/parallel_dims.py"},
     {"offload", RowKind::lacks, "offload_optimizer", offloads,
      "torchtitan offloads weights, gradients and state together", "torchtitan/config/configs.py"},
-    {"muon", RowKind::lacks, "optimizer", orthogonalises, "torchtitan has Adam and AdamW",
+    {"offload-activations", RowKind::lacks, "offload_activations", offloads_activations,
+     "torchtitan keeps what the backward reads on the device", "torchtitan/config/configs.py"},
+    {"overlapped-experts", RowKind::lacks, "overlap_experts", exchanges_beside,
+     "torchtitan's schedules run one micro-batch at a time", "torchtitan/config/configs.py"},
+    {"muon", RowKind::lacks, "optimizer", orthogonalises,
+     "torchtitan's DistMuon wants a layout for each matrix by its name",
      "torchtitan/components/optimizer.py"},
     {"prediction", RowKind::lacks, "prediction_layers", predicts_further,
      "torchtitan's models are written without blocks that predict further tokens",
@@ -70,8 +100,18 @@ constexpr TrainerRow kTorchtitan02[] = {
     kTitanOrder,
     {"tied-head", RowKind::lacks, "model", [](const Facts& f) { return f.tied_llama; },
      "torchtitan 0.2's head has a weight of its own", "torchtitan/models/llama3/model/model.py"},
-    {"fp8", RowKind::lacks, "fp8", [](const Facts& f) { return f.plan.fp8 != Fp8Recipe::none; },
-     "torchtitan's float8 is a converter that a plan's job must name",
+    {"fp8", RowKind::lacks, "fp8", scales_otherwise,
+     "torchtitan 0.2's scales are of tensors, rows, or 32 numbers in a row",
+     "torchtitan/components/quantization/float8.py"},
+    {"fp8-parameters", RowKind::lacks, "fp8_parameters",
+     [](const Facts& f) {
+       const bool gathers = f.plan.fp8 == Fp8Recipe::tensorwise && f.plan.zero > 0;
+       return f.plan.fp8_parameters && !gathers;
+     },
+     "torchtitan 0.2 gathers in 8 bits with one scale a tensor, and where weights are sharded",
+     "torchtitan/config/job_config.py, Float8Linear"},
+    {"fp8-experts", RowKind::lacks, "fp8", fp8_experts,
+     "torchtitan 0.2's experts have converters of their own",
      "torchtitan/components/quantization/float8.py"},
     {"adapters", RowKind::lacks, "lora", [](const Facts& f) { return f.plan.lora.rank > 0; },
      "torchtitan 0.2 has no key that freezes weights or adds adapters",
@@ -84,6 +124,11 @@ constexpr TrainerRow kTorchtitan02[] = {
     {"offload", RowKind::lacks, "offload_optimizer", offloads,
      "torchtitan 0.2 offloads weights, gradients and state together",
      "torchtitan/config/job_config.py"},
+    {"offload-activations", RowKind::lacks, "offload_activations", offloads_activations,
+     "torchtitan 0.2 keeps what the backward reads on the device",
+     "torchtitan/config/job_config.py"},
+    {"overlapped-experts", RowKind::lacks, "overlap_experts", exchanges_beside,
+     "torchtitan 0.2's schedules run one micro-batch at a time", "torchtitan/config/job_config.py"},
     {"muon", RowKind::lacks, "optimizer", orthogonalises, "torchtitan 0.2 has Adam and AdamW",
      "torchtitan/components/optimizer.py"},
     {"graphs", RowKind::lacks, "cuda_graphs", graphs, "torchtitan 0.2 launches kernel by kernel",
@@ -115,6 +160,9 @@ constexpr TrainerRow kTorch[] = {
     {"offload", RowKind::lacks, "offload_optimizer", offloads,
      "the script that is written keeps the optimizer's state on its device",
      "tools/jobs/torch/export"},
+    {"offload-activations", RowKind::lacks, "offload_activations", offloads_activations,
+     "the script that is written keeps what the backward reads on its device",
+     "tools/jobs/torch/export"},
     {"muon", RowKind::lacks, "optimizer", orthogonalises,
      "the script that is written has torch.optim's older rules", "tools/jobs/torch/export"},
     {"graphs", RowKind::lacks, "cuda_graphs", graphs,
@@ -138,6 +186,10 @@ constexpr TrainerRow kDeepSpeed[] = {
      [](const Facts& f) { return f.plan.offload_optimizer > 0 && f.plan.offload_optimizer < 1; },
      "a part of the state goes to the host under ZeRO 3 alone, which pipeline.py's engine has not",
      "deepspeed/runtime/zero/offload_config.py"},
+    {"offload-activations", RowKind::lacks, "offload_activations", offloads_activations,
+     "DeepSpeed's cpu_checkpointing offloads the inputs of its own checkpoints, which a "
+     "configuration does not make",
+     "deepspeed/runtime/activation_checkpointing/checkpointing.py"},
     {"offload-unsharded", RowKind::lacks, "offload_optimizer",
      [](const Facts& f) { return f.plan.offload_optimizer == 1 && f.plan.zero == 0; },
      "DeepSpeed's host updates under ZeRO alone", "deepspeed/runtime/engine.py"},

@@ -30,7 +30,8 @@ struct TrainerFacts {
   bool equal_stages = true;  // as many blocks on each
   bool norm_alone = false;   // on a stage of its own: the final norm
   ChunkPlacement placement = ChunkPlacement::looped;
-  bool copies = false;  // of the weights, or slices of sequences
+  bool copies = false;     // of the weights, or slices of sequences
+  double offloadable = 0;  // of what blocks keep, the share that Megatron's modules hold
 };
 
 enum class RowKind : std::uint8_t {

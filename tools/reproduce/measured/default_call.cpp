@@ -64,7 +64,6 @@ MeasuredRun default_run(const MeasuredRun& run, Software& software) {
   stack.fp8 = own.fp8;
   stack.empty_stages = own.empty_stages;
   if (own.name == kWhoseJobsSay) {
-    stack.time.expert_overlap = own.time.expert_overlap;
     stack.time.launch = own.time.launch;
   }
   machine.stack = std::move(stack);

@@ -14,12 +14,6 @@
 namespace weir {
 namespace {
 
-// Of the exchanges between experts, what runs beside another micro-batch's products with
-// --overlap-moe-expert-parallel-comm: they were 30 to 40 % of a DeepSeek-V3 step and are below 5 %
-// with it (NVIDIA/Megatron-LM@d98e8a64d: megatron/core/transformer/moe/README.md), so about 1 - 5 /
-// 35.
-constexpr double kOverlapped = 0.86;
-
 // A model by its decoder; `predicts`: one layer that predicts a further token is trained with it.
 struct ExpertModel {
   Decoder decoder;
@@ -147,7 +141,8 @@ Plan expert_plan(const PublishedRow& c) {
   // Fully sharded is ZeRO-3; else the optimizer's state alone is.
   plan.zero = c.text_or_empty("fsdp") == "True" ? 3 : 1;
   // With moe_a2a_overlap as scripts/performance/utils/overrides.py sets it.
-  plan.overlap_tensor_parallel = plan.tp > 1 && c.text_or_empty("moe_a2a_overlap") == "True";
+  plan.overlap_experts = plan.ep > 1 && c.text_or_empty("moe_a2a_overlap") == "True";
+  plan.overlap_tensor_parallel = plan.tp > 1 && plan.overlap_experts;
   plan.overlap_grad_reduce = plan.overlap_param_gather = plan.replicas() > 1;
   plan.schedule = plan.vpp > 1 ? "interleaved-1f1b" : "1f1b";
   plan.slots = 0;
@@ -227,8 +222,6 @@ MeasuredRun expert_run(const PublishedRow& c) {
   if (const auto misfit = cannot_divide(*run.model, plan)) run.unforeseen = misfit->reason;
   place_blocks(c, *named_model, run);
   set_products(run, bridge_recipe(c.text("precision")));
-  if (c.text_or_empty("moe_a2a_overlap") == "True")
-    run.cluster.stack.time.expert_overlap = kOverlapped;
   // Whole steps are replayed: the host launches nothing between kernels.
   if (c.text_or_empty("cuda_graph_impl") == "full_iteration")
     run.cluster.stack.time.launch = Seconds(0);

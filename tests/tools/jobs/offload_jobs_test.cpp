@@ -1,0 +1,81 @@
+// Activations with the host in Megatron's words: which share of what blocks keep a module has, and
+// what Megatron takes beside it.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/plan/complaint.hpp"
+#include "tests/tools/jobs/exported_plan.hpp"
+#include "tools/jobs/job/offload_modules.hpp"
+#include "tools/jobs/megatron/import.hpp"
+
+namespace weir::offload_jobs_test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// One dense block and seven with 4 experts of which a token visits 2. Of 64 numbers, 4 heads, an
+// MLP of 256 and experts of 128, both without a gate, a token leaves of attention
+// 64 + 64 + 192 + 64 and of the MLP's input 64: 448. In the dense block's MLP 64 + 256 + 256: 1024
+// in all; at experts 64 behind the norm, 2 x 64 visits and twice 2 x 128: 1152. All blocks: 9088.
+const std::string kMixed =
+    "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+    "--max-position-embeddings 32 --vocab-size 1000 --micro-batch-size 1 --global-batch-size 16 "
+    "--ffn-hidden-size 256 --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 128 "
+    "--moe-layer-freq \"([0]*1+[1]*7)\" --fine-grained-activation-offloading ";
+constexpr const char* kMoe = " --recompute-granularity selective --recompute-modules moe";
+
+Job mixed(const std::string& more) {
+  return read_megatron_job(kMixed + more, "job.args", {.dp = 1});
+}
+double share(const std::string& more) { return mixed(more).plan.offload_activations; }
+std::string refusal(const std::string& more) {
+  return complaint([&] { static_cast<void>(mixed(more)); });
+}
+
+TEST(OffloadedModules, AreCountedInAllBlocks) {
+  EXPECT_DOUBLE_EQ(share("--offload-modules expert_fc1 moe_act"), 7 * 384.0 / 9088);
+  EXPECT_DOUBLE_EQ(share("--offload-modules core_attn expert_fc1"), (8 * 192.0 + 7 * 128.0) / 9088);
+  // Shared experts of 32 keep 32 + 32 numbers more, and offload none.
+  EXPECT_DOUBLE_EQ(share("--moe-shared-expert-intermediate-size 32 --offload-modules moe_act"),
+                   7 * 256.0 / (9088 + 7 * 64));
+}
+
+TEST(OffloadedModules, AreASet) {
+  EXPECT_DOUBLE_EQ(share("--offload-modules moe_act moe_act moe_act moe_act moe_act moe_act "
+                         "moe_act"),
+                   7 * 256.0 / 9088);
+  EXPECT_EQ(refusal("--offload-modules attn_proj"),
+            "job.args: --offload-modules: attn_proj: needs core_attn beside it");
+  EXPECT_THAT(refusal("--offload-modules gdp_qkv"), HasSubstr("gdp_qkv: expected attn_norm"));
+}
+
+// What is made again is not kept: of the dense block 1024 are left, of the others 448 each.
+TEST(OffloadedModules, AreOfWhatIsKept) {
+  EXPECT_DOUBLE_EQ(share(std::string("--offload-modules core_attn") + kMoe),
+                   8 * 192.0 / (1024 + 7 * 448));
+  EXPECT_EQ(refusal(std::string("--offload-modules core_attn moe_act") + kMoe),
+            "job.args: --offload-modules: moe_act: excluded by moe of --recompute-modules");
+  EXPECT_THAT(
+      refusal("--offload-modules core_attn --recompute-granularity full "
+              "--recompute-method uniform --recompute-num-layers 1"),
+      HasSubstr("--fine-grained-activation-offloading: blocks that are rebuilt as a whole"));
+}
+
+TEST(OffloadedModules, AreNamedWhereABlockHasThem) {
+  const Model model = mixed("--offload-modules core_attn").model;
+  Recompute recompute;
+  EXPECT_EQ(offload_modules(model, recompute),
+            "attn_norm qkv_linear core_attn attn_proj mlp_norm expert_fc1 moe_act");
+  recompute = {.mode = RecomputeMode::selective, .modules = BlockModule::moe};
+  EXPECT_EQ(offload_modules(model, recompute), "attn_norm qkv_linear core_attn attn_proj mlp_norm");
+  EXPECT_DOUBLE_EQ(offloadable_share(model, recompute), 8 * 448.0 / (1024 + 7 * 448));
+  EXPECT_FALSE(is_offload_module(""));
+}
+
+}  // namespace
+}  // namespace weir::offload_jobs_test
