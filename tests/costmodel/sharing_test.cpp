@@ -223,8 +223,8 @@ TEST(Offload, TheDeviceKeepsTheRestOfWhatBlocksKeep) {
 }
 
 // Four like blocks, rebuilt two at a time: of the second chunk half of its input, of h numbers of
-// 2 bytes for 64 tokens, is back before its last block is rebuilt from it; the first chunk's comes
-// only beside the block before that, where less is there.
+// 2 bytes for 64 tokens, is back before its last block is rebuilt from it, where the stage is at
+// its fullest. The first chunk's is the model's, of which here is none.
 TEST(Offload, AChunksInputIsBackForItsLastBlock) {
   const auto footprint = [](double share, ActionKind kind) {
     Plan plan = replicated(1, 0);
@@ -238,9 +238,9 @@ TEST(Offload, AChunksInputIsBackForItsLastBlock) {
   };
   constexpr std::int64_t kHalf = 64 * 128 * 2 / 2;
   using enum ActionKind;
-  EXPECT_EQ(total_bytes(footprint(0, F).net) - total_bytes(footprint(0.5, F).net), 2 * kHalf);
+  EXPECT_EQ(total_bytes(footprint(0, F).net) - total_bytes(footprint(0.5, F).net), kHalf);
   EXPECT_EQ(total_bytes(footprint(0.5, B).worst) - total_bytes(footprint(0, B).worst), kHalf);
-  EXPECT_EQ(total_bytes(footprint(0.5, B).net) - total_bytes(footprint(0, B).net), 2 * kHalf);
+  EXPECT_EQ(total_bytes(footprint(0.5, B).net) - total_bytes(footprint(0, B).net), kHalf);
 }
 
 // A step on 2 x 3: 2 (2 x 3 x 2) of X X', 2 (2^3) of its square, 2 (2 x 2 x 3) of the last: 64
