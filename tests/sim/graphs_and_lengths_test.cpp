@@ -137,6 +137,7 @@ TEST(OffloadSaid, TheHostHoldsWhatTheStackKeeps) {
     Plan plan = plan_of(1);
     plan.offload_activations = 1;
     plan.micro_batch_size = 256;
+    plan.schedule = "1f1b";
     plan.recompute = recompute;
     Cluster cluster = h100();
     cluster.stack = megatron();
