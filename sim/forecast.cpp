@@ -310,7 +310,8 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.device_kind = costs.backend == "cuda" ? DeviceKind::gpu : kind_of(cluster.device);
   f.warnings = run.priced.warnings;
   warn_of_empty_stages(loaded, f);
-  say_of_host(loaded, cluster, f);
+  say_of_host(loaded, *known.part(), cluster, f);
+  say_of_experts(loaded.plan, cluster, f);
   say_of_lengths(loaded, run.priced.table, f);
   warn_of_direct_skips(loaded, f);
   // A search's inner loop reads time and memory only.

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "costmodel/layers/row_work.hpp"
+#include "costmodel/links/expert_overlap.hpp"
 #include "costmodel/links/offload.hpp"
 #include "plan/job/placement.hpp"
 
@@ -76,7 +77,8 @@ std::int64_t most_in_flight(const Schedule& schedule, Stage stage) {
   return most;
 }
 
-void say_of_host_activations(const ResolvedPlan& loaded, const Cluster& cluster, Forecast& f) {
+void say_of_host_activations(const ResolvedPlan& loaded, const ModelPart& part,
+                             const Cluster& cluster, Forecast& f) {
   const Plan& plan = loaded.plan;
   if (plan.offload_activations == 0) return;
   const ScheduleShape& shape = loaded.schedule.shape;
@@ -85,7 +87,7 @@ void say_of_host_activations(const ResolvedPlan& loaded, const Cluster& cluster,
     std::int64_t each = 0;
     const LayerRange layers = loaded.stage(Stage{s}).layers;
     for (int l = layers.first; l < layers.last; ++l) {
-      const LayerPart& layer = loaded.part->layer(l);
+      const LayerPart& layer = part.layer(l);
       each += offloaded_bytes(layer, plan, rebuilds(plan.recompute, layer, l));
     }
     held[static_cast<std::size_t>(shape.rank_of(Stage{s}).value)] +=
@@ -102,8 +104,21 @@ void say_of_host_activations(const ResolvedPlan& loaded, const Cluster& cluster,
 
 }  // namespace
 
-void say_of_host(const ResolvedPlan& loaded, const Cluster& cluster, Forecast& f) {
-  say_of_host_activations(loaded, cluster, f);
+void say_of_experts(const Plan& plan, const Cluster& cluster, Forecast& f) {
+  if (!plan.overlap_experts) return;
+  if (const auto why = why_experts_wait(plan)) {
+    f.warnings.push_back(
+        fmt::format("overlap_experts: nothing of the experts' exchanges is hidden: {}", *why));
+  } else if (cluster.stack.time.expert_overlap == 0) {
+    f.warnings.push_back(fmt::format(
+        "overlap_experts: nothing of the experts' exchanges is hidden: {} has no such overlap",
+        cluster.stack.name));
+  }
+}
+
+void say_of_host(const ResolvedPlan& loaded, const ModelPart& part, const Cluster& cluster,
+                 Forecast& f) {
+  say_of_host_activations(loaded, part, cluster, f);
   const Plan& plan = loaded.plan;
   if (plan.offload_optimizer == 0) return;
   const ScheduleShape& shape = loaded.schedule.shape;

@@ -6,6 +6,7 @@
 
 #include "costmodel/links/collectives.hpp"
 #include "costmodel/links/expert_exchange.hpp"
+#include "costmodel/links/expert_overlap.hpp"
 #include "plan/job/placement.hpp"
 
 namespace weir {
@@ -358,8 +359,7 @@ PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan, const Link
   const double bytes = tokens * plan.expert_load * static_cast<double>(block->hidden) * element;
   const Bytes all(static_cast<std::int64_t>(bytes));
   const Seconds once = one_way(all, *block, plan, link, stack);
-  const double beside = plan.overlap_experts ? stack.expert_overlap : 0;
-  const Seconds way = once * (1 - beside), both = way * 2.0;
+  const Seconds way = once * (1 - expert_overlap(plan, stack)), both = way * 2.0;
   // There and back, in the forward and again in the backward.
   PerKind<Seconds> traffic = sent(both, both);
   if (stack.rebuild_stops_early) traffic.r = way;

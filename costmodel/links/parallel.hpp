@@ -114,8 +114,8 @@ enum class WeightGathers : std::uint8_t {
 // the number format, also where products run in FP8. Devices of a tensor-parallel group send their
 // part of the tokens, however many of them divide an expert. A stack may send no
 // token twice the same way (costmodel/links/expert_exchange). Of a plan that asks for it
-// (Plan::overlap_experts) the stack's share runs beside another micro-batch's work, and the rest is
-// left.
+// (Plan::overlap_experts) a share runs beside another micro-batch's work (expert_overlap), and the
+// rest is left.
 [[nodiscard]] PerKind<Seconds> expert_traffic(const Layer& layer, const Plan& plan,
                                               const Link& link, const StackTime& stack = {});
 

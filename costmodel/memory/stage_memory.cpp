@@ -105,7 +105,9 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
       break;
     case ActionKind::I:
       join_row(meter, {{}, ActionKind::RECV_B});
-      downwards(meter, [&](FootprintMeter& of, std::size_t l) { input_pass(of, l, remat); });
+      downwards(meter, [&](FootprintMeter& of, std::size_t l) {
+        beside_copies(of, l, remat, [&] { input_pass(of, l, remat); });
+      });
       part_row(meter, {{}, ActionKind::SEND_B});
       break;
     case ActionKind::W:
@@ -116,8 +118,10 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
     case ActionKind::B:
       join_row(meter, {{}, ActionKind::RECV_B});
       downwards(meter, [&](FootprintMeter& of, std::size_t l) {
-        input_pass(of, l, remat);
-        weight_pass(of, l, remat);
+        beside_copies(of, l, remat, [&] {
+          input_pass(of, l, remat);
+          weight_pass(of, l, remat);
+        });
       });
       meter.hold_instead(0);
       part_row(meter, {{}, ActionKind::SEND_B});
@@ -306,6 +310,10 @@ bool StageMemory::inside_chunk(std::size_t layer, bool remat) const {
   return remat && rebuilt_[layer] && chunk_starts_[layer] < layer;
 }
 
+bool StageMemory::chunk_ends(std::size_t layer, bool remat) const {
+  return layer + 1 == layers_ || !inside_chunk(layer + 1, remat);
+}
+
 // The stage's own input came from elsewhere and is an activation even when the rest of the stage is
 // re-materialised; a chunk of layers that is rebuilt by itself has kept its input.
 MemoryKind StageMemory::input_kind(std::size_t layer, bool remat) const {
@@ -379,6 +387,24 @@ std::int64_t StageMemory::with_the_host(std::size_t l, bool remat) const {
   return static_cast<std::int64_t>(static_cast<double>(input_of(l)) * plan_.offload_activations);
 }
 
+// A chunk's input is read as its last layer is reached, from which all of it is rebuilt.
+std::int64_t StageMemory::from_the_host(std::size_t l, bool remat) const {
+  if (!remat || !rebuilt_[l]) return with_the_host(l, remat);
+  return chunk_ends(l, remat) ? with_the_host(chunk_starts_[l], remat) : 0;
+}
+
+// The next layer's copy comes meanwhile, and is there until the pass has ended.
+template <class Pass>
+void StageMemory::beside_copies(FootprintMeter& meter, std::size_t l, bool remat,
+                                const Pass& pass) const {
+  const bool any = plan_.offload_activations > 0;
+  const std::int64_t next = any && l > 0 ? from_the_host(l - 1, remat) : 0;
+  if (any) meter.allocate(MemoryKind::activations, from_the_host(l, remat));
+  meter.allocate(MemoryKind::workspace, next);
+  pass();
+  meter.release(MemoryKind::workspace, next);
+}
+
 // After F: what the layer saves, what it is rebuilt from, and what its stage is rebuilt from.
 bool StageMemory::keeps_input(std::size_t l, bool remat) const {
   if (mode_ == RecomputeMode::stage && remat) return l == 0;
@@ -413,14 +439,8 @@ void StageMemory::rebuild_chunk(FootprintMeter& meter, std::size_t last) const {
 
 void StageMemory::input_pass(FootprintMeter& meter, std::size_t l, bool remat) const {
   const LayerTensors& t = layer(l).tensors;
-  const bool chunk_ends = l + 1 == layers_ || !inside_chunk(l + 1, remat);
-  if (plan_.offload_activations > 0) {
-    // Back from the host; the next layer's comes meanwhile.
-    meter.allocate(MemoryKind::activations, with_the_host(l, remat));
-    if (l > 0) meter.touch(MemoryKind::workspace, with_the_host(l - 1, remat));
-  }
   // A chunk of layers is rebuilt as a whole, before its last layer's backward.
-  if (remat && rebuilt_[l] && chunk_ends) rebuild_chunk(meter, l);
+  if (remat && rebuilt_[l] && chunk_ends(l, remat)) rebuild_chunk(meter, l);
   meter.allocate(MemoryKind::activations, input_of(l));
   for (const KeptTensor& tensor : t.carried)
     meter.allocate(MemoryKind::activations, tensor.bytes_per_sample * batch_);

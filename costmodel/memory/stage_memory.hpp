@@ -61,6 +61,11 @@ class StageMemory {
   [[nodiscard]] std::int64_t on_device(std::int64_t state) const;
   // Of what the layer keeps, what waits in the host's memory.
   [[nodiscard]] std::int64_t with_the_host(std::size_t l, bool remat) const;
+  // What has to be back for its backward; of layers that are rebuilt together all for the last.
+  [[nodiscard]] std::int64_t from_the_host(std::size_t l, bool remat) const;
+  // A layer's pass between what comes back for it and for the next one.
+  template <class Pass>
+  void beside_copies(FootprintMeter& meter, std::size_t l, bool remat, const Pass& pass) const;
   // The stage's layers in parts: one layer, or some that do the same to memory, since both
   // neighbours of each are of its kind, and rebuilt, or not, as it is.
   [[nodiscard]] std::vector<LayerRange> walks() const;
@@ -76,6 +81,7 @@ class StageMemory {
   void forward(FootprintMeter& meter, std::size_t l, bool remat) const;
   void rematerialise(FootprintMeter& meter, std::size_t l) const;
   [[nodiscard]] bool inside_chunk(std::size_t layer, bool remat) const;
+  [[nodiscard]] bool chunk_ends(std::size_t layer, bool remat) const;  // with this layer
   void rebuild_chunk(FootprintMeter& meter, std::size_t last) const;
   void input_pass(FootprintMeter& meter, std::size_t l, bool remat) const;
   void weight_pass(FootprintMeter& meter, std::size_t l, bool remat) const;

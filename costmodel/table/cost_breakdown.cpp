@@ -36,6 +36,13 @@ PerCause<Nanoseconds> divided(Nanoseconds whole, const PerCause<Seconds>& weight
   return parts;
 }
 
+// Of a host's part the share that it has only because something is offloaded.
+Nanoseconds offloaded(const PerCause<Nanoseconds>& part, Seconds with, Seconds without) {
+  if (with <= without) return Nanoseconds(0);
+  const double share = (with - without) / with;
+  return Nanoseconds(static_cast<std::int64_t>(static_cast<double>(part.host.count()) * share));
+}
+
 }  // namespace
 
 CostBreakdown cost_breakdown(const ResolvedPlan& resolved, const LayerCosts& known,
@@ -43,21 +50,27 @@ CostBreakdown cost_breakdown(const ResolvedPlan& resolved, const LayerCosts& kno
   require_stages(resolved, cluster.stack);
   StageCosts costs(resolved.plan, known, cluster);
   const ScheduleShape& shape = resolved.schedule.shape;
-  CostBreakdown breakdown{costs.table(shape, resolved.stages, resolved.ties), {}};
+  CostBreakdown breakdown{costs.table(shape, resolved.stages, resolved.ties), {}, {}};
+  Plan kept = resolved.plan;
+  kept.offload_optimizer = kept.offload_activations = 0;
+  StageCosts on_device(kept, known, cluster);
   // The same where no send keeps a stage: what is more are messages.
   Cluster apart = cluster;
   apart.stack.time.blocking_messages = false;
   const CostTable unkept =
       StageCosts(resolved.plan, known, apart).table(shape, resolved.stages, resolved.ties);
   for (std::size_t s = 0; s < resolved.stages.size(); ++s) {
-    const PerKind<PerCause<Seconds>> weights =
-        costs.parts(resolved.stages[s], shape.rank_of(Stage{static_cast<std::int32_t>(s)}));
+    const Rank rank = shape.rank_of(Stage{static_cast<std::int32_t>(s)});
+    const PerKind<PerCause<Seconds>> weights = costs.parts(resolved.stages[s], rank),
+                                     without = on_device.parts(resolved.stages[s], rank);
     const StageCost& all = breakdown.table.stages[s];
     const StageCost& own = unkept.stages[s];
     PerKind<PerCause<Nanoseconds>>& parts = breakdown.stages.emplace_back();
+    PerKind<Nanoseconds>& away = breakdown.offloaded.emplace_back();
     for (const ActionKind kind : kComputeKinds) {
       const Nanoseconds rebuild = is_backward(kind) ? own.rebuild : Nanoseconds(0);
       parts[kind] = divided(own[kind] - rebuild, weights[kind]);
+      away[kind] = offloaded(parts[kind], weights[kind].host, without[kind].host);
       parts[kind].rematerialised += rebuild;
       parts[kind].messages += all[kind] - own[kind];
     }

@@ -21,6 +21,8 @@ struct CostBreakdown {
   // table.stages[stage][kind] exactly. Within `rematerialised` is the stage's `rebuild`, all of it;
   // an R is nothing else.
   std::vector<PerKind<PerCause<Nanoseconds>>> stages;
+  // By global stage, of `host`: the wait for copies to and from its memory, and its own update.
+  std::vector<PerKind<Nanoseconds>> offloaded;
 };
 
 // Throws as cost_table does.

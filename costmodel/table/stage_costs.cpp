@@ -54,21 +54,26 @@ MessageCost scaled(const MessageCost& message, double by) {
           to_nanoseconds(to_seconds(message.latency) * by)};
 }
 
-}  // namespace
-
-StageCosts::StageCosts(const Plan& plan, const LayerCosts& known, const Cluster& cluster)
-    : plan_(plan),
-      known_(known),
-      cluster_(cluster),
-      anchor_(known.costs().factors()),
-      corrected_(corrections(plan, known.costs())),
-      prices_(plan, known, cluster) {
+// Asked before anything is priced, since prices are made of the host's link.
+const Cluster& with_its_host(const Plan& plan, const Cluster& cluster) {
   if (const auto why = lacks_host(plan, cluster)) {
     throw InputError(
         cluster.name, "host",
         fmt::format("{}, which the plan's {} needs", *why,
                     plan.offload_optimizer > 0 ? "offload_optimizer" : "offload_activations"));
   }
+  return cluster;
+}
+
+}  // namespace
+
+StageCosts::StageCosts(const Plan& plan, const LayerCosts& known, const Cluster& cluster)
+    : plan_(plan),
+      known_(known),
+      cluster_(with_its_host(plan, cluster)),
+      anchor_(known.costs().factors()),
+      corrected_(corrections(plan, known.costs())),
+      prices_(plan, known, cluster) {
   if (cluster.pools.empty()) return;
   placement_.emplace(plan, cluster);
   for (int kind = 1; kind < cluster.kinds(); ++kind)

@@ -35,9 +35,9 @@ std::string summary(const Plan& plan) {
   if (plan.zero_shards > 0) text += fmt::format(" shards{}", plan.zero_shards);
   if (plan.zero_secondary > 0) text += fmt::format(" secondary{}", plan.zero_secondary);
   if (!plan.cuda_graphs.none()) text += fmt::format(" graphs {}", to_string(plan.cuda_graphs));
-  if (plan.offload_optimizer > 0) text += fmt::format(" offload{}", plan.offload_optimizer);
+  if (plan.offload_optimizer > 0) text += fmt::format(" offload{:.3g}", plan.offload_optimizer);
   if (plan.offload_activations > 0)
-    text += fmt::format(" offload{} of activations", plan.offload_activations);
+    text += fmt::format(" offload{:.3g} of activations", plan.offload_activations);
   text += fmt::format(" M{} b{} {}", plan.microbatches, plan.micro_batch_size, plan.schedule);
   if (plan.rank_order != RankOrder::tp_cp_dp_pp)
     text += fmt::format(" {}", to_string(plan.rank_order));

@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "costmodel/links/expert_overlap.hpp"
 #include "plan/job/direct_skips.hpp"
 #include "plan/job/summary.hpp"
 #include "plan/program/lower.hpp"
@@ -69,9 +70,16 @@ class Changer {
 
  private:
   [[nodiscard]] const Plan& plan() const { return base_.plan; }
+  // Of what blocks keep nothing is left to offload.
+  static bool rebuilds_whole(const Plan& of) {
+    return of.recompute.mode == RecomputeMode::full || of.recompute.mode == RecomputeMode::stage;
+  }
   [[nodiscard]] bool of_file() const { return plan().schedule.ends_with(".csv"); }
 
   void add(std::string choice, std::string to, Plan changed) {
+    // What the changed plan cannot have goes with the change: no trainer would take the two.
+    if (why_experts_wait(changed) && !why_experts_wait(plan())) changed.overlap_experts = false;
+    if (rebuilds_whole(changed) && !rebuilds_whole(plan())) changed.offload_activations = 0;
     Change change{std::move(choice), std::move(to), std::move(changed), {}, {}};
     if (auto reason = refusal(change.plan)) change.refused = std::move(*reason);
     changes_.push_back(std::move(change));
@@ -238,7 +246,8 @@ class Changer {
       changed.overlap_tensor_parallel = !changed.overlap_tensor_parallel;
       add("overlap of tensor parallelism", changed.overlap_tensor_parallel ? "on" : "off", changed);
     }
-    if (plan().ep > 1 && cluster_.stack.time.expert_overlap > 0) {
+    const bool hides = cluster_.stack.time.expert_overlap > 0 && !why_experts_wait(plan());
+    if (plan().ep > 1 && (hides || plan().overlap_experts)) {
       Plan changed = plan();
       changed.overlap_experts = !changed.overlap_experts;
       add("overlap of experts' exchanges", changed.overlap_experts ? "on" : "off", changed);
@@ -272,10 +281,12 @@ class Changer {
     changed.offload_optimizer = plan().offload_optimizer > 0 ? 0 : 1;
     add("optimizer's state", changed.offload_optimizer > 0 ? "with the host" : "on the device",
         changed);
+    // How much of what blocks keep may go to the host is the trainer's to say, whose modules no
+    // stack names: none is proposed.
+    if (plan().offload_activations == 0) return;
     changed = plan();
-    changed.offload_activations = plan().offload_activations > 0 ? 0 : 0.5;
-    add("what blocks keep",
-        changed.offload_activations > 0 ? "half with the host" : "on the device", changed);
+    changed.offload_activations = 0;
+    add("what blocks keep", "on the device", changed);
   }
 
   // What ZeRO divides: within a node, where replicas are in several, and among all.
@@ -439,9 +450,9 @@ class Changer {
       take("overlap of experts' exchanges", other.overlap_experts ? "on" : "off",
            &Plan::overlap_experts);
     }
-    take("optimizer's state with the host", fmt::format("{}", other.offload_optimizer),
+    take("optimizer's state with the host", fmt::format("{:.3g}", other.offload_optimizer),
          &Plan::offload_optimizer);
-    take("what blocks keep with the host", fmt::format("{}", other.offload_activations),
+    take("what blocks keep with the host", fmt::format("{:.3g}", other.offload_activations),
          &Plan::offload_activations);
   }
 

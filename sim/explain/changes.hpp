@@ -28,7 +28,7 @@ struct Change {
 //                       where several are the same order
 //   re-materialisation  none, selective, full, stage
 //   CUDA graphs         of blocks and of the step; of blocks with experts, of what is before them
-//   sequence parallelism, ZeRO, overlap of the reduction of gradients   where devices share
+//   sequence parallelism, ZeRO, overlaps that the plan can have   where devices share
 //   boundaries          balanced by layer times (sim/search/partitions/balance)
 //   slots               twice as many receive slots
 //   link                twice the bandwidth between nodes, or within one; not of measured costs,

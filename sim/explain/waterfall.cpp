@@ -12,6 +12,7 @@ namespace {
 // Time of all ranks together.
 struct Sums {
   PerCause<Nanoseconds> passes, update;
+  Nanoseconds offloaded{0};  // of both, of their host's part
   Nanoseconds contention{0};
 };
 
@@ -30,6 +31,7 @@ Sums busy_time(const Program& program, const CostBreakdown& costs, const Trace& 
       const bool update = action.kind == ActionKind::OPTIMIZER;
       PerCause<Nanoseconds>& of = update ? sums.update : sums.passes;
       add(of, costs.stages[stage][action.kind]);
+      sums.offloaded += costs.offloaded[stage][action.kind];
       // The last micro-batch goes without where it is spared.
       if (is_backward(action.kind) && program.spared(action))
         of.rematerialised -= costs.table.stages[stage].rebuild;
@@ -71,6 +73,7 @@ constexpr std::array kTold{Told{"useful_at_peak", "useful work at the device's p
                            Told{"fill", "idle: fill"},
                            Told{"drain", "idle: drain"},
                            Told{"imbalance", "idle: imbalance"},
+                           Told{"offload", "copies to the host, its update"},
                            Told{"host", "host"},
                            Told{"slow_rank", "one rank slower than the others"},
                            Told{"contention", "contention"},
@@ -88,7 +91,8 @@ Waterfall waterfall(const ResolvedPlan& resolved, const CostBreakdown& costs,
                     const ForecastResult& forecast) {
   const StepMetrics& metrics = forecast.forecast.metrics;
   const auto ranks = static_cast<std::int64_t>(metrics.ranks.size());
-  const auto [passes, update, contention] = busy_time(resolved.program, costs, forecast.trace);
+  const auto [passes, update, offloaded, contention] =
+      busy_time(resolved.program, costs, forecast.trace);
   RankMetrics all;
   for (const RankMetrics& rank : metrics.ranks) {
     for (const IdleCause& cause : kIdleCauses) all.idle.*cause.time += rank.idle.*cause.time;
@@ -118,7 +122,8 @@ Waterfall waterfall(const ResolvedPlan& resolved, const CostBreakdown& costs,
   add("fill", all.idle.fill);
   add("drain", all.idle.drain);
   add("imbalance", all.idle.imbalance);
-  add("host", passes.host + all.idle.host);
+  add("offload", offloaded);
+  add("host", passes.host + update.host - offloaded + all.idle.host);
   add("contention", contention);
   add("update", update.work);
   add("end", all.idle.optimizer);

@@ -30,6 +30,8 @@ struct StepShare {
 //   replicas         ZeRO's and the reduction of gradients, tied ones too, where ranks wait for it
 //   messages         between stages, where ranks wait for them
 //   fill, drain, imbalance   idle time by cause (docs/design.md 9)
+//   offload          copies to and from the host's memory that nothing hides, and what the host
+//                    updates of the optimizer's state
 //   host             calls that keep a device waiting
 //   contention       what transfers beside them and shared devices slow compute down
 //   update           of the parameters

@@ -121,6 +121,7 @@ std::vector<int> Boundaries::of(Plan plan, const ScheduleShape& shape) {
                 plan.pp,
                 plan.vpp,
                 plan.micro_batch_size,
+                plan.overlap_experts ? plan.microbatches : 0,
                 plan.rank_order,
                 plan.cuda_graphs,
                 plan.placement,

@@ -136,6 +136,7 @@ std::vector<double> how_much_slower(const Plan& plan, const LayerCosts& known,
                                     const Cluster& cluster) {
   Plan anywhere = plan;
   anywhere.placement.clear();
+  anywhere.vpp = 2;  // as for the bound
   std::vector<StageCosts> kinds;
   for (int kind = 0; kind < cluster.kinds(); ++kind)
     kinds.emplace_back(anywhere, known.of_kind(kind), cluster.kind(kind));
@@ -159,7 +160,10 @@ std::vector<double> how_much_slower(const Plan& plan, const LayerCosts& known,
 }  // namespace
 
 JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& cluster) {
-  const StageCosts costs(plan, known, cluster);
+  // Whatever the chunks will be: no plan hides more of what experts exchange than one with some.
+  Plan chunked = plan;
+  chunked.vpp = 2;
+  const StageCosts costs(chunked, known, cluster);
   const auto layers = static_cast<int>(known.model().layers.size());
   const StageCost whole = costs.of(stage_parts(*known.part(), {}, looped_shape(1, 1, 1)).front());
   std::vector<StageCost> kinds, first;  // each kind once; of the layers before the last rank

@@ -211,10 +211,36 @@ TEST(Offload, TheDeviceKeepsTheRestOfWhatBlocksKeep) {
               static_cast<double>(3 * away), 192);
   EXPECT_NEAR(static_cast<double>(total_bytes(all.worst) - total_bytes(rest.worst)),
               static_cast<double>(away), 128);
+  // The last block's backward has, all through it, what came back for it and what comes for the
+  // next: at its worst two blocks' copies more than where nothing went.
+  EXPECT_NEAR(static_cast<double>(total_bytes(footprint(0.5, ActionKind::B).first.worst) -
+                                  total_bytes(footprint(0, ActionKind::B).first.worst)),
+              static_cast<double>(2 * away), 192);
   const auto [back, came] = footprint(0.5, ActionKind::B);
   EXPECT_EQ(total_bytes(rest.net) + total_bytes(back.net),
             total_bytes(all.net) + total_bytes(footprint(0, ActionKind::B).first.net));
   EXPECT_EQ(came, away);
+}
+
+// Four like blocks, rebuilt two at a time: of the second chunk half of its input, of h numbers of
+// 2 bytes for 64 tokens, is back before its last block is rebuilt from it, where the stage is at
+// its fullest. The first chunk's is the model's, of which here is none.
+TEST(Offload, AChunksInputIsBackForItsLastBlock) {
+  const auto footprint = [](double share, ActionKind kind) {
+    Plan plan = replicated(1, 0);
+    plan.offload_activations = share;
+    plan.recompute = {.mode = RecomputeMode::full, .at_a_time = 2};
+    Model model;
+    model.layers.assign(4, wide_block());
+    const ResolvedPlan r =
+        derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {1, 1, 1})));
+    return StageMemory(r.plan, *r.part, r.stages[0], Allocator::arena).of(kind, true);
+  };
+  constexpr std::int64_t kHalf = 64 * 128 * 2 / 2;
+  using enum ActionKind;
+  EXPECT_EQ(total_bytes(footprint(0, F).net) - total_bytes(footprint(0.5, F).net), kHalf);
+  EXPECT_EQ(total_bytes(footprint(0.5, B).worst) - total_bytes(footprint(0, B).worst), kHalf);
+  EXPECT_EQ(total_bytes(footprint(0.5, B).net) - total_bytes(footprint(0, B).net), kHalf);
 }
 
 // A step on 2 x 3: 2 (2 x 3 x 2) of X X', 2 (2^3) of its square, 2 (2 x 2 x 3) of the last: 64

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "costmodel/layers/layer_key.hpp"
+#include "costmodel/links/offload.hpp"
+#include "costmodel/table/cost_breakdown.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 
@@ -68,6 +70,25 @@ TEST(StageCosts, TheFirstBackwardMayBeAllForWeights) {
   EXPECT_EQ(ns(stages[0].b), 16000);
   EXPECT_EQ(ns(stages[1].i), 12000);
   EXPECT_EQ(ns(stages[1].w), 4000);
+}
+
+// A block's copy at 1 byte in 10 ns takes longer than its passes of 8, 12 and 16 us: what is left
+// is waited for, and is of copies and not of launches. A quick link hides it.
+TEST(StageCosts, CopiesToTheHostAreWaitedForAndToldApart) {
+  Case two([](Plan& plan) { plan.offload_activations = 1; });
+  const auto link = [](double rate) { return Link{Seconds(0), BytesPerSecond(rate)}; };
+  two.cluster.host = Host{link(1e12), Bytes(std::int64_t{1} << 40), BytesPerSecond(1e9)};
+  EXPECT_EQ(ns(two.stage().b), 16000);
+  two.cluster.host->link = link(1e8);
+  const std::int64_t copy = 10 * offloaded_bytes(two.loaded.part->layer(0), two.loaded.plan, false);
+  ASSERT_GT(copy, 16'000);
+  for (const ActionKind kind : {ActionKind::F, ActionKind::I, ActionKind::B})
+    EXPECT_EQ(ns(two.stage()[kind]), copy);
+  EXPECT_EQ(ns(two.stage().w), 4000);
+  const LayerCosts known(two.loaded, two.costs, two.cluster.stack);
+  const PerKind<Nanoseconds> away = cost_breakdown(two.loaded, known, two.cluster).offloaded[0];
+  EXPECT_NEAR(static_cast<double>(ns(away.f)), static_cast<double>(copy - 8000), 1);
+  EXPECT_NEAR(static_cast<double>(ns(away.b)), static_cast<double>(copy - 16'000), 1);
 }
 
 // The host needs 10 us for a block's forward and 20 for its backward, whatever the device has to

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/job/plan.hpp"
+#include "plan/job/summary.hpp"
 #include "tests/plan/complaint.hpp"
 
 namespace weir::treatment_test {
@@ -189,6 +190,14 @@ TEST(Treated, LayersSayWhatIsTrainedOfThem) {
   plan.tp = 1;
   plan.lora.targets = parse_products("linear_fc1_gate").value();  // its MLPs have none
   EXPECT_EQ(cannot_divide(model, plan)->reason, "the model has none of linear_fc1_gate");
+}
+
+// Shares as people write them, and not all digits of a third.
+TEST(TreatmentSummary, SharesAreShort) {
+  Plan plan;
+  plan.offload_optimizer = 2.0 / 3;
+  plan.offload_activations = 1.0 / 3;
+  EXPECT_THAT(summary(plan), HasSubstr(" offload0.667 offload0.333 of activations "));
 }
 
 }  // namespace

@@ -1,14 +1,21 @@
 // What explanations offer of CUDA graphs and a search tries of them, and what forecasts say of rows
 // of several sequences.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <string_view>
 
+#include "costmodel/links/expert_overlap.hpp"
+#include "costmodel/links/offload.hpp"
 #include "costmodel/table/builtin.hpp"
+#include "costmodel/table/cost_breakdown.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/explain/changes.hpp"
+#include "sim/explain/waterfall.hpp"
 #include "sim/explain/what_if.hpp"
 #include "sim/forecast.hpp"
 #include "sim/search/space/space.hpp"
@@ -53,6 +60,7 @@ ResolvedPlan resolved(const Plan& plan, std::int64_t experts = 1) {
                 std::get<Schedule>(make_schedule(
                     plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices})));
 }
+Stack megatron() { return load_stack(WEIR_SOURCE_DIR "/tools/examples/stacks/megatron-core.json"); }
 Cluster h100() { return load_cluster(WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json"); }
 Costs builtin(const ResolvedPlan& loaded) {
   return builtin_costs(loaded.model, kRow, Dtype::bf16, h100(), {loaded.plan.split()});
@@ -120,6 +128,106 @@ TEST(LengthsForecast, SaysWhatRowsComputeAndWaitFor) {
   EXPECT_THAT(unlike.warnings, Contains(HasSubstr("lengths: replicas wait ")));
   EXPECT_THAT(of(4, {{512}, RowsOf::longest}).warnings,
               testing::Not(Contains(HasSubstr("replicas wait"))));
+}
+
+// With a stack that keeps per module, blocks whose experts are rebuilt keep less: the host's figure
+// is of what its times are.
+TEST(OffloadSaid, TheHostHoldsWhatTheStackKeeps) {
+  const auto said = [](const Recompute& recompute) {
+    Plan plan = plan_of(1);
+    plan.offload_activations = 1;
+    plan.micro_batch_size = 256;
+    plan.schedule = "1f1b";
+    plan.recompute = recompute;
+    Cluster cluster = h100();
+    cluster.stack = megatron();
+    const ResolvedPlan loaded = resolved(plan, 4);
+    const Costs costs = builtin(loaded);
+    const LayerCosts known(loaded, costs, cluster.stack);
+    double held = 0;
+    for (int l = 0; l < known.part()->size(); ++l)
+      held += static_cast<double>(offloaded_bytes(known.part()->layer(l), plan, false));
+    // In 1F1B a single stage has one micro-batch between its F and its B.
+    const std::string figure = fmt::format("holds up to {:.1f} GiB", held / (1 << 30));
+    const Forecast f = forecast(loaded, known, cluster).forecast;
+    EXPECT_THAT(f.warnings, Contains(HasSubstr(figure)));
+    return held;
+  };
+  const double all = said({});
+  EXPECT_LT(said({.mode = RecomputeMode::selective, .modules = BlockModule::moe}), all / 2);
+}
+
+// Over a slow link copies are most of the step, and no launch of the host's: a part of their own,
+// with which the parts are still the whole step.
+TEST(OffloadSaid, CopiesAreAPartOfTheirOwn) {
+  Plan plan = plan_of(1);
+  plan.offload_activations = plan.offload_optimizer = 1;
+  Cluster cluster = h100();
+  cluster.host->link = {Seconds(0), BytesPerSecond(1e8)};
+  const ResolvedPlan loaded = resolved(plan);
+  const Costs costs = builtin(loaded);
+  const LayerCosts known(loaded, costs, cluster.stack);
+  const Waterfall fall =
+      waterfall(loaded, cost_breakdown(loaded, known, cluster), forecast(loaded, known, cluster));
+  Nanoseconds sum{0};
+  for (const StepShare& part : fall.parts) sum += part.time;
+  EXPECT_EQ(sum, fall.step);
+  EXPECT_GT(2 * fall.of("offload").count(), fall.step.count());
+  EXPECT_LT(10 * fall.of("host").count(), fall.step.count());
+}
+
+// Exchanges that nothing can hide are told, and why; those that are hidden are not.
+TEST(OverlapSaid, WhyNothingIsHidden) {
+  const auto said = [](int microbatches) {
+    Plan plan = plan_of(2);
+    plan.ep = 2;
+    plan.overlap_experts = true;
+    plan.microbatches = microbatches;
+    Cluster cluster = h100();
+    cluster.stack = megatron();
+    const ResolvedPlan loaded = resolved(plan, 4);
+    return forecast(loaded, builtin(loaded), cluster).forecast.warnings;
+  };
+  const auto line = Contains(HasSubstr("overlap_experts: nothing of the experts' exchanges"));
+  EXPECT_THAT(said(1), line);
+  EXPECT_THAT(said(4), testing::Not(line));
+}
+
+// Overlap is proposed where it can be, and goes with a change that cannot have it. Blocks' tensors
+// are never proposed to the host, only back, and go back with full re-materialisation.
+TEST(Changes, ProposeOnlyWhatATrainerCanHave) {
+  Cluster cluster = h100();
+  cluster.stack = megatron();
+  const auto proposed = [&](const Plan& plan) {
+    const ResolvedPlan loaded = resolved(plan, 4);
+    return changes(loaded, builtin(loaded), cluster);
+  };
+  const auto offers = [](const std::vector<Change>& all, std::string_view choice) {
+    return std::ranges::count(all, choice, &Change::choice);
+  };
+  Plan plan = plan_of(2);
+  plan.ep = 2;
+  EXPECT_EQ(offers(proposed(plan), "overlap of experts' exchanges"), 1);
+  EXPECT_EQ(offers(proposed(plan), "what blocks keep"), 0);
+  plan.microbatches = 1;
+  EXPECT_EQ(offers(proposed(plan), "overlap of experts' exchanges"), 0);
+  plan.microbatches = 4;
+  plan.pp = 2;
+  plan.boundaries = {2};
+  EXPECT_EQ(offers(proposed(plan), "overlap of experts' exchanges"), 0);
+  plan.pp = 1;
+  plan.boundaries = {};
+  plan.overlap_experts = true;
+  plan.offload_activations = 0.5;
+  EXPECT_EQ(offers(proposed(plan), "what blocks keep"), 1);
+  int full = 0;
+  for (const Change& change : proposed(plan)) {
+    EXPECT_FALSE(change.plan.overlap_experts && why_experts_wait(change.plan)) << change.to;
+    if (change.plan.recompute.mode != RecomputeMode::full) continue;
+    EXPECT_EQ(change.plan.offload_activations, 0);
+    ++full;
+  }
+  EXPECT_EQ(full, 1);
 }
 
 }  // namespace

@@ -219,7 +219,7 @@ function showForecast(told, what) {
 const TOLD = {useful_at_peak: 'useful work at the peak', kernels: 'kernels, beyond the peak', compute: 'computing',
   rematerialised: 're-materialisation', tensor: 'tensor parallel', context: 'context parallel',
   experts: 'expert parallel', replicas: 'replicas: gradients', messages: 'messages', fill: 'idle: fill',
-  drain: 'idle: drain', imbalance: 'idle: imbalance', host: 'host', slow_rank: 'a slow rank',
+  drain: 'idle: drain', imbalance: 'idle: imbalance', offload: 'copies to the host', host: 'host', slow_rank: 'a slow rank',
   contention: 'contention', update: 'update', end: 'idle: end of the step'};
 
 async function explain(more = {}) {

@@ -4,6 +4,7 @@
 
 #include <variant>
 
+#include "costmodel/links/expert_overlap.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/partition/balanced.hpp"
 #include "sim/search/partitions/layer_times.hpp"
@@ -21,7 +22,9 @@ std::vector<int> Balance::boundaries(const Plan& plan) {
         schedule != nullptr ? schedule->shape : looped_shape(plan.pp, plan.vpp, plan.microbatches);
     return pool_boundaries(pool_problem(plan, known_, cluster_, shape));
   }
-  auto& times = times_[plan.micro_batch_size];
+  // Of micro-batches' number the share of what experts exchange follows that is hidden.
+  const bool hides = plan.overlap_experts && !why_experts_wait(plan);
+  auto& times = times_[{plan.micro_batch_size, hides ? plan.microbatches : 0}];
   if (times.empty()) times = layer_times(plan, known_, cluster_);
   const ScheduleShape shape = looped_shape(plan.pp, plan.vpp, plan.microbatches);
   return best_boundaries(times, plan.stages(), crossing_times(plan, known_, cluster_, shape));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "costmodel/table/stage_costs.hpp"
@@ -27,7 +28,8 @@ class Balance {
  private:
   const LayerCosts& known_;
   const Cluster& cluster_;
-  std::map<int, std::vector<std::int64_t>> times_;  // of each layer, by micro-batch size
+  // Of each layer, by micro-batch size and by M where that changes them.
+  std::map<std::pair<int, int>, std::vector<std::int64_t>> times_;
 };
 
 // The same for one plan.

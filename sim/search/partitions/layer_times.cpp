@@ -7,18 +7,28 @@
 #include <map>
 #include <utility>
 
+#include "costmodel/links/expert_overlap.hpp"
 #include "costmodel/links/parallel.hpp"
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/job/placement.hpp"
 
 namespace weir {
 
+Plan of_single_layers(const Plan& plan, int layers) {
+  Plan single = plan;
+  single.pp = layers;
+  single.placement.clear();
+  // What exchanges hide behind is the plan's own chunks' to say.
+  single.overlap_experts = plan.overlap_experts && !why_experts_wait(plan);
+  single.vpp = 2;
+  return single;
+}
+
 std::vector<std::int64_t> layer_times(const Plan& plan, const LayerCosts& known,
                                       const Cluster& cluster) {
   const auto layers = static_cast<int>(known.model().layers.size());
-  Plan single = plan;  // every layer a stage of its own: none is alone on the machine
-  single.pp = layers;
-  single.placement.clear();
+  // None is alone on the machine.
+  const Plan single = of_single_layers(plan, layers);
   const StageCosts costs(single, known, cluster.kind(0));
   std::vector<std::int64_t> times;
   times.reserve(static_cast<std::size_t>(layers));

@@ -12,6 +12,9 @@
 
 namespace weir {
 
+// The plan with every layer a stage of its own, its exchanges hidden as they are in the plan.
+[[nodiscard]] Plan of_single_layers(const Plan& plan, int layers);
+
 // Time of each layer's F and B for one micro-batch, ns: what partitions are made by. On nodes of
 // the cluster's first kind.
 [[nodiscard]] std::vector<std::int64_t> layer_times(const Plan& plan, const LayerCosts& known,

@@ -56,9 +56,7 @@ std::vector<std::int64_t> head_times(const Plan& plan, const LayerCosts& known,
                                      const Cluster& cluster, const Schedule& schedule) {
   const bool split = std::ranges::any_of(
       schedule.order[Rank{0}], [](const Action& action) { return action.kind == ActionKind::I; });
-  Plan single = plan;
-  single.pp = static_cast<int>(known.model().layers.size());
-  single.placement.clear();
+  const Plan single = of_single_layers(plan, static_cast<int>(known.model().layers.size()));
   const StageCosts costs(single, known, cluster.kind(0));
   std::vector<std::int64_t> times;
   for (int l = 0; l < single.pp; ++l) {

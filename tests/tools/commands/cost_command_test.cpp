@@ -258,5 +258,25 @@ TEST_F(CostCommand, FitsTellsTheCostOfMoreDevicesBesideTheJobs) {
                                                  " instead of " + cost + ":\n"));
 }
 
+// Clusters that say nothing of their host are told so by every command that prices such a plan.
+TEST_F(CostCommand, OffloadingNeedsAClusterWithAHost) {
+  const std::string mixtral = kModels +
+                              "mixtral-8x7b.json --seq-length 4096 -M 8 -b 1 --dp 8 --ep 8 "
+                              "--dtype bf16 ";
+  ASSERT_EQ(weir("-q plan " + mixtral + "-o plan.json").code, 0);
+  Json plan = Json::parse(read("plan.json"));
+  plan["offload_activations"] = 0.5;
+  write("away.json", plan.dump());
+  for (const std::string& command :
+       {std::string("simulate away.json --cluster dgx-a100"),
+        "plan " + mixtral + "--offload-activations 0.2 -o other.json",
+        "sweep " + mixtral + "--cluster dgx-a100 --offload-activations 0.3"}) {
+    const CommandResult result = weir("-q " + command);
+    EXPECT_EQ(result.code, 3) << result.out;
+    EXPECT_THAT(result.out, HasSubstr("says nothing of its host (`host`), which the plan's "
+                                      "offload_activations needs"));
+  }
+}
+
 }  // namespace
 }  // namespace weir::cost_command_test
