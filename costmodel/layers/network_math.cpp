@@ -140,8 +140,7 @@ NetworkCost layer_cost(const LayerShare& share, std::int64_t repeat,
   for (const layout::HeldWeights& held : share.held) {
     const auto weights = static_cast<std::int64_t>(std::llround(held.elements * repeats));
     const auto sharers = static_cast<int>(members(layout, held.sharers));
-    cost.state +=
-        zero_share(weights, state_bytes(job.optimizer, job.dtype), zero, sharers).total();
+    cost.state += zero_share(weights, state_bytes(job.optimizer, job.dtype), zero, sharers).total();
   }
   return cost;
 }

@@ -69,10 +69,7 @@ MegatronCut megatron_cut(const Network& network, const NetworkLayout& layout) {
         axes_text(layout, layout.optimizer),
         replicas == 0 ? "nothing" : axes_text(layout, replicas)));
   const auto count = [&](Axes a) { return static_cast<int>(members(layout, a)); };
-  const int zero = axes.shards != 0      ? 3
-                   : layout.gradients != 0 ? 2
-                   : layout.optimizer != 0 ? 1
-                                           : 0;
+  const int zero = axes.shards != 0 ? 3 : layout.gradients != 0 ? 2 : layout.optimizer != 0 ? 1 : 0;
   return {count(axes.m), count(axes.d | axes.e), count(axes.e), axes.rows != 0, zero};
 }
 

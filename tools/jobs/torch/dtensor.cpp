@@ -245,8 +245,9 @@ ExportedJob export_dtensor(const Network& network, const NetworkLayout& layout,
       {"dtype", "a layout says no number format: the script computes in fp32"});
   job.not_carried.push_back({"data", "the script's inputs and targets are random"});
   if (layout.optimizer != 0)
-    job.not_carried.push_back({"optimizer", "a placement is a weight's: what the optimizer keeps "
-                                            "of it, the script divides as the weight is"});
+    job.not_carried.push_back({"optimizer",
+                               "a placement is a weight's: what the optimizer keeps "
+                               "of it, the script divides as the weight is"});
   return job;
 }
 
