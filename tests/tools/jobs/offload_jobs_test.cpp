@@ -14,9 +14,7 @@
 namespace weir::offload_jobs_test {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 
 // One dense block and seven with 4 experts of which a token visits 2. Of 64 numbers, 4 heads, an
 // MLP of 256 and experts of 128, both without a gate, a token leaves of attention
@@ -52,6 +50,36 @@ TEST(OffloadedModules, AreASet) {
   EXPECT_EQ(refusal("--offload-modules attn_proj"),
             "job.args: --offload-modules: attn_proj: needs core_attn beside it");
   EXPECT_THAT(refusal("--offload-modules gdp_qkv"), HasSubstr("gdp_qkv: expected attn_norm"));
+}
+
+// A threshold above Megatron's own keeps smaller tensors on the device, which a share does not say.
+TEST(OffloadedModules, SmallerTensorsThatStayAreTold) {
+  const auto told = [](const std::string& least) {
+    const Job job = mixed("--offload-modules moe_act --min-offloaded-tensor-size " + least);
+    for (const Remark& remark : job.remarks)
+      if (remark.name == "min-offloaded-tensor-size") return remark.text;
+    return std::string();
+  };
+  EXPECT_EQ(told("1048576"), "");
+  EXPECT_THAT(told("350000000"), HasSubstr("350000000: not modelled"));
+}
+
+// Whole layers go in no pipeline and beside no re-materialisation.
+TEST(OffloadedLayers, GoAlone) {
+  const auto layers = [](const std::string& more) {
+    return complaint([&] {
+      static_cast<void>(read_megatron_job(
+          "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+          "--max-position-embeddings 32 --vocab-size 1000 --micro-batch-size 1 "
+          "--global-batch-size 16 --cpu-offloading --cpu-offloading-num-layers 4 " +
+              more,
+          "job.args", {.dp = 1}));
+    });
+  };
+  EXPECT_EQ(layers(""), "no complaint");
+  EXPECT_THAT(layers("--pipeline-model-parallel-size 2"), HasSubstr("expected no pipeline"));
+  EXPECT_THAT(layers("--recompute-granularity full --recompute-method uniform"),
+              HasSubstr("expected no re-materialisation"));
 }
 
 // What is made again is not kept: of the dense block 1024 are left, of the others 448 each.

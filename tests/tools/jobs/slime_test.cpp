@@ -51,6 +51,18 @@ TEST(Slime, SlimesDefaults) {
   EXPECT_EQ(summary(two.plan), "K1 dp8 zero1 M4 b2 1f1b fused");
 }
 
+// A rollout of so many prompts as the environment says is slime's still.
+TEST(Slime, ARolloutsSizeMayBeUnknown) {
+  std::string job = kSlime +
+                    "--rollout-max-response-len 1024 --global-batch-size 64 "
+                    "--micro-batch-size 1 --num-steps-per-rollout 2\n";
+  job.replace(job.find("size 32 "), 8, "size ${RB} ");
+  const Job made = read(job);
+  EXPECT_EQ(made.plan.dtype, Dtype::bf16);
+  EXPECT_EQ(made.plan.zero, 1);
+  EXPECT_EQ(made.plan.seq_length, 1024);
+}
+
 // A prompt and its answer, as long as they may become, fill micro-batches of 9216 tokens on each of
 // cp devices: 18432 / (512 + 4096) = 4, and of a replica's 32 * 8 / 2 / 4 = 32 samples 4 at once.
 TEST(Slime, SlimesSamplesAreAsLongAsRolloutsLetThem) {

@@ -25,8 +25,12 @@ constexpr const char* kOffloadedLayers = "cpu-offloading-num-layers";
 constexpr const char* kFineGrained = "fine-grained-activation-offloading";
 constexpr const char* kModules = "offload-modules";
 
-// Layers are said of the first ones; a plan's share is every block's.
+// Layers are said of the first ones; a plan's share is every block's. Megatron refuses them in a
+// pipeline and beside re-materialisation (transformer_config.py, __post_init__).
 void offload_layers(Arguments& a, std::int64_t layers, Job& job) {
+  if (job.plan.pp > 1) a.fail(kOffloadedLayers, "expected no pipeline beside it");
+  if (job.plan.recompute.mode != RecomputeMode::none)
+    a.fail(kOffloadedLayers, "expected no re-materialisation beside it");
   constexpr std::int64_t kOthers = 3;  // embedding, norm and head
   const std::int64_t blocks = static_cast<std::int64_t>(job.model.layers.size()) - kOthers;
   if (layers >= blocks) a.fail(kOffloadedLayers, fmt::format("expected fewer than {}", blocks));
@@ -81,10 +85,17 @@ void set_offload(Arguments& a, Job& job) {
   const double fraction = a.number_or("activation-offload-fraction", 1, 0, 1);
   const std::string list = a.values(kModules);
   // How copies are buffered, and the list, which is read above.
-  for (const char* name :
-       {"cpu-offloading-activations", "cpu-offloading-double-buffering", kModules,
-        "min-offloaded-tensor-size", "fine-grained-offloading-max-inflight-offloads"})
+  for (const char* name : {"cpu-offloading-activations", "cpu-offloading-double-buffering",
+                           kModules, "fine-grained-offloading-max-inflight-offloads"})
     static_cast<void>(a.flag(name));
+  constexpr std::int64_t kItsDefault = 1 << 20;  // elements, below every part of a block
+  const std::int64_t least =
+      a.integer_or("min-offloaded-tensor-size", kItsDefault, 0, std::int64_t{1} << 53);
+  if (parts && least > kItsDefault) {
+    job.remarks.push_back(
+        {"min-offloaded-tensor-size",
+         fmt::format("{}: not modelled: smaller tensors stay on the device there", least)});
+  }
   if (a.flag("cpu-offloading-weights")) a.fail("cpu-offloading-weights", kOffloadNotModelled);
   if (whole && layers == 0) a.fail(kOffloadedLayers, "is missing beside --cpu-offloading");
   if (layers > 0 && parts) a.fail(kFineGrained, fmt::format("excludes --{}", kOffloadedLayers));

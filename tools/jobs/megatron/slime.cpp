@@ -65,7 +65,8 @@ void take_length(Arguments& a, const GivenFields& given, std::vector<Remark>& re
 // A step is of so many samples; of several steps a rollout each has its share.
 std::optional<std::int64_t> samples_a_step(Arguments& a) {
   const auto steps = a.maybe_integer("num-steps-per-rollout", 1, kMostSamples);
-  if (!steps) return std::nullopt;
+  // A rollout's size that is not known says nothing of a step's.
+  if (!steps || !a.says("rollout-batch-size")) return std::nullopt;
   const std::int64_t prompts = a.integer("rollout-batch-size", 1, kMostSamples);
   const std::int64_t each = a.integer_or("n-samples-per-prompt", 1, 1, kMostRanks);
   return std::max<std::int64_t>(1, prompts * each / *steps);
@@ -97,9 +98,13 @@ std::optional<std::int64_t> largest_divisor(std::int64_t samples, std::int64_t m
 }  // namespace
 
 bool is_slimes(const Arguments& a) {
-  // The checkpoint's folder is mostly one of the environment, which is not known here.
+  // By their names: the checkpoint's folder is mostly one of the environment, which is not known
+  // here, and a size may be.
   const std::vector<std::string> given = a.names();
-  return std::ranges::find(given, "hf-checkpoint") != given.end() && a.says("rollout-batch-size");
+  const auto has = [&given](const char* name) {
+    return std::ranges::find(given, name) != given.end();
+  };
+  return has("hf-checkpoint") && has("rollout-batch-size");
 }
 
 void take_slimes_defaults(Arguments& a, const GivenFields& given, std::vector<Remark>& remarks) {
