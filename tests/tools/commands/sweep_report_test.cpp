@@ -122,5 +122,17 @@ TEST_F(SweepReport, NamesWhatThereWasNoTimeFor) {
   EXPECT_THAT(text, Not(HasSubstr("what one change would bring")));
 }
 
+// What was not forecast may fit: no time is no verdict on memory. With K named a search is small.
+TEST_F(SweepReport, WithoutTimeNoneWasForecast) {
+  for (const char* degrees : {"--gpus 2", "-K 2"}) {
+    const auto done = weir(std::string("sweep tiny.json --cluster dgx-a100 --global-batch-size 8 "
+                                       "--budget 0s ") +
+                           degrees);
+    EXPECT_EQ(done.code, 4);
+    EXPECT_THAT(done.out, HasSubstr("was forecast before the budget was over"));
+    EXPECT_THAT(done.out, Not(HasSubstr("fits")));
+  }
+}
+
 }  // namespace
 }  // namespace weir::sweep_report_test

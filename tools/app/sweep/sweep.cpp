@@ -80,6 +80,13 @@ void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
   // The budget may have ended before all candidates were listed.
   const bool more =
       result.effort && (result.effort->looked_at < result.candidates || std::isinf(result.gap));
+  // Bounds alone say of no plan that it does not fit.
+  if (more && result.effort->refined == 0) {
+    throw NoFeasiblePlan(
+        fmt::format("none of {} candidates{} was forecast before the budget was over; a longer "
+                    "one looks on",
+                    result.candidates, result.listed ? "" : " that were listed"));
+  }
   if (more && !result.listed) {
     throw NoFeasiblePlan(fmt::format(
         "none of {} candidates that were looked at fits {}, and not all were listed; a longer "
