@@ -68,7 +68,8 @@ SweepResult best_first(const SweepRequest& request, const Nodes& nodes, const Sp
   // A signal may have ended the listing, and left nothing to walk. It is not asked for again: what
   // one process hears alone would end its exchanges before the others'.
   ground.stopped = nodes.stopped;
-  Walk walk(ground, whole_goal(request, cluster));
+  const Goal goal = whole_goal(request, cluster);
+  Walk walk(ground, goal);
   // A signal that ends the listing leaves nodes that the earlier search did not number so.
   if (request.resume && nodes.whole) walk.restore(*request.resume);
   walk.run();
@@ -76,10 +77,10 @@ SweepResult best_first(const SweepRequest& request, const Nodes& nodes, const Sp
   result.candidates = static_cast<int>(nodes.all.size());
   result.effort.emplace();
   walk.count(result);
-  const Answer answer = walk.answer();
+  Answer answer = walk.answer();
   // Without a plan there is nothing to hold other values against.
   const bool found = !answer.best.empty() && !ground.stopped;
-  if (found) ask_further(ground, result);
+  if (found) ask_further(ground, goal, answer, result);
   if (ground.stopped) result.stopped_after = result.effort->looked_at;
   take_best(ground, answer, result);
   result.listed = nodes.whole;

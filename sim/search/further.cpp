@@ -173,10 +173,20 @@ class Further {
 
 }  // namespace
 
-void ask_further(SearchGround& ground, SweepResult& result) {
+void ask_further(SearchGround& ground, Goal first, Answer& answer, SweepResult& result) {
   Further further(ground, result);
   further.families();
   if (ground.request.front) further.front();
+  if (ground.request.budget && answer.gap() > 0) {
+    first.whole = false;
+    first.until = ground.request.budget->count();
+    Walk walk(ground, first);
+    walk.run();
+    walk.count(result);
+    // Neither knows of a plan below its own bound.
+    answer.open_ns = std::max(answer.open_ns, walk.answer().open_ns);
+  }
+  // Behind it: a row or the front may be answered by what it found.
   further.answer();
 }
 

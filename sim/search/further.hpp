@@ -1,6 +1,7 @@
 // The questions that follow a search's first one: the best plan of each family, and the front of
 // step time and memory. Each is a search of its own for what nothing yet answers well enough, and
-// all are answered from all plans that any of them looked at.
+// all are answered from all plans that any of them looked at. What they leave of a budget is the
+// first one's again.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +10,7 @@
 namespace weir {
 
 // Sets `families` and `front` of the result where the request asks for them, and adds to its
-// counts.
-void ask_further(SearchGround& ground, SweepResult& result);
+// counts. `answer` is the first question's so far, which asked for `first`.
+void ask_further(SearchGround& ground, Goal first, Answer& answer, SweepResult& result);
 
 }  // namespace weir

@@ -80,9 +80,8 @@ void Refiner::forecast_cuts(std::uint32_t node, Outcome& outcome,
 bool Refiner::knows(std::uint32_t node, std::optional<Bytes> memory) const {
   const auto known = outcomes_.find(node);
   if (known == outcomes_.end()) return false;
-  // What the end of a question's time left without a partition is tried again; one that has a
-  // partition keeps it, where a shorter try might leave none.
-  if (known->second.cut_short && known->second.cuts.empty()) return false;
+  // What the end of a question's time cut short is tried again.
+  if (known->second.cut_short) return false;
   const auto& even = known->second.even_peak;
   // One that was left at its even partition for its memory is known only where no more is allowed
   // now.
@@ -155,8 +154,15 @@ void Refiner::refine(std::span<const std::uint32_t> nodes, std::optional<Seconds
   });
   if (party) share(fresh, outcomes);
   // Behind the threads: the map is changed by one of them only.
-  for (std::size_t i = 0; i < fresh.size(); ++i)
+  for (std::size_t i = 0; i < fresh.size(); ++i) {
+    // A try that was cut short again takes no better partition from an earlier one.
+    const auto known = outcomes_.find(fresh[i]);
+    if (outcomes[i].cut_short && known != outcomes_.end() && !known->second.cuts.empty() &&
+        (outcomes[i].cuts.empty() ||
+         goes_before(known->second.cuts.front(), outcomes[i].cuts.front())))
+      continue;
     outcomes_.insert_or_assign(fresh[i], std::move(outcomes[i]));
+  }
 }
 
 // Forecasts do not travel: what fits is forecast anew from its boundaries, which gives the same.

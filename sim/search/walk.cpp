@@ -127,8 +127,6 @@ void Walk::begin_with_what_is_known() {
   for (const auto& [node, outcome] : ground_.refiner.outcomes()) {
     if (!wanted(node)) continue;
     if (outcome.too_slow) slow.emplace_back(*outcome.too_slow, node);
-    // With more time it might have been as fast as its bound.
-    if (outcome.cut_short) passed_over_ns_ = std::min(passed_over_ns_, bound(node));
     enter(node);
   }
   std::ranges::sort(slow);

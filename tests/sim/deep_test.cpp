@@ -19,6 +19,7 @@
 #include "plan/model/readers/model_import.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
+#include "sim/explain/rejected.hpp"
 #include "sim/search/space/open_choices.hpp"
 #include "sim/search/sweep.hpp"
 
@@ -105,6 +106,19 @@ TEST_F(Deep, ASearchEndsWithItsBudgetAndSaysItsGap) {
   EXPECT_FALSE(result.stopped_after);
   // Where nothing was found in time, or not all was listed, nothing is known of the rest.
   EXPECT_EQ(std::isinf(result.gap), result.plans.empty() || !result.listed) << result.gap;
+}
+
+// What further questions leave of a budget is the first one's again: a search ends before its
+// budget only where its best is proved.
+TEST_F(Deep, ABudgetIsSpentUntilTheBestIsProved) {
+  request_.front = true;
+  request_.families = families_of(request_);
+  for (const double budget : {1.5, 3.0}) {
+    request_.budget = Seconds(budget);
+    const auto [result, took] = searched();
+    EXPECT_TRUE(took >= budget || result.gap == 0)
+        << budget << ": " << took << " s, " << result.gap;
+  }
 }
 
 // Before anything is listed, while it is listed, and while plans are looked at: the threads that
