@@ -7,7 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/table/builtin.hpp"
 #include "plan/model/readers/layer_list.hpp"
@@ -114,7 +118,10 @@ void own_job_and_back(const Plan& plan) {
         require(patch && patch->changes.empty(), "an unchanged job's changes");
         std::vector<std::string> lines = own.job.lines;
         std::ranges::sort(lines);
-        require(patch->lines == lines, "an unchanged job's arguments");
+        std::vector<std::string> differing;
+        std::ranges::set_symmetric_difference(lines, patch->lines, std::back_inserter(differing));
+        require(differing.empty(),
+                "an unchanged job's arguments (" + fmt::format("{}", fmt::join(differing, " | ")) + ")");
       } else if (own.job.tool == "torchtitan") {
         const ExportedJob job = export_torchtitan_toml(resolved, {});
         require(!job.whole_job || job.files.front().text == job_text(own.job.lines),

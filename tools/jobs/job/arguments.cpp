@@ -121,7 +121,21 @@ std::optional<ShellRemark> remark_on_taken(std::vector<std::string> names) {
 Arguments::Arguments(const std::string& text, std::string file, const ShellEnvironment& environment,
                      const ShellFiles& files)
     : file_(std::move(file)), files_(files) {
-  ShellScript script = read_script(text, file_, environment, files);
+  read_script_of(text, environment);
+}
+
+Arguments Arguments::kept(const std::string& lines, std::string file,
+                          const ShellEnvironment& environment, const ShellFiles& files) {
+  Arguments made;
+  made.file_ = std::move(file);
+  made.files_ = files;
+  made.kept_ = true;
+  made.read_script_of(lines, environment);
+  return made;
+}
+
+void Arguments::read_script_of(const std::string& text, const ShellEnvironment& environment) {
+  ShellScript script = read_script(text, file_, environment, files_);
   written_ = std::move(script.written);
   set_ = std::move(script.set);
   nodes_ = script.nodes;
@@ -165,13 +179,13 @@ void Arguments::read(const std::vector<std::string>& command) {
   const auto is_program = [](const std::string& word) {
     return word.ends_with(".py") && !word.starts_with("-");
   };
-  const bool has_program = std::ranges::any_of(command, is_program);
+  const bool has_program = !kept_ && std::ranges::any_of(command, is_program);
   if (const auto count = launched_processes(command)) processes_ = count;
   bool launcher = has_program;  // until the program
   for (std::size_t i = 0; i < command.size();) {
     const std::string& word = command[i++];
     const auto equals = word.find('=');
-    if (is_program(word)) {
+    if (has_program && is_program(word)) {
       program_ = word.substr(word.rfind('/') + 1);
       launcher = false;
     }
@@ -183,7 +197,7 @@ void Arguments::read(const std::vector<std::string>& command) {
     if (!option) continue;
     const std::string name = argument_name(word.substr(0, equals));
     Given given{.written = word.substr(0, equals),
-                .launcher = launcher || (!has_program && is_launchers(name))};
+                .launcher = launcher || (!kept_ && !has_program && is_launchers(name))};
     if (equals != std::string::npos) given.values.push_back(word.substr(equals + 1));
     for (; i < command.size() && !command[i].starts_with("--"); ++i) {
       const bool full = !takes_lists(name) && given.values.size() >= (is_flag(name) ? 0 : 1);

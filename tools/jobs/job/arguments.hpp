@@ -30,6 +30,10 @@ class Arguments {
  public:
   Arguments(const std::string& text, std::string file, const ShellEnvironment& environment = {},
             const ShellFiles& files = {});
+  // Of lines that were kept of a job: all are the training's, also those whose names a launcher
+  // has and those whose values are programs.
+  [[nodiscard]] static Arguments kept(const std::string& lines, std::string file,
+                                      const ShellEnvironment& environment, const ShellFiles& files);
 
   [[nodiscard]] bool empty() const { return given_.empty(); }
   [[nodiscard]] bool flag(std::string_view name);  // given, whatever its value
@@ -91,6 +95,8 @@ class Arguments {
     bool open = false;    // words that are not known here may be its value
     bool filled = false;  // by fill()
   };
+  Arguments() = default;
+  void read_script_of(const std::string& text, const ShellEnvironment& environment);
   Given* find(std::string_view name);
   const Given* look_up(std::string_view name) const;
   std::string_view own_name(std::string_view name) const;  // as the file calls it
@@ -99,6 +105,7 @@ class Arguments {
   // A word among the arguments that stands for what is not known here: it is remembered.
   void leave_open(const std::string& word);
   std::string file_;
+  bool kept_ = false;  // all are the training's
   std::string program_;
   ShellFiles files_;
   std::map<std::string, std::string, std::less<>> written_, set_;

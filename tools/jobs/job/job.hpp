@@ -83,6 +83,7 @@ struct JobOptions {
   std::string config;                      // of a file of several configurations, its name
   ShellEnvironment environment;            // what the job's script finds in its environment
   ShellFiles files;                        // and on disk: files that it sources or configures by
+  bool kept = false;  // the text is lines that were kept of a job beside its plan
 };
 
 // Lengths that the user says, in rows as the job has them where it tells. Throws InputError where

@@ -419,14 +419,18 @@ bool is_translated_job(const std::string& text, const std::string& file,
 
 Job read_megatron_job(const std::string& given, const std::string& file,
                       const JobOptions& options) {
-  const auto translated = translated_job(given, file, options);
+  const auto translated = options.kept ? std::nullopt : translated_job(given, file, options);
   // Otherwise it is a script or a list of arguments, or YAML of Megatron's tests.
   const TranslatedJob source = translated.value_or(
       TranslatedJob{translated ? "" : megatron_recipe_arguments(given).value_or(given)});
   const std::string& text = source.arguments;
   // What still looks like a name of the environment in a translation is none.
   const ShellEnvironment environment = translated ? ShellEnvironment() : options.environment;
-  Arguments a(text, file, environment, options.files);
+  const auto arguments = [&](const ShellEnvironment& values) {
+    return options.kept ? Arguments::kept(text, file, values, options.files)
+                        : Arguments(text, file, values, options.files);
+  };
+  Arguments a = arguments(environment);
   if (a.empty()) {
     throw InputError(file, "",
                      "holds no arguments, expected --num-layers and its like" +
@@ -455,7 +459,7 @@ Job read_megatron_job(const std::string& given, const std::string& file,
   if (source.filled_in) {
     keep_no_lines(job);
   } else {
-    keep_lines(a, Arguments(text, file, names_for_values(environment), options.files), job);
+    keep_lines(a, arguments(names_for_values(environment)), job);
   }
   if (beside)
     read_deepspeed_beside(*beside, fmt::format("{}: {}", file, *config), a.flag("zero-stage"), job);

@@ -302,6 +302,7 @@ Patch patch_of(const Job& job, const ResolvedPlan& wanted, const PatchedScript& 
   JobOptions changed = script.options;
   changed.gpus = patch.devices;
   changed.dp.reset();
+  changed.kept = true;
   const Job again = read_megatron_job(job_text(patch.lines), script.file, changed);
   // An order that the script asks for by its own flags stays with them.
   if (has_own_order(job.plan, wanted.plan))
