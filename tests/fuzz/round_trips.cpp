@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fuzz/round_trips.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,9 +11,6 @@
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "costmodel/table/builtin.hpp"
 #include "plan/model/readers/layer_list.hpp"
@@ -120,8 +119,8 @@ void own_job_and_back(const Plan& plan) {
         std::ranges::sort(lines);
         std::vector<std::string> differing;
         std::ranges::set_symmetric_difference(lines, patch->lines, std::back_inserter(differing));
-        require(differing.empty(),
-                "an unchanged job's arguments (" + fmt::format("{}", fmt::join(differing, " | ")) + ")");
+        require(differing.empty(), "an unchanged job's arguments (" +
+                                       fmt::format("{}", fmt::join(differing, " | ")) + ")");
       } else if (own.job.tool == "torchtitan") {
         const ExportedJob job = export_torchtitan_toml(resolved, {});
         require(!job.whole_job || job.files.front().text == job_text(own.job.lines),

@@ -46,7 +46,8 @@ ChunkPlacement placement_of(const ScheduleShape& shape) {
 std::optional<Job> own_job(const ResolvedPlan& loaded, std::string_view tool, JobReader read) {
   const SourceJob& own = loaded.plan.job;
   if (own.tool != tool || own.lines.empty()) return std::nullopt;
-  return read(job_text(own.lines), kOwnJob, {.gpus = own.devices, .model = &loaded.model, .kept = true});
+  return read(job_text(own.lines), kOwnJob,
+              {.gpus = own.devices, .model = &loaded.model, .kept = true});
 }
 
 ResolvedPlan resolved(const Job& job, const std::string& file) {
