@@ -78,10 +78,17 @@ if(SKBUILD AND WEIR_PYTHON)
     COMPONENT wheel EXCLUDE_FROM_ALL)
 endif()
 
-set(CPACK_GENERATOR TGZ)
+set(CPACK_GENERATOR TGZ)  # `cpack -G DEB`: a package of Debian's kind
 set(CPACK_PACKAGE_VENDOR weir)
+set(CPACK_PACKAGE_CONTACT "The Weir maintainers")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Forecasts pipeline-parallel training and runs it")
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
-set(CPACK_COMPONENTS_ALL command library)
 set(CPACK_MONOLITHIC_INSTALL ON)  # one archive
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # by dpkg-shlibdeps of dpkg-dev, which comes with g++
+# What find_package(weir) looks for, which the command does not need.
+set(needed_to_link libboost-dev libeigen3-dev libfmt-dev libssl-dev libtbb-dev nlohmann-json3-dev
+  zlib1g-dev)
+list(JOIN needed_to_link ", " CPACK_DEBIAN_PACKAGE_SUGGESTS)
 include(CPack)

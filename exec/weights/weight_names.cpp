@@ -15,7 +15,7 @@ namespace weir {
 namespace {
 
 // A tensor by its place in the model: "block", 3, "mlp.up.weight".
-struct Place {
+struct NamedPlace {
   std::string_view layer;  // "embedding", "block", "norm" or "head"
   std::string index;       // of a block
   std::string_view tensor;
@@ -36,10 +36,12 @@ std::string translated(std::string_view tensor, const std::array<Words, N>& tabl
   return {};
 }
 
-NamedRows whole(std::string name, const Place& place) { return {std::move(name), 0, place.rows}; }
+NamedRows whole(std::string name, const NamedPlace& place) {
+  return {std::move(name), 0, place.rows};
+}
 
 // transformers' GPT2LMHeadModel. Products are Conv1D, which keeps [in, out].
-std::vector<NamedRows> gpt2_rows(const Place& place) {
+std::vector<NamedRows> gpt2_rows(const NamedPlace& place) {
   static constexpr std::array<Words, 8> kBlock{{{"attention.norm.gain", "ln_1.weight"},
                                                 {"attention.norm.shift", "ln_1.bias"},
                                                 {"attention.qkv", "attn.c_attn"},
@@ -67,7 +69,7 @@ constexpr std::string_view kQkv = "attention.qkv";
 // Queries, keys and values as three tensors behind `before`.
 using Three = std::array<std::string_view, 3>;
 constexpr Three kProjections{"q_proj", "k_proj", "v_proj"};
-std::vector<NamedRows> qkv_rows(const std::string& before, const Place& place,
+std::vector<NamedRows> qkv_rows(const std::string& before, const NamedPlace& place,
                                 const Three& names = kProjections) {
   const std::int64_t query = place.block->heads * place.block->head_dim;
   const std::int64_t key = place.block->kv_heads * place.block->head_dim;
@@ -78,7 +80,7 @@ std::vector<NamedRows> qkv_rows(const std::string& before, const Place& place,
 
 // transformers' OPTForCausalLM. Its position table begins with two rows that only padding reads,
 // and token t of a sample reads row t + 2; ours begins with the first that is read.
-std::vector<NamedRows> opt_rows(const Place& place) {
+std::vector<NamedRows> opt_rows(const NamedPlace& place) {
   static constexpr std::array<Words, 7> kBlock{
       {{"attention.norm.gain", "self_attn_layer_norm.weight"},
        {"attention.norm.shift", "self_attn_layer_norm.bias"},
@@ -107,7 +109,7 @@ std::vector<NamedRows> opt_rows(const Place& place) {
 
 // transformers' LlamaForCausalLM, and Mistral's, Qwen2's and Qwen3's. A gated MLP's first half is
 // what the activation reads.
-std::vector<NamedRows> llama_rows(const Place& place) {
+std::vector<NamedRows> llama_rows(const NamedPlace& place) {
   static constexpr std::array<Words, 6> kBlock{
       {{"attention.norm.gain", "input_layernorm.weight"},
        {"attention.query.norm.gain", "self_attn.q_norm.weight"},
@@ -134,7 +136,7 @@ std::vector<NamedRows> llama_rows(const Place& place) {
 
 // transformers' BertForMaskedLM. A head of its own has a bias of its own, a tied one that of the
 // predictions.
-std::vector<NamedRows> bert_rows(const Place& place) {
+std::vector<NamedRows> bert_rows(const NamedPlace& place) {
   static constexpr std::array<Words, 7> kBlock{
       {{"attention.norm.gain", "attention.output.LayerNorm.weight"},
        {"attention.norm.shift", "attention.output.LayerNorm.bias"},
@@ -166,7 +168,7 @@ std::vector<NamedRows> bert_rows(const Place& place) {
 }
 
 // transformers' ViTForImageClassification.
-std::vector<NamedRows> vit_rows(const Place& place) {
+std::vector<NamedRows> vit_rows(const NamedPlace& place) {
   static constexpr std::array<Words, 7> kBlock{{{"attention.norm.gain", "layernorm_before.weight"},
                                                 {"attention.norm.shift", "layernorm_before.bias"},
                                                 {"attention.output", "attention.output.dense"},
@@ -190,7 +192,7 @@ std::vector<NamedRows> vit_rows(const Place& place) {
 
 // torchvision's resnet: layers are called as there, but for the stem, which has no name of its own.
 // Running means and variances are two tensors of a file.
-std::vector<NamedRows> cnn_rows(const Place& place) {
+std::vector<NamedRows> cnn_rows(const NamedPlace& place) {
   constexpr std::string_view kRunning = ".running";
   const std::string before = place.layer == "stem" ? "" : std::string(place.layer) + ".";
   std::string name = before + std::string(place.tensor);
@@ -202,7 +204,7 @@ std::vector<NamedRows> cnn_rows(const Place& place) {
 struct Family {
   std::string_view name;
   std::string_view base;  // base_prefix
-  std::vector<NamedRows> (*rows)(const Place&);
+  std::vector<NamedRows> (*rows)(const NamedPlace&);
 };
 constexpr std::array<Family, 9> kFamilies{{{"gpt2", "transformer.", gpt2_rows},
                                            {"opt", "model.", opt_rows},
@@ -251,12 +253,12 @@ std::vector<NamedRows> named_rows(const Model& model, int layer, const Parameter
   const Family* family = family_of(model);
   if (family == nullptr) return {{own_name(model, layer, parameter), 0, parameter.shape.front()}};
   const Layer& of = model.layers[static_cast<std::size_t>(layer)];
-  Place place{of.name,
-              {},
-              parameter.name,
-              parameter.shape.front(),
-              std::get_if<TransformerShape>(&of.shape),
-              std::get_if<HeadShape>(&of.shape)};
+  NamedPlace place{of.name,
+                   {},
+                   parameter.name,
+                   parameter.shape.front(),
+                   std::get_if<TransformerShape>(&of.shape),
+                   std::get_if<HeadShape>(&of.shape)};
   if (place.block != nullptr) place.index = of.name.substr(of.name.rfind('.') + 1);
   return family->rows(place);
 }

@@ -14,8 +14,8 @@ namespace weir {
 namespace format {
 namespace {
 
-constexpr Range kIterations{1, std::int64_t{1} << 40}, kLayer{0, 1 << 24}, kRate{0, 1e6};
-constexpr Range kShare{0, 1};
+constexpr Range kIterations{1, std::int64_t{1} << 40}, kLayer{0, 1 << 24}, kLearningRate{0, 1e6};
+constexpr Range kFraction{0, 1};
 constexpr Range kTokens{1, 1 << 24};
 constexpr Range kDegree{1, kMostRanks}, kAmount{1, kMostMicrobatches};
 
@@ -34,7 +34,7 @@ constexpr Key<RateSchedule> kRateSchedule[] = {
     key<&RateSchedule::decay_iters>(
         "lr_decay_iters", "steps | with a decay | where it ends, warm-up included", kIterations)
         .where<kDecaying>(),
-    key<&RateSchedule::min_lr>("min_lr", "| with a decay | where it ends", kRate)
+    key<&RateSchedule::min_lr>("min_lr", "| with a decay | where it ends", kLearningRate)
         .where<kDecaying>(),
 };
 
@@ -49,10 +49,10 @@ constexpr Key<Optimizer> kOptimizer[] = {
         "`sgd`, `rmsprop`, `adam` (decay added to the gradient) or `adamw`, as in "
         "`torch.optim`, or `muon` (of matrices of blocks; `adamw` of all else)")
         .expect("expected sgd, rmsprop, adam, adamw or muon"),
-    key<&Optimizer::learning_rate>("learning_rate", "", kRate),
-    key<&Optimizer::alpha>("alpha", "| `rmsprop` | of the mean of squares", kShare)
+    key<&Optimizer::learning_rate>("learning_rate", "", kLearningRate),
+    key<&Optimizer::alpha>("alpha", "| `rmsprop` | of the mean of squares", kFraction)
         .where<kOf<OptimizerKind::rmsprop>>(),
-    key<&Optimizer::momentum>("momentum", "| `sgd`, `rmsprop`, `muon` |", kShare)
+    key<&Optimizer::momentum>("momentum", "| `sgd`, `rmsprop`, `muon` |", kFraction)
         .where<kOf<OptimizerKind::sgd, OptimizerKind::rmsprop, OptimizerKind::muon>>(),
     maybe<&Optimizer::nesterov>("nesterov", "| where true | `sgd`, `muon` with momentum")
         .where<kOf<OptimizerKind::sgd, OptimizerKind::muon>>(),
@@ -61,9 +61,9 @@ constexpr Key<Optimizer> kOptimizer[] = {
                                    "nearly orthogonal",
                                    {1, 100})
         .where<kOf<OptimizerKind::muon>>(),
-    key<&Optimizer::beta1>("beta1", "| `adam`, `adamw`, `muon` |", kShare).where<kAdam>(),
-    key<&Optimizer::beta2>("beta2", "| `adam`, `adamw`, `muon` |", kShare).where<kAdam>(),
-    key<&Optimizer::epsilon>("epsilon", "| but for `sgd` |", kShare).where<kNotSgd>(),
+    key<&Optimizer::beta1>("beta1", "| `adam`, `adamw`, `muon` |", kFraction).where<kAdam>(),
+    key<&Optimizer::beta2>("beta2", "| `adam`, `adamw`, `muon` |", kFraction).where<kAdam>(),
+    key<&Optimizer::epsilon>("epsilon", "| but for `sgd` |", kFraction).where<kNotSgd>(),
     key<&Optimizer::weight_decay>("weight_decay", "", {0, 1e3}),
     maybe<&Optimizer::clip_norm>(
         "clip_norm", "| where above 0 | largest norm of all gradients together, ties once",
@@ -160,7 +160,7 @@ constexpr Key<Adapters> kLora[] = {
         "`linear_k`, `linear_v` one by one), `linear_proj`, `linear_fc1` (or `linear_fc1_up`, "
         "`linear_fc1_gate`), `linear_fc2`")
         .expect("expected products, as linear_qkv+linear_proj"),
-    maybe<&Adapters::dropout>("dropout", "share | where above 0 | of what A reads", kShare)
+    maybe<&Adapters::dropout>("dropout", "share | where above 0 | of what A reads", kFraction)
         .refuse("expected above 0 (left out where it is 0)"),
 };
 struct Layers {
@@ -301,13 +301,14 @@ constexpr Key<Plan> kPlan[] = {
         {2, kMostRanks}),
     maybe<&Plan::offload_optimizer>(
         "offload_optimizer",
-        "share | where above 0 | of the optimizer's state that the host keeps and updates", kShare)
+        "share | where above 0 | of the optimizer's state that the host keeps and updates",
+        kFraction)
         .refuse("expected above 0 (left out where it is 0)"),
     maybe<&Plan::offload_activations>(
         "offload_activations",
         "share | where above 0 | of what each block keeps from its forward to its backward that "
         "the host's memory holds meanwhile",
-        kShare)
+        kFraction)
         .refuse("expected above 0 (left out where it is 0)"),
     maybe<&Plan::cuda_graphs, Word<parse_cuda_graphs>>(
         "cuda_graphs",

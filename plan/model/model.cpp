@@ -13,7 +13,7 @@
 namespace weir {
 namespace {
 
-struct Kind {
+struct LayerKind {
   const Layer& layer;
   std::string operator()(const EmbeddingShape&) const { return "embedding"; }
   std::string operator()(const TransformerShape&) const { return "transformer"; }
@@ -142,7 +142,7 @@ void set_fp8(Model& model, Fp8Recipe recipe) {
   }
 }
 
-std::string kind_name(const Layer& layer) { return std::visit(Kind{layer}, layer.shape); }
+std::string kind_name(const Layer& layer) { return std::visit(LayerKind{layer}, layer.shape); }
 
 std::int64_t parameter_count(const Layer& layer) {
   return std::visit([](const auto& shape) { return kinds::parameter_count(shape); }, layer.shape);

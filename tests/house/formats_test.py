@@ -356,7 +356,8 @@ def outputs(folder):
     priced = {**json.loads(cluster.read_text()), "price_per_gpu_hour": "2.50 USD"}
     (folder / "priced.json").write_text(json.dumps(priced))
     yield printed("simulate", "split.json", "--cluster", "priced.json", "--train-tokens", "1e12")
-    yield printed("explain", "split.json", "--cluster", cluster, "--measured", "5ktok/s")
+    yield printed("explain", "split.json", "--cluster", "priced.json", "--train-tokens", "1e12",
+                  "--measured", "5ktok/s")
     yield printed("explain", "gpipe.json", "--costs", "costs.json", "--measured", "1s")
     yield printed(
         "calibrate",

@@ -69,12 +69,12 @@ CASES = {
     ],
     "fits": [
         (("split.json",), {"cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
-        (("plan.json",), {"memory_limit": "1 GiB", "costs": "profile.json"}),
+        (("plan.json",), {"memory_limit": "1 GiB", "costs": "profile.json", "train_tokens": 1e12}),
     ],
     "explain": [
         (("plan.json",), {}),
         (("plan.json",), {"costs": "profile.json", "measured": "5ms", "memory_limit": "1 GiB",
-                          "plans": "changed"}),
+                          "plans": "changed", "train_tokens": 1e12}),
         (("split.json",), {"measured": "9ktok/s", "output": "explained.json",
                            "cluster": str(EXAMPLES / "clusters/dgx-h100.json")}),
     ],

@@ -126,6 +126,19 @@ def room(tab, page):
         assert not cut, f"{page}, {width} px: {cut}"
 
 
+def in_view(tab, page):
+    """The first window says the step's time, its bubble and its memory, without a scroll."""
+    for width in (400, 1400):
+        tab.show(pathlib.Path(page).absolute().as_uri(), width, "light")
+        said = tab.ask(
+            "[...document.querySelectorAll('h1,p,dt,dd,th,td')].filter(e => {"
+            " const box = e.getBoundingClientRect();"
+            " return box.height && box.top >= 0 && box.bottom <= innerHeight; })"
+            ".map(e => e.textContent).join(' ')")
+        for what in (r"step, (forecast|measured)\D*\d", r"bubble, forecast", r"\d [KMG]iB\b"):
+            assert re.search(what, said), f"{page}, {width} px: no {what} in view: {said}"
+
+
 def point_and_zoom(tab, page):
     """Pointing says what an action is; Ctrl and the wheel, a double click and the buttons zoom."""
     tab.show(pathlib.Path(page).absolute().as_uri(), 1280, "light")
@@ -178,6 +191,7 @@ with tempfile.TemporaryDirectory() as folder:
                 keep(tab, pathlib.Path(page).absolute().as_uri(), pictures,
                      page.removesuffix(".html").replace("/", "-"))
             if not page.startswith("evaluated"):  # it has charts alone
+                in_view(tab, page)
                 point_and_zoom(tab, page)
             assert not tab.complaints, f"{page}: {tab.complaints}"
             count += 1

@@ -60,6 +60,33 @@ def fits_the_window(tab, width):
     assert wide <= width, f"{wide} pixels wide at {width}"
 
 
+def costs(tab, served):
+    """Of the cluster with a price: hours and money as the command's JSON has them."""
+    asked = {"plan": tab.ask("job.plan"), "cluster": "priced.json", "gpus": 16,
+             "train-tokens": 2e12}
+    told = served.ask("simulate", asked)["result"]["training_cost"]
+    # 2 USD an hour of each device.
+    assert abs(told["training"]["price"] / told["training"]["gpu_hours"] - 2) < 1e-9, told
+    tab.ask("document.getElementById('cluster').value = 'priced.json';"
+            "document.getElementById('train-tokens').value = 2e12")
+    press(tab, "read")
+    until(tab, "document.getElementById('facts').textContent.includes('USD')", "costs")
+    pairs = dict(tab.ask("[...document.querySelectorAll('#facts div')].map("
+                         "d => [...d.children].map(c => c.textContent))"))
+    for name, amount in (("a billion tokens", told["billion_tokens"]),
+                         ("2,000,000,000,000 tokens", told["training"])):
+        hours, price = (float(word.replace(",", "").split()[0])
+                        for word in pairs[name].split(", ")[:2])
+        assert abs(hours / amount["gpu_hours"] - 1) < 1e-3, (pairs, amount)  # of four digits
+        assert abs(price / amount["price"] - 1) < 1e-3, (pairs, amount)
+    tab.ask("document.getElementById('cluster').value = 'dgx-h100';"
+            "document.getElementById('train-tokens').value = ''")
+    press(tab, "read")
+    until(tab, "!document.getElementById('facts').textContent.includes('USD')", "no price")
+    until(tab, "!document.getElementById('read').disabled", "its forecast")
+    assert "device-hours" in pairs["a billion tokens"], pairs
+
+
 def person(tab, served, folder, width, scheme):
     tab.show(served.link, width, scheme)
     until(tab, "!!document.getElementById('runs')", "the page")
@@ -72,6 +99,7 @@ def person(tab, served, folder, width, scheme):
     told = served.ask("simulate", {"plan": tab.ask("job.plan"), "cluster": "dgx-h100", "gpus": 16})
     step = f"{told['result']['step_time_s']:.3f} s"
     assert step in text(tab, "facts"), (step, text(tab, "facts"))
+    costs(tab, served)
     press(tab, "why")
     until(tab, "document.querySelectorAll('#changes button').length > 2", "what would help")
     fits_the_window(tab, width)
@@ -167,6 +195,9 @@ def main():
     with tempfile.TemporaryDirectory() as around:
         folder = pathlib.Path(around)
         run_in(folder / "run")
+        cluster = json.loads((pathlib.Path(sys.argv[1]) / "tools/examples/clusters/dgx-h100.json")
+                             .read_text())
+        (folder / "priced.json").write_text(json.dumps({**cluster, "price_per_gpu_hour": "2 USD"}))
         served, tab = Served(weir, folder), browser.Browser()
         try:
             for width, scheme in ((1400, "light"), (400, "light"), (1400, "dark")):

@@ -20,8 +20,9 @@ using layout::Network;
 using layout::NetworkLayer;
 using layout::NetworkLayout;
 
-constexpr double kRow = 22, kBox = 30, kBoxHeight = 16, kGap = 8, kLabels = 250, kLeftEdge = 10;
-constexpr double kSends = 420, kTitle = 30, kLetters = 7;
+constexpr double kLayerRow = 22, kBox = 30, kBoxHeight = 16, kBoxGap = 8, kLabels = 250,
+                 kLeftEdge = 10;
+constexpr double kSends = 420, kTitleRow = 30, kLetters = 7;
 constexpr Paint kWeight = kBlue;
 constexpr Paint kValue{{222, 150, 60}, {232, 168, 84}};
 
@@ -88,21 +89,21 @@ class Sheet {
                      sizes.empty() ? "one processor" : fmt::format("{}", fmt::join(sizes, ",")),
                      all > drawn(layout) ? fmt::format(", the first {}", drawn(layout)) : ""),
          kLetters + 3);
-    y_ += kTitle;
+    y_ += kTitleRow;
     for (std::int64_t p = 0; p < drawn(layout); ++p)
       text(box_x(p) + kBox / 2, y_ - 3, std::to_string(p), kLetters, Anchor::middle);
     for (std::size_t l = 0; l < network_.layers.size(); ++l) add_layer(layout, l);
-    y_ += kGap;
+    y_ += kBoxGap;
     drawing_.width = std::max(drawing_.width, box_x(drawn(layout)) + kSends);
   }
   Drawing take() {
-    drawing_.height = y_ + kGap;
+    drawing_.height = y_ + kBoxGap;
     return std::move(drawing_);
   }
 
  private:
   static double box_x(std::int64_t processor) {
-    return kLeftEdge + kLabels + static_cast<double>(processor) * (kBox + kGap);
+    return kLeftEdge + kLabels + static_cast<double>(processor) * (kBox + kBoxGap);
   }
   void text(double x, double y, const std::string& words, double size,
             Anchor anchor = Anchor::start) {
@@ -116,11 +117,11 @@ class Sheet {
     y_ += kBoxHeight;
     const layout::LayerShare share = layer_share(network_, layout, l);
     for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
-      text(kLeftEdge + kGap, y_ + 11, to_text(network_, layer.tensors[t]), kLetters);
+      text(kLeftEdge + kBoxGap, y_ + 11, to_text(network_, layer.tensors[t]), kLetters);
       for (std::int64_t p = 0; p < drawn(layout); ++p) add_block(layout, layer.tensors[t], p);
-      text(box_x(drawn(layout)) + kGap, y_ + 11, sends(layout, share, static_cast<int>(t)),
+      text(box_x(drawn(layout)) + kBoxGap, y_ + 11, sends(layout, share, static_cast<int>(t)),
            kLetters);
-      y_ += kRow;
+      y_ += kLayerRow;
     }
   }
   void add_block(const NetworkLayout& layout, const layout::NetworkTensor& tensor,

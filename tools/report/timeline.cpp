@@ -15,8 +15,9 @@
 namespace weir {
 namespace {
 
-constexpr double kRow = 14, kGap = 2, kBlockGap = 4, kTitle = 18, kScale = 20, kLegend = 13;
-constexpr double kRight = 14, kBand = 60, kPanelGap = 8;
+constexpr double kRankRow = 14, kRowGap = 2, kBlockGap = 4, kPanelTitle = 18, kScale = 20,
+                 kLegend = 13;
+constexpr double kRightEdge = 14, kBand = 60, kPanelGap = 8;
 constexpr double kNameSize = 7.5, kTickSize = 7, kActionSize = 6.5;
 constexpr double kTwoLines = 5, kShaded = 6;  // a label of two lines; the shaded foot of a box
 // Boxes with tips take some 90 bytes each as SVG: more of them are no picture to point at.
@@ -92,21 +93,21 @@ class TimelineDrawing {
     }
     // A step of no length would divide by zero.
     longest_ = std::max(longest_, 1e-12);
-    scale_ = (options.width - names_ - kRight) / longest_;
+    scale_ = (options.width - names_ - kRightEdge) / longest_;
   }
 
   void add(const TimelinePanel& panel) {
     if (!panel.title.empty()) {
       text(
           {4, y_ + 8, panel.title, std::min(10.0, fitting_size(panel.title)), Anchor::start, kInk});
-      y_ += kTitle - 4;
+      y_ += kPanelTitle - 4;
     }
     std::int32_t ranks = 0;
     for (const TimelineRow& row : panel.rows) ranks = std::max(ranks, row.trace->ranks);
     // Rows of one rank lie together, predicted above measured.
-    const double block = static_cast<double>(panel.rows.size()) * (kRow + kGap) + kBlockGap;
+    const double block = static_cast<double>(panel.rows.size()) * (kRankRow + kRowGap) + kBlockGap;
     for (std::size_t r = 0; r < panel.rows.size(); ++r)
-      add_row(panel, panel.rows[r], y_ + static_cast<double>(r) * (kRow + kGap), block);
+      add_row(panel, panel.rows[r], y_ + static_cast<double>(r) * (kRankRow + kRowGap), block);
     y_ += ranks * block;
     auto held =
         options_.held ? held_in(*panel.rows.front().trace, panel.rows.front().step) : std::nullopt;
@@ -144,14 +145,15 @@ class TimelineDrawing {
     for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
       text({4, y_of(Rank{rank}) + 10, row_name(panel, row, rank), kNameSize, Anchor::start, kInk});
     for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
-      drawing_.shapes.push_back(Box{names_, y_of(Rank{rank}), longest_ * scale_, kRow, kIdle, ""});
+      drawing_.shapes.push_back(
+          Box{names_, y_of(Rank{rank}), longest_ * scale_, kRankRow, kIdle, ""});
     PerKind<std::vector<Box>> boxes, feet;
     std::vector<Text> labels;
     PerKind<std::vector<Bars>> bars;
     for (const ActionKind kind : kComputeKinds) {
       // A list for each rank, so that many boxes become one shape.
       for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
-        bars[kind].push_back({y_of(Rank{rank}), kRow, {}, colours(options_.palette)[kind]});
+        bars[kind].push_back({y_of(Rank{rank}), kRankRow, {}, colours(options_.palette)[kind]});
     }
     for_compute(row, [&](const Span& span, const StepWindow& window) {
       const ActionKind kind = span.action.kind;
@@ -165,12 +167,12 @@ class TimelineDrawing {
       if (actions_ > kMostTips) {
         bars[kind][static_cast<std::size_t>(span.rank.value)].boxes.emplace_back(x, shown);
       } else {
-        boxes[kind].push_back({x, y, shown, kRow, fill,
+        boxes[kind].push_back({x, y, shown, kRankRow, fill,
                                fmt::format("{} {}", to_string(span.action),
                                            format_duration(to_seconds(span.duration())))});
       }
       if (is_shaded(span.action, row.trace->ranks))
-        feet[kind].push_back({x, y + kRow - kShaded, shown, kShaded, shade_of(fill), ""});
+        feet[kind].push_back({x, y + kRankRow - kShaded, shown, kShaded, shade_of(fill), ""});
       for (Text& label : labels_of(span.action, x + width / 2, y, width, shaded_)) {
         label.colour = label_on(fill);
         labels.push_back(std::move(label));

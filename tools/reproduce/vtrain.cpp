@@ -31,32 +31,32 @@
 namespace weir {
 namespace {
 
-constexpr double kVocabulary = 51200;
-constexpr double kPeak = 312e12, kMemory = 2.039e12, kNvlink = 300e9, kNode = 100e9;
+constexpr double kGptVocabulary = 51200;
+constexpr double kA100Peak = 312e12, kA100Memory = 2.039e12, kA100Nvlink = 300e9, kNode = 100e9;
 constexpr int kNodeDevices = 8;
 
-using Constants = std::array<double, 6>;
-constexpr Constants kLeast{1, 0, 0, 1, 1, 0};  // nothing is faster than its datasheet
+using VtrainConstants = std::array<double, 6>;
+constexpr VtrainConstants kLeast{1, 0, 0, 1, 1, 0};  // nothing is faster than its datasheet
 
-struct Row {
+struct VtrainRow {
   std::string name;
   Printed iteration_ms;
   double b, s, h, a;
   int layers, t, d, p, m;
 };
 
-Row read_row(const PublishedRow& cells) {
-  Row row{"",
-          cells.printed("iteration_ms"),
-          cells.number("micro_batch"),
-          cells.number("sequence"),
-          cells.number("hidden"),
-          cells.number("heads"),
-          cells.integer("layers"),
-          cells.integer("tensor_parallel"),
-          cells.integer("data_parallel"),
-          cells.integer("pipeline_parallel"),
-          0};
+VtrainRow read_vtrain_row(const PublishedRow& cells) {
+  VtrainRow row{"",
+                cells.printed("iteration_ms"),
+                cells.number("micro_batch"),
+                cells.number("sequence"),
+                cells.number("hidden"),
+                cells.number("heads"),
+                cells.integer("layers"),
+                cells.integer("tensor_parallel"),
+                cells.integer("data_parallel"),
+                cells.integer("pipeline_parallel"),
+                0};
   // Rounded nowhere: a share that is not whole is an error of the table.
   row.m = cells.share("global_batch", cells.integer("micro_batch") * row.d);
   row.name = fmt::format("{}B b={} t={} d={} p={}", cells.text("parameters_billion"),
@@ -65,37 +65,39 @@ Row read_row(const PublishedRow& cells) {
 }
 
 // What each constant multiplies in one pass through one layer.
-Constants layer_pass(const Row& r) {
+VtrainConstants layer_pass(const VtrainRow& r) {
   const double all_reduce = 4 * r.b * r.s * r.h * (r.t - 1) / r.t * 2;
-  return {24 * r.b * r.s * r.h * r.h * (1 + r.s / (6 * r.h)) / r.t / kPeak,
-          r.b * r.a * r.s * r.s / r.t * 20 / kMemory,
-          r.b * r.s * r.h * 20 / kMemory,
-          r.t <= kNodeDevices ? all_reduce / kNvlink : 0,
+  return {24 * r.b * r.s * r.h * r.h * (1 + r.s / (6 * r.h)) / r.t / kA100Peak,
+          r.b * r.a * r.s * r.s / r.t * 20 / kA100Memory,
+          r.b * r.s * r.h * 20 / kA100Memory,
+          r.t <= kNodeDevices ? all_reduce / kA100Nvlink : 0,
           r.t > kNodeDevices ? all_reduce / kNode : 0,
           1e-4};
 }
 
-double head_pass(const Row& r) { return 2 * r.b * r.s * r.h * kVocabulary / r.t / kPeak; }
-
-// Gradients of all replicas, and the update, on the device with most parameters.
-double after_backward(const Row& r) {
-  const double parameters = (12 * r.h * r.h * r.layers / r.p + kVocabulary * r.h) / r.t;
-  const double rings = std::min(r.t, kNodeDevices);
-  return 2 * (r.d - 1.0) / r.d * parameters * 2 / (kNode / rings) + parameters * 38 / kMemory;
+double head_pass(const VtrainRow& r) {
+  return 2 * r.b * r.s * r.h * kGptVocabulary / r.t / kA100Peak;
 }
 
-double dot(const Constants& a, const Constants& b) {
+// Gradients of all replicas, and the update, on the device with most parameters.
+double after_backward(const VtrainRow& r) {
+  const double parameters = (12 * r.h * r.h * r.layers / r.p + kGptVocabulary * r.h) / r.t;
+  const double rings = std::min(r.t, kNodeDevices);
+  return 2 * (r.d - 1.0) / r.d * parameters * 2 / (kNode / rings) + parameters * 38 / kA100Memory;
+}
+
+double dot(const VtrainConstants& a, const VtrainConstants& b) {
   double sum = 0;
   for (std::size_t j = 0; j < a.size(); ++j) sum += a[j] * b[j];
   return sum;
 }
 
-Constants fit(const std::vector<Row>& rows) {
+VtrainConstants fit(const std::vector<VtrainRow>& rows) {
   std::vector<FitRow> alone;
-  for (const Row& r : rows) {
+  for (const VtrainRow& r : rows) {
     // Without a pipeline nothing but the layers' constants is unknown.
     if (r.p != 1) continue;
-    Constants total = layer_pass(r);
+    VtrainConstants total = layer_pass(r);
     for (double& value : total) value *= 4.0 * r.layers * r.m;  // F, R and the two of B
     total[0] += head_pass(r) * 3 * r.m;
     // What is stated is taken off: the fit explains what is left.
@@ -105,15 +107,15 @@ Constants fit(const std::vector<Row>& rows) {
   if (alone.empty())
     throw InputError("vtrain.csv", "pipeline_parallel", "no row with 1 to calibrate on");
   const std::vector<double> fitted = robust_fit(alone, {kLeast.begin(), kLeast.end()});
-  Constants constants{};
+  VtrainConstants constants{};
   std::copy(fitted.begin(), fitted.end(), constants.begin());
   return constants;
 }
 
-double iteration_s(const Row& r, const Constants& constants) {
+double iteration_s(const VtrainRow& r, const VtrainConstants& constants) {
   const Schedule schedule = named_schedule("1f1b", r.p, 1, r.m);
   const double layer = dot(constants, layer_pass(r)), head = constants[0] * head_pass(r);
-  const double link = r.t * r.d >= kNodeDevices ? kNode / kNodeDevices : kNvlink;
+  const double link = r.t * r.d >= kNodeDevices ? kNode / kNodeDevices : kA100Nvlink;
   CostTable costs = equal_stages(
       schedule, {Seconds(0), Seconds(0), Seconds(0), Seconds(r.b * r.s * r.h * 2 / r.t / link)});
   for (int s = 0; s < r.p; ++s) {
@@ -130,11 +132,12 @@ double iteration_s(const Row& r, const Constants& constants) {
 }  // namespace
 
 CaseResult reproduce_vtrain(const Publications& published) {
-  std::vector<Row> rows;
-  for (const PublishedRow& cells : published.table("vtrain.csv")) rows.push_back(read_row(cells));
-  const Constants constants = fit(rows);
+  std::vector<VtrainRow> rows;
+  for (const PublishedRow& cells : published.table("vtrain.csv"))
+    rows.push_back(read_vtrain_row(cells));
+  const VtrainConstants constants = fit(rows);
   CaseResult result;
-  for (const Row& row : rows) {
+  for (const VtrainRow& row : rows) {
     // Rows that taught the constants are no forecasts.
     result.add(row.p == 1 ? Role::calibrated : Role::predicted,
                {row.name, "iteration, ms", row.iteration_ms, iteration_s(row, constants) * 1e3});

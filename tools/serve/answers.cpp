@@ -43,14 +43,15 @@ Json json_of(const std::string& body) {
 }
 
 Answer simulate_answer(Workplace& workplace, const Json& body) {
-  const Asked asked(app::kSimulate, with_machine({"plan"}), body);
+  const Asked asked(app::kSimulate, with_machine({"plan", "train-tokens"}), body);
   const auto lock = turn(workplace);
   const app::SimulateResult result = asked.run();
   return {.body = asked.envelope(result, to_json(result)).dump()};
 }
 
 Answer explain_answer(Workplace& workplace, const Json& body) {
-  Asked asked(app::kExplain, with_machine({"plan", "any-schedule", "measured"}), body);
+  Asked asked(app::kExplain, with_machine({"plan", "any-schedule", "measured", "train-tokens"}),
+              body);
   const auto lock = turn(workplace);
   return in_new_folder(workplace, [&](const std::filesystem::path& folder) -> Answer {
     // The changed plans are files, so that a forecast of one can be asked for.

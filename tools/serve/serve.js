@@ -11,6 +11,7 @@ let compared = null;
 const learnt = new Map();
 
 const seconds = s => s >= 1 ? `${s.toFixed(3)} s` : `${(s * 1e3).toFixed(s < 0.01 ? 3 : 1)} ms`;
+const days = s => s >= 172800 ? `${figure(s / 86400)} days` : `${figure(s / 3600)} hours`;
 const percent = share => `${(share * 100).toFixed(1)} %`;
 const signed = share => `${share > 0 ? '+' : ''}${(share * 100).toFixed(1)} %`;
 const gib = bytes => `${(bytes / 2 ** 30).toFixed(bytes < 2 ** 34 ? 2 : 1)} GiB`;
@@ -183,10 +184,23 @@ const withMachine = body => ({...(planned?.stack ? {stack: planned.stack} : {}),
 
 async function forecastOf(plan, what, stack = null) {
   planned = {plan, what, stack};
-  const told = await ask('simulate', withMachine({plan}));
+  const tokens = Number($('train-tokens').value);
+  const told = await ask('simulate', withMachine({plan, ...(tokens ? {'train-tokens': tokens} : {})}));
   for (const id of ['why', 'timeline']) $(id).disabled = false;
   showForecast(told, what);
   await differences(plan);
+}
+
+// What training takes of hours and money: of a billion tokens (samples without them: of a thousand
+// steps), and of a whole training where its tokens are said. Nothing of durations, which are of no job.
+function spent(f) {
+  const cost = f?.training_cost;
+  if (!cost) return [];
+  const told = ({gpu_hours, price, currency}, times = 1) =>
+    `${figure(gpu_hours * times)} device-hours${price === undefined ? '' : `, ${figure(price * times)} ${currency}`}`;
+  const {training, billion_tokens: billion} = cost;
+  const unit = billion ? ['a billion tokens', told(billion)] : ['a thousand steps', told(cost.step, 1000)];
+  return [unit, ...(training ? [[`${figure(training.tokens)} tokens`, `${told(training)}, ${days(training.time_s)}`]] : [])];
 }
 
 function showForecast(told, what) {
@@ -201,7 +215,7 @@ function showForecast(told, what) {
     ['memory of the fullest', f.memory_limit_bytes ? `${gib(top)} of ${gib(f.memory_limit_bytes)}` : gib(top)],
     ['fits', f.fits ?? 'no limit known'],
     ['tokens a second', f.tokens_per_s ? figure(f.tokens_per_s) : 'no tokens'],
-    ['of the peak', f.mfu ? percent(f.mfu) : 'no peak known'], ['costs', f.basis]];
+    ['of the peak', f.mfu ? percent(f.mfu) : 'no peak known'], ['costs', f.basis], ...spent(f)];
   $('facts').replaceChildren(...facts.map(([name, value]) => {
     const pair = document.createElement('div'), dt = document.createElement('dt'), dd = document.createElement('dd');
     dt.textContent = name;
@@ -360,10 +374,10 @@ function showPlans(told) {
   if (today) points.push({x: today.step_time_s, y: peakOf(today), kind: 'baseline', title: 'the job as it runs today'});
   const choose = i => tried(() => i < its.plans.length ? choosePlan(i) : forecastOf(job.plan, 'the job as it runs today'));
   $('front').replaceChildren(scatter(points, AXES, UNITS, choose));
-  const rows = table('plans', ['plan', 'step', today ? 'against today' : '', 'bubble', 'memory', 'fits', 'front'],
+  const rows = table('plans', ['plan', 'step', today ? 'against today' : '', 'bubble', 'memory', 'fits', 'front', ...spent(its.plans[0]?.forecast).slice(0, 1).map(([unit]) => unit)],
     its.plans.map(({plan, forecast: f, pareto}) => [inShort(plan), seconds(f.step_time_s),
       today ? signed(f.step_time_s / today.step_time_s - 1) : '', percent(f.bubble_fraction), gib(peakOf(f)),
-      f.fits ?? '', pareto ? 'yes' : '']));
+      f.fits ?? '', pareto ? 'yes' : '', ...spent(f).slice(0, 1).map(([, cost]) => cost)]));
   rows.forEach((row, i) => row.addEventListener('click', () => choose(i)));
   const first = (its.first_changes || []).map((c, i) => `${i ? 'then' : 'first'}: ${c.what}: ` +
     `${c.ratio_to_baseline.toFixed(2)} times as fast, ${gib(c.peak_memory_bytes)}`);

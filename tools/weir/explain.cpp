@@ -80,8 +80,10 @@ void print_gap(Printout& out, const app::ExplainResult& result) {
 void print(Printout& out, const app::ExplainRequest& request, const app::ExplainResult& result) {
   if (const auto remark = app::remark_on(request.stack, result.forecast.stack)) note(*remark);
   const Forecast& f = result.forecast;
-  out.say("{}: step {} ({}){}\n\n", summary(result.plan), format_duration(f.step_time),
+  out.say("{}: step {} ({}){}\n", summary(result.plan), format_duration(f.step_time),
           to_string(f.basis), cost_clause(f));
+  if (f.training_tokens) out.say("{}\n", training_text(f));
+  out.say("\n");
   print_waterfall(out, result.waterfall);
   print_critical_path(out, result.critical_path, result.waterfall.step);
   print_what_if(out, "what one change would bring", result.what_if,

@@ -51,6 +51,7 @@ void print_fitting(Printout& out, const app::FittingChange& c) {
   out.say("  {}: {} expected, {} at most, step {} ({:.2f} times); {}\n", c.what,
           format_bytes(c.forecast.peak_memory()), format_bytes(c.forecast.peak_memory_upper()),
           format_duration(c.forecast.step_time), c.ratio, to_text(count_of(c.edits)));
+  if (c.forecast.training_tokens) out.say("    {}\n", training_text(c.forecast));
   if (!c.edits.of_job) return;
   for (const app::Edit& a : c.edits.all) {
     const auto value = [](const std::string& v) { return v.empty() ? v : " " + v; };
@@ -103,6 +104,7 @@ void print(Printout& out, const app::FitsRequest& request, const app::FitsResult
           format_bytes(full.upper), format_bytes(*f.memory_limit_of(result.fullest)));
   for (const auto& [kind, bytes] : held_by(full))
     out.say("  {} {}\n", to_string(kind), format_bytes(bytes));
+  if (f.training_tokens) out.say("{}\n", training_text(f));
   print_ranks(out, f);
   print_advice(out, result);
 }

@@ -66,7 +66,7 @@ class NetworkProcessor {
   GradientPart& part_of(int tensor, std::int64_t time, layout::Axes partial, int operation);
   [[nodiscard]] RowWork rows(const layout::Operation& o, const layout::NetworkTensor& tensor);
   [[nodiscard]] NormBlocks norm_blocks(const layout::Operation& o, std::int64_t time);
-  [[nodiscard]] Turn turn_of(const layout::Operation& o) const;
+  [[nodiscard]] HeadTurn turn_of(const layout::Operation& o) const;
   // Of an attention's rows and keys: the shares, and behind them their gradients.
   struct Scores {
     NamedBlock shares, gradients;

@@ -65,7 +65,7 @@ void NetworkProcessor::attention_gradient(const Operation& o, int tensor, const 
   multiply(scores.gradients, value(o.inputs[1], time), in, of_scores);
 }
 
-Turn NetworkProcessor::turn_of(const Operation& o) const {
+HeadTurn NetworkProcessor::turn_of(const Operation& o) const {
   const auto& dimensions = layer_->tensors[at(o.output)].dimensions;
   const BlockShape block(network_, layout_, dimensions);
   const int pairs = dimensions.back();

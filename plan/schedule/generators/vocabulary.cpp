@@ -24,9 +24,9 @@ namespace weir {
 namespace {
 
 // One rank's order, put together action by action.
-class RankOrder {
+class VocabularyOrder {
  public:
-  RankOrder(Schedule& schedule, Rank rank)
+  VocabularyOrder(Schedule& schedule, Rank rank)
       : order_(schedule.order[rank]),
         stage_{rank.value},
         shard_(schedule.shape.shard(rank)),
@@ -112,7 +112,7 @@ ScheduleOrReason overlapped(const char* name, const ScheduleRequest& request, Vo
   const ShardPlaces at = places(ranks);
   for (const Rank rank : schedule.order.ids()) {
     const std::int32_t warmup = std::min(ranks - rank.value, m);
-    RankOrder order(schedule, rank);
+    VocabularyOrder order(schedule, rank);
     for (std::int32_t i = 0; i < warmup; ++i) order.forward();
     order.shard_pass();
     order.forward();
@@ -158,7 +158,7 @@ ScheduleOrReason make_interlaced(const ScheduleRequest& request) {
     const std::int32_t drain = std::min(behind, m);
     const std::int32_t waiting = std::max(0, warmup - drain - (behind - 1) / 2);
     const bool forward_first = rank.value % 2 == ranks % 2;
-    RankOrder order(schedule, rank);
+    VocabularyOrder order(schedule, rank);
     for (std::int32_t i = 0; i < warmup; ++i) order.forward();
     for (std::int32_t i = 0; i < drain; ++i) order.synchronous_pass();
     for (std::int32_t i = 0; i < m - drain; ++i) {

@@ -262,7 +262,7 @@ TEST(Experts, WhatIsNumberedOtherwiseIsRefused) {
 TEST(Turned, ByHand) {
   const cpu::BlockShape shape({0, 1}, {2, 2});
   std::vector<float> x{1, 2, 3, 4}, y(4, 0.0F), back(4, 0.0F);
-  const cpu::Turn turn{.positions = 0, .pairs = 1, .width = 2};
+  const cpu::HeadTurn turn{.positions = 0, .pairs = 1, .width = 2};
   add_turned(turn, cpu::Turning::forwards, {&shape, x.data()}, {&shape, y.data()});
   EXPECT_EQ(y[0], 1);
   EXPECT_EQ(y[1], 2);

@@ -92,8 +92,12 @@ TEST_F(CostCommand, SimulateTellsHoursAndMoney) {
   EXPECT_THAT(text.out, HasSubstr("USD) a billion tokens\n"));
   EXPECT_THAT(text.out, HasSubstr("1,000,000,000,000 tokens: "));
   // Of the same forecast.
-  EXPECT_EQ(of("explain plan.json --cluster priced.json")["training_cost"]["step"], cost["step"]);
-  EXPECT_EQ(of("fits plan.json --cluster priced.json")["training_cost"]["step"], cost["step"]);
+  for (const std::string command : {"explain", "fits"}) {
+    const std::string whole = command + " plan.json --cluster priced.json --train-tokens 1e12";
+    EXPECT_EQ(of(whole)["training_cost"], cost) << command;
+    const std::string line = text.out.substr(text.out.find("1,000,000,000,000 tokens: "));
+    EXPECT_THAT(weir("-q " + whole).out, HasSubstr(line.substr(0, line.find('\n') + 1)));
+  }
 }
 
 TEST_F(CostCommand, WithoutAPriceThereIsNoMoney) {
@@ -132,11 +136,13 @@ TEST_F(CostCommand, ABadPriceAndTokensOfNone) {
               "weir: priced.json: price_per_gpu_hour: expected an amount with its currency, as "
               "\"2.50 USD\"\n");
   }
-  for (const char* tokens : {"0", "-1", "nan", "many", "1e30", "2.5"}) {
-    const CommandResult refused =
-        weir(std::string("simulate plan.json --cluster dgx-h100 --train-tokens=") + tokens);
-    EXPECT_EQ(refused.code, 2) << refused.out;
-    EXPECT_THAT(refused.out, HasSubstr("--train-tokens: ")) << tokens;
+  for (const std::string command : {"simulate", "explain", "fits"}) {
+    for (const char* tokens : {"0", "-1", "nan", "many", "1e30", "2.5"}) {
+      const CommandResult refused =
+          weir(command + " plan.json --cluster dgx-h100 --train-tokens=" + tokens);
+      EXPECT_EQ(refused.code, 2) << refused.out;
+      EXPECT_THAT(refused.out, HasSubstr("--train-tokens: ")) << tokens;
+    }
   }
 }
 

@@ -18,6 +18,7 @@
 #include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/shared/parallel_fields.hpp"
 #include "tools/app/shared/plan_fields.hpp"
+#include "tools/app/shared/training_tokens.hpp"
 
 namespace weir::app {
 namespace {
@@ -71,6 +72,7 @@ Fields fields(ExplainRequest& r) {
       gpus_field(r.gpus),
       any_schedule_field(r.any_schedule),
       {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
+      train_tokens_field(r.train_tokens),
       {"--measured", &r.measured,
        "What the plan's step really takes, as 22.3s, 296.5TFLOPs a device or 380ktok/s, or its "
        "log or trace: which causes could make up the difference"},
@@ -82,6 +84,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
   const PlacedPlan plan = load(r.plan, session);
   const ResolvedPlan& loaded = plan.loaded;
   require_explicable(loaded, name_of(r.plan));
+  require_tokens(r.train_tokens, loaded.plan);
   const MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule,
                              stack_of(loaded.plan.job)};
   const Cluster cluster = machine(choice, r.gpus, session);
@@ -93,6 +96,7 @@ ExplainResult explain(const ExplainRequest& r, const Session& session) {
   Forecast& f = result.forecast;
   // Software that nobody named makes the interval wider.
   widen_for_unnamed(f, loaded, cluster);
+  f.training_tokens = r.train_tokens;
   if (!r.memory_limit.empty()) {
     f.memory_limit = parse_memory(r.memory_limit, "--memory-limit");
   } else if (r.cluster) {

@@ -30,6 +30,7 @@ struct ExplainRequest {
   std::optional<int> gpus;
   bool any_schedule = false;                    // also changes to what the stack has not
   std::string memory_limit;                     // "80 GiB"; empty: the named cluster's
+  std::optional<double> train_tokens;           // of a whole training
   std::string measured;                         // "22.3s" or "296.5TFLOPs"; empty: nothing was
   std::optional<std::filesystem::path> plans;   // folder for the changed plans
   std::optional<std::filesystem::path> output;  // weir.explanation/1

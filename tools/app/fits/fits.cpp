@@ -21,6 +21,7 @@
 #include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/shared/parallel_fields.hpp"
 #include "tools/app/shared/plan_fields.hpp"
+#include "tools/app/shared/training_tokens.hpp"
 
 namespace weir::app {
 namespace {
@@ -96,6 +97,7 @@ class Fitting {
   [[nodiscard]] Forecast forecast_of(const ResolvedPlan& plan, const Cluster& on) const {
     Forecast f = forecast(plan, costs_of_changes(request_.costs, plan, on), on).forecast;
     widen_for_unnamed(f, plan, on);
+    f.training_tokens = request_.train_tokens;
     if (!request_.memory_limit.empty()) {
       f.memory_limit = parse_memory(request_.memory_limit, "--memory-limit");
     } else {
@@ -245,7 +247,8 @@ Fields fields(FitsRequest& r) {
           stack_field(r.stack),
           gpus_field(r.gpus),
           any_schedule_field(r.any_schedule),
-          {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""}};
+          {"--memory-limit", &r.memory_limit, "Memory of a device, as \"80 GiB\""},
+          train_tokens_field(r.train_tokens)};
 }
 
 FitsResult fits(const FitsRequest& r, const Session& session) {
@@ -253,6 +256,7 @@ FitsResult fits(const FitsRequest& r, const Session& session) {
     throw UsageError("fits: expected --cluster or --memory-limit, to say what memory there is");
   const PlacedPlan placed = load_job(r, session);
   const ResolvedPlan& job = placed.loaded;
+  require_tokens(r.train_tokens, job.plan);
   MachineChoice choice{r.cluster, r.stack, r.costs, r.any_schedule, stack_of(job.plan.job)};
   const Cluster cluster = machine_of(r, choice, session);
   require_devices(job.plan, cluster, r.cluster, r.gpus);

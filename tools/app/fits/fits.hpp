@@ -23,7 +23,8 @@ struct FitsRequest {
   StackChoice stack;
   std::optional<int> gpus;
   bool any_schedule = false;
-  std::string memory_limit;  // "80 GiB"; empty: the named cluster's
+  std::string memory_limit;            // "80 GiB"; empty: the named cluster's
+  std::optional<double> train_tokens;  // of a whole training
 };
 [[nodiscard]] Fields fields(FitsRequest& request);
 

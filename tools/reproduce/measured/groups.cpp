@@ -12,7 +12,7 @@
 namespace weir {
 namespace {
 
-double median_of(std::vector<double> values) { return median(std::move(values)); }
+double median_of_group(std::vector<double> values) { return median(std::move(values)); }
 
 using GroupKey = std::pair<std::string, std::string>;
 
@@ -63,7 +63,7 @@ GroupLine group_line(const GroupKey& key, const std::vector<Judged>& rows, bool 
   line.as_it_comes = median(errors_of(rows, false));
   line.left_out = median(errors_of(rows, true));
   const auto anchored = anchored_log_errors(rows, same_group);
-  if (!anchored.empty()) line.anchored = over_anchors(anchored, median_of);
+  if (!anchored.empty()) line.anchored = over_anchors(anchored, median_of_group);
   line.interval = grouped_interval(errors, key.first, key.second,
                                    memory ? BuiltinQuantity::memory : BuiltinQuantity::step);
   if (!line.interval) return line;

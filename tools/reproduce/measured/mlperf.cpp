@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-constexpr const char* kTable = "mlperf_gpt3_llama405b.csv";
+constexpr const char* kMlperfTable = "mlperf_gpt3_llama405b.csv";
 
 // "eos" of "eos-dfw_n64_ngc25.01_nemo", "nebius" of "nebius_soperator_8xH200_n128_...".
 std::string machine_of(const PublishedRow& c) {
@@ -53,7 +53,7 @@ MegatronCoreJob job_of(const PublishedRow& c) {
 std::vector<MeasuredRun> read_mlperf(const Publications& published) {
   DecoderShelf shelf;
   std::map<std::string, std::vector<PublishedRow>> configurations;
-  for (const PublishedRow& c : published.table(kTable)) {
+  for (const PublishedRow& c : published.table(kMlperfTable)) {
     configurations[fmt::format("{} round {} {} on {}", c.text("benchmark"), c.text("round"),
                                c.text("system"), c.text("gpus"))]
         .push_back(c);

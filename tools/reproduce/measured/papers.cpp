@@ -21,7 +21,7 @@
 namespace weir {
 namespace {
 
-constexpr std::int64_t kVocabulary = 51200, kZeroBubbleVocabulary = 50257;
+constexpr std::int64_t kPaperVocabulary = 51200, kZeroBubbleVocabulary = 50257;
 
 // GPT with a tied head, MLPs of 4 h.
 Model gpt(std::int64_t heads, std::int64_t hidden, std::int64_t layers, std::int64_t sequence,
@@ -66,7 +66,7 @@ void add_vtrain(const Publications& published, std::vector<MeasuredRun>& runs) {
     plan.schedule = "1f1b";
     plan.recompute.mode = RecomputeMode::full;
     const Model model = gpt(c.integer("heads"), c.integer("hidden"), c.integer("layers"),
-                            c.integer("sequence"), kVocabulary);
+                            c.integer("sequence"), kPaperVocabulary);
     MeasuredRun run = run_of(plan, model, "megatron-deepspeed-2022");
     // Waiting for every kernel (CUDA_LAUNCH_BLOCKING) was BLOOM's job's own setting.
     run.cluster.stack.time.blocking_launches = false;
@@ -98,7 +98,7 @@ void add_korthikanti(const Publications& published, std::vector<MeasuredRun>& ru
     plan.sequence_parallel = c.text("sequence") == "yes";
     plan.recompute = *recompute;
     const Model model =
-        gpt(m.integer("heads"), m.integer("hidden"), m.integer("layers"), 2048, kVocabulary);
+        gpt(m.integer("heads"), m.integer("hidden"), m.integer("layers"), 2048, kPaperVocabulary);
     MeasuredRun run = run_of(plan, model, "megatron-2021");
     run.row = fmt::format("Korthikanti {}, {}{}, d={}", c.text("model"), c.text("recompute"),
                           plan.sequence_parallel ? ", sequence parallel" : "", plan.dp);
@@ -111,13 +111,13 @@ void add_korthikanti(const Publications& published, std::vector<MeasuredRun>& ru
 // al., SC 2021, equation 3).
 double megatron_flops(double batch, double s, double l, double h) {
   return 96 * batch * s * l * h * h *
-         (1 + s / (6 * h) + static_cast<double>(kVocabulary) / (16 * l * h));
+         (1 + s / (6 * h) + static_cast<double>(kPaperVocabulary) / (16 * l * h));
 }
 
 void add_megatron(const Publications& published, std::vector<MeasuredRun>& runs) {
   // Table 2 is of one model; its sizes are in the text.
   constexpr int kHeads = 96, kHidden = 12288, kLayers = 96, kSequence = 2048;
-  const Model model = gpt(kHeads, kHidden, kLayers, kSequence, kVocabulary);
+  const Model model = gpt(kHeads, kHidden, kLayers, kSequence, kPaperVocabulary);
   for (const PublishedRow& c : published.table("megatron-2021-table2.csv")) {
     Plan plan;
     plan.tp = c.integer("tensor_parallel");

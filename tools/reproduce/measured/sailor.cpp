@@ -16,8 +16,8 @@
 namespace weir {
 namespace {
 
-constexpr int kSequence = 2048;
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
+constexpr int kSailorSequence = 2048;
+constexpr double kSailorGib = 1024.0 * 1024.0 * 1024.0;
 
 const std::map<std::string, DecoderSizes>& sizes_by_name() {
   static const std::map<std::string, DecoderSizes> kSizes{
@@ -50,7 +50,7 @@ std::vector<MeasuredRun> read_sailor(const Publications& published) {
   for (const PublishedRow& c : published.table("sailor_validation.csv")) {
     MeasuredRun run;
     Plan& plan = run.plan;
-    plan.seq_length = kSequence;
+    plan.seq_length = kSailorSequence;
     plan.dtype = Dtype::tf32;
     plan.tp = c.integer("tp");
     plan.pp = c.integer("pp");
@@ -68,12 +68,12 @@ std::vector<MeasuredRun> read_sailor(const Publications& published) {
     // Items are embedding, blocks and head: two more than blocks.
     if (items != sizes.layers + 2)
       run.unforeseen = fmt::format("{} items are not its model's {}", items, sizes.layers + 2);
-    run.model = shelf.get(sizes, kSequence, AttentionKind::unfused);
+    run.model = shelf.get(sizes, kSailorSequence, AttentionKind::unfused);
     run.row = fmt::format("{} d={} t={} p={} b={} M={}", run.model_name, plan.dp, plan.tp, plan.pp,
                           plan.micro_batch_size, plan.microbatches);
     run.step = PrintedStep{"step, s", c.printed("step_s")};
     const Printed bytes = c.printed("max_memory_bytes");
-    run.memory_gib = Printed{bytes.value / kGib, bytes.last_digit / kGib};
+    run.memory_gib = Printed{bytes.value / kSailorGib, bytes.last_digit / kSailorGib};
     run.reading = MemoryReading::fullest_device;  // deepspeed/pipe_engine.py asks nvidia-smi
     set_machine(run, "gh200", "megatron-deepspeed-fp32");
     runs.push_back(std::move(run));

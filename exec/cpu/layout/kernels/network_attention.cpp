@@ -15,7 +15,8 @@ struct Angle {
 };
 
 // Of one position, by pair.
-void set_angles(const Turn& turn, Turning way, std::int64_t position, std::vector<Angle>& angles) {
+void set_angles(const HeadTurn& turn, Turning way, std::int64_t position,
+                std::vector<Angle>& angles) {
   constexpr double kBase = 10000;
   for (std::size_t i = 0; i < angles.size(); ++i) {
     const auto pair = static_cast<double>(turn.first_pair) + static_cast<double>(i);
@@ -42,7 +43,7 @@ void softmax_gradient_in_place(int over, const NamedBlock& shares, const NamedBl
   });
 }
 
-void add_turned(const Turn& turn, Turning way, const NamedBlock& from, const NamedBlock& to) {
+void add_turned(const HeadTurn& turn, Turning way, const NamedBlock& from, const NamedBlock& to) {
   const BlockShape positions({turn.positions}, {from.shape->size(turn.positions)});
   std::vector<int> rows = from.shape->without(turn.pairs).dimensions;
   // Positions outermost: each one's angles are made once.

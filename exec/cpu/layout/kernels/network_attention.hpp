@@ -14,7 +14,7 @@ void softmax_gradient_in_place(int over, const NamedBlock& shares, const NamedBl
 
 // Of rotary positions, this processor's: numbers 2 i and 2 i + 1 of a row's `width`, all processors
 // together, are turned by p 10000^(-2 i / width) at position p.
-struct Turn {
+struct HeadTurn {
   int positions = 0;            // the dimension along which they are counted
   std::int64_t position = 0;    // of the block's first
   int pairs = 0;                // the dimension of the pairs
@@ -23,6 +23,6 @@ struct Turn {
 };
 // to += what is turned; backwards by the negative angles.
 enum class Turning : std::uint8_t { forwards, backwards };
-void add_turned(const Turn& turn, Turning way, const NamedBlock& from, const NamedBlock& to);
+void add_turned(const HeadTurn& turn, Turning way, const NamedBlock& from, const NamedBlock& to);
 
 }  // namespace weir::cpu
