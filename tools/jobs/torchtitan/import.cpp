@@ -365,6 +365,9 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   set_torchtitan_training(t, plan, job.remarks);
   set_converters(t, job);
   set_graphs(t, plan);
+  // A registry's packing, by a name that no TOML has.
+  if (const auto rows = parse_rows_of(t.text_or("rows", "")); rows && is_python(text))
+    job.rows = {"dataloader", *rows};
   fill_and_say(t, given, file, job);
   plan.seed = static_cast<std::uint64_t>(
       t.integer_or("training.seed", t.integer_or("debug.seed", 1, 0, std::int64_t{1} << 53), 0,
