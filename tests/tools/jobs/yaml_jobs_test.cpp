@@ -211,6 +211,10 @@ TEST(YamlJobs, SwiftTrainsANamedModel) {
             (Adapters{16, parse_products("linear_qkv+linear_proj").value(), 0}));
   EXPECT_THAT(refusal(job + " --tuner_type lora --lora_dropout nan\n", {}, {.model = &model}),
               HasSubstr("--lora-dropout: nan: expected a share from 0 to 1"));
+  // By two names that say the same, or contradict each other.
+  EXPECT_EQ(adapters(" --train_type lora"), adapters(""));
+  EXPECT_THAT(refusal(job + " --tuner_type full --train_type lora\n", {}, {.model = &model}),
+              HasSubstr("--train-type: lora contradicts --tuner-type full"));
   EXPECT_THAT(refusal(job + " --tuner_type lora_llm\n", {}, {.model = &model}),
               HasSubstr("--tuner-type: lora_llm: adapters"));
   EXPECT_THAT(refusal(job + " --tuner_type lora --target_modules router\n", {}, {.model = &model}),

@@ -382,7 +382,6 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   take_slimes_micro_batch(a, plan, options.given, job.remarks);
   set_batch(a, plan, file, options.given, job);
   set_schedule(a, plan, job.remarks);
-  set_expert_overlap(a, plan, job.remarks);
   set_attention(a, job);
   set_fp8(a, job);
   set_graphs(a, job);
@@ -392,7 +391,9 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
   set_recompute(a, of_stages, job);
   if (options.given.recompute) fill_recompute(*options.given.recompute, file, job);
-  set_offload(a, job);  // behind what is rebuilt, which is not kept
+  // Behind what is rebuilt, which excludes the one and is not kept by the other.
+  set_expert_overlap(a, job);
+  set_offload(a, job);
   say_defaults(a, job);
   set_optimizer(a, plan, job.remarks);
   set_rate(a, plan, job.remarks);
