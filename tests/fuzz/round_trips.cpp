@@ -23,7 +23,7 @@
 #include "sim/forecast.hpp"
 #include "tools/jobs/job/export.hpp"
 #include "tools/jobs/megatron/import.hpp"
-#include "tools/jobs/megatron/patch.hpp"
+#include "tools/jobs/megatron/patch/patch.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 #include "traces/chrome_json.hpp"
 #include "traces/perfetto.hpp"

@@ -57,6 +57,18 @@ TEST_F(ParallelCommand, ShardsAndRebuiltBlocksTrain) {
   EXPECT_EQ(weir("run plan.json --steps 2").code, 0);
 }
 
+// A search over a model without experts, or that shares them with nobody, has none to overlap.
+TEST_F(ParallelCommand, ASweepOverlapsExpertsThatThereAre) {
+  const std::string sweep =
+      "sweep tiny.json -K 2 -M 4 --overlap-moe-expert-parallel-comm" + cluster_;
+  for (const char* more : {"", " --ep 1"}) {
+    const CommandResult none = weir(sweep + more);
+    EXPECT_EQ(none.code, 2);
+    EXPECT_THAT(none.out, HasSubstr("--overlap-moe-expert-parallel-comm needs --ep above 1, and a "
+                                    "model with experts"));
+  }
+}
+
 // Beside each built-in forecast stands how far such were off on published figures and measured
 // steps of the device. Costs that were measured have no such sentence.
 TEST_F(ParallelCommand, BuiltInCostsSayWhatStandsBehindThem) {

@@ -477,6 +477,20 @@ TEST_F(JobsCommand, ExportedScriptsArePython) {
   EXPECT_EQ(weir("export none.json --to torch").code, 3);
 }
 
+// A size that a recipe has not is none that the plan lacks.
+TEST_F(JobsCommand, WhatARecipeLeavesUnsetDoubtsNothing) {
+  write("recipe.py",
+        "from megatron.bridge.training.config import ConfigContainer\n\n"
+        "def small_config() -> ConfigContainer:\n    cfg = _pretrain_common()\n"
+        "    cfg.model = GPTModelProvider(seq_length=64, num_layers=4, hidden_size=64,\n"
+        "        num_attention_heads=4, position_embedding_type=\"rope\", vocab_size=128,\n"
+        "        virtual_pipeline_model_parallel_size=None, recompute_modules=None)\n"
+        "    return cfg\n");
+  const CommandResult made = weir("plan --from nemo recipe.py --gpus 8 -o plan.json");
+  ASSERT_EQ(made.code, 0) << made.out;
+  EXPECT_THAT(made.out, Not(HasSubstr("in doubt")));
+}
+
 // slime has Megatron in itself: what its script says beside is nothing that pretrain_gpt.py takes,
 // and what slime sets itself must be said to it.
 TEST_F(JobsCommand, AnExportOfSlimesJobStartsMegatron) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/plan/complaint.hpp"
+#include "tests/tools/jobs/exported_plan.hpp"
 #include "tests/tools/jobs/remark_names.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 
@@ -203,6 +204,19 @@ TEST(BridgeRecipe, PrecisionsSayHowScalesAreFound) {
   EXPECT_EQ(blocks.fp8, Fp8Recipe::blockwise);
   EXPECT_FALSE(blocks.fp8_parameters);
   EXPECT_EQ(plan("bf16_with_fp8_delayed_scaling_mixed()").fp8, Fp8Recipe::delayed);
+}
+
+// Of a checkpoint's model whose blocks have rotary positions; what the recipe's own arguments leave
+// open, learned ones in Megatron, are not its.
+TEST(BridgeRecipe, PredictsByTheModelThatIsNamed) {
+  const Model model = llama_like(8);
+  const Job job = recipe(
+      "    cfg.model = AutoBridge.from_hf_pretrained(\"a/b\").get_model_config()\n"
+      "    cfg.model.seq_length = 128\n    cfg.model.mtp_num_layers = 1\n"
+      "    cfg.model.virtual_pipeline_model_parallel_size = None\n",
+      {.model = &model});
+  EXPECT_EQ(job.plan.prediction_layers, 1);
+  EXPECT_EQ(job.model.layers.size(), model.layers.size() + 1);
 }
 
 TEST(BridgeRecipe, RefusesInOneLine) {

@@ -305,6 +305,18 @@ TEST(DeepSpeedJob, MuonIsRead) {
   EXPECT_EQ(plan.optimizer.learning_rate, 0.01);
   EXPECT_EQ(plan.optimizer.momentum, 0.9);
   EXPECT_EQ(plan.optimizer.newton_schulz, 5);
+  // Of which the engine hands on no other number; its two methods are known.
+  const auto with = [&](const std::string& params) {
+    return read_deepspeed_job(R"({"train_micro_batch_size_per_gpu": 1, "optimizer":
+        {"type": "Muon", "params": {)" +
+                                  params + "}}}",
+                              "ds.json", {.dp = 2, .model = &model});
+  };
+  EXPECT_EQ(with(R"("ns_steps": 9)").plan.optimizer.newton_schulz, 5);
+  EXPECT_THAT(names(with(R"("ns_steps": 9)")), HasSubstr("optimizer.params.ns_steps "));
+  EXPECT_EQ(names(with(R"("ns_method": "standard")")).find("ns_"), std::string::npos);
+  EXPECT_THAT(complaint([&] { static_cast<void>(with(R"("ns_method": "cubic")")); }),
+              HasSubstr("optimizer.params.ns_method: expected gram or standard"));
 }
 
 TEST(NemoJob, IsMegatronsInOtherWords) {
@@ -403,6 +415,9 @@ TEST(NemoJob, SizesBesideTheUsualOnes) {
   };
   EXPECT_EQ(tuned("packed_sequence: True").rows.name, "model.data.train_ds.packed_sequence");
   EXPECT_TRUE(tuned("packed_sequence: False").rows.name.empty());
+  // Its data are as long as they say, not as the model's may be.
+  EXPECT_EQ(tuned("max_seq_length: 24").plan.seq_length, 24);
+  EXPECT_NE(job.plan.seq_length, 24);
   EXPECT_THAT(names(tuned("pad_to_max_length: False")), HasSubstr("train_ds.pad_to_max_length"));
   EXPECT_EQ(names(tuned("pad_to_max_length: True")).find("train_ds"), std::string::npos);
   EXPECT_THAT(names(tuned("shuffle: True")), HasSubstr("train_ds.pad_to_max_length"));

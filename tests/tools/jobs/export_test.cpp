@@ -12,7 +12,7 @@
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/job/script.hpp"
 #include "tools/jobs/megatron/import.hpp"
-#include "tools/jobs/megatron/patch.hpp"
+#include "tools/jobs/megatron/patch/patch.hpp"
 
 namespace weir::export_test {
 namespace {

@@ -18,8 +18,10 @@ using testing::HasSubstr;
 
 // One dense block and seven with 4 experts of which a token visits 2. Of 64 numbers, 4 heads, an
 // MLP of 256 and experts of 128, both without a gate, a token leaves of attention
-// 64 + 64 + 192 + 64 and of the MLP's input 64: 448. In the dense block's MLP 64 + 256 + 256: 1024
-// in all; at experts 64 behind the norm, 2 x 64 visits and twice 2 x 128: 1152. All blocks: 9088.
+// 64 + 64 + 192 + 64 numbers and of the MLP's input 64, 896 bytes; 8 and 4 x 4 bytes of statistics
+// and 128 of dropout's: 1048. In the dense block's MLP 2 (64 + 256 + 256): 2200 in all; at experts
+// 2 (64 behind the norm, 2 x 64 visits, 3 times 2 x 128) and 18 x 4 of the router's: 3040. All
+// blocks: 23480.
 const std::string kMixed =
     "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
     "--max-position-embeddings 32 --vocab-size 1000 --micro-batch-size 1 --global-batch-size 16 "
@@ -36,17 +38,29 @@ std::string refusal(const std::string& more) {
 }
 
 TEST(OffloadedModules, AreCountedInAllBlocks) {
-  EXPECT_DOUBLE_EQ(share("--offload-modules expert_fc1 moe_act"), 7 * 384.0 / 9088);
-  EXPECT_DOUBLE_EQ(share("--offload-modules core_attn expert_fc1"), (8 * 192.0 + 7 * 128.0) / 9088);
-  // Shared experts of 32 keep 32 + 32 numbers more, and offload none.
+  EXPECT_DOUBLE_EQ(share("--offload-modules expert_fc1 moe_act"), 7 * 768.0 / 23480);
+  EXPECT_DOUBLE_EQ(share("--offload-modules core_attn expert_fc1"),
+                   (8 * 384.0 + 7 * 256.0) / 23480);
+  // Shared experts of 32 keep 3 x 32 numbers more, and offload none.
   EXPECT_DOUBLE_EQ(share("--moe-shared-expert-intermediate-size 32 --offload-modules moe_act"),
-                   7 * 256.0 / (9088 + 7 * 64));
+                   7 * 512.0 / (23480 + 7 * 192));
+}
+
+// In 8 bits what products read has a byte, and the core's result one more for its product: of the
+// dense block's attention 64 less and 64 more, of its MLP 64 + 256 less, of the other blocks'
+// visits 2 x 64 and of their activation 2 x 128.
+TEST(OffloadedModules, MayBeIn8Bits) {
+  const double dense = 2200 - 64 + 64 - 64 - 256, routed = 3040 - 64 + 64 - 128 - 256;
+  const std::string eight = " --bf16 --fp8-format hybrid --fp8-recipe tensorwise";
+  EXPECT_DOUBLE_EQ(share("--offload-modules expert_fc1 moe_act" + eight),
+                   7 * (128 + 512.0) / (dense + 7 * routed));
+  EXPECT_DOUBLE_EQ(share("--offload-modules qkv_linear" + eight), 8 * 64.0 / (dense + 7 * routed));
 }
 
 TEST(OffloadedModules, AreASet) {
   EXPECT_DOUBLE_EQ(share("--offload-modules moe_act moe_act moe_act moe_act moe_act moe_act "
                          "moe_act"),
-                   7 * 256.0 / 9088);
+                   7 * 512.0 / 23480);
   EXPECT_EQ(refusal("--offload-modules attn_proj"),
             "job.args: --offload-modules: attn_proj: needs core_attn beside it");
   EXPECT_THAT(refusal("--offload-modules gdp_qkv"), HasSubstr("gdp_qkv: expected attn_norm"));
@@ -82,10 +96,10 @@ TEST(OffloadedLayers, GoAlone) {
               HasSubstr("expected no re-materialisation"));
 }
 
-// What is made again is not kept: of the dense block 1024 are left, of the others 448 each.
+// What is made again is not kept: of the dense block 2200 are left, of the others 1048 each.
 TEST(OffloadedModules, AreOfWhatIsKept) {
   EXPECT_DOUBLE_EQ(share(std::string("--offload-modules core_attn") + kMoe),
-                   8 * 192.0 / (1024 + 7 * 448));
+                   8 * 384.0 / (2200 + 7 * 1048));
   EXPECT_EQ(refusal(std::string("--offload-modules core_attn moe_act") + kMoe),
             "job.args: --offload-modules: moe_act: excluded by moe of --recompute-modules");
   EXPECT_THAT(
@@ -101,7 +115,7 @@ TEST(OffloadedModules, AreNamedWhereABlockHasThem) {
             "attn_norm qkv_linear core_attn attn_proj mlp_norm expert_fc1 moe_act");
   recompute = {.mode = RecomputeMode::selective, .modules = BlockModule::moe};
   EXPECT_EQ(offload_modules(model, recompute), "attn_norm qkv_linear core_attn attn_proj mlp_norm");
-  EXPECT_DOUBLE_EQ(offloadable_share(model, recompute), 8 * 448.0 / (1024 + 7 * 448));
+  EXPECT_DOUBLE_EQ(offloadable_share(model, recompute), 8 * 896.0 / (2200 + 7 * 1048));
   EXPECT_FALSE(is_offload_module(""));
 }
 

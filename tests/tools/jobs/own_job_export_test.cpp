@@ -11,7 +11,7 @@
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/megatron/import.hpp"
-#include "tools/jobs/megatron/patch.hpp"
+#include "tools/jobs/megatron/patch/patch.hpp"
 #include "tools/jobs/toml/change.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 

@@ -16,7 +16,7 @@
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/megatron/import.hpp"
-#include "tools/jobs/megatron/patch.hpp"
+#include "tools/jobs/megatron/patch/patch.hpp"
 
 namespace weir::sample_jobs_test {
 namespace {

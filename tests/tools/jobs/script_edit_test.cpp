@@ -5,7 +5,7 @@
 
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/megatron/import.hpp"
-#include "tools/jobs/megatron/patch.hpp"
+#include "tools/jobs/megatron/patch/patch.hpp"
 #include "tools/jobs/shell/edit.hpp"
 #include "tools/jobs/shell/unified_diff.hpp"
 

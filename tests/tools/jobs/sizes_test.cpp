@@ -106,7 +106,7 @@ TEST(Adapters, AreRefusedByName) {
   for (const char* name : {"--lora-rank 8", "--peft-type lora", "--freeze-embedding",
                            "--target-modules linear_qkv", "--adapter-dim 4"})
     EXPECT_THAT(complaint([&] { static_cast<void>(job_of(name)); }),
-                HasSubstr("are read of Megatron-Bridge's and NeMo 1's LoRA alone"))
+                HasSubstr("Primus's and torchtitan's LoRA alone"))
         << name;
   EXPECT_EQ(names(job_of("--multi-latent-attention --q-lora-rank 64 --kv-lora-rank 64")),
             "qk-layernorm global-batch-size ");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/words/error.hpp"
+#include "tests/plan/complaint.hpp"
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 #include "tools/jobs/torchtitan/words.hpp"
@@ -158,13 +159,17 @@ TEST_P(TorchtitanForms, SharedExpertsReadBack) {
     if (whole) p.etp = 1;
     EXPECT_EQ(read.plan, p);
     EXPECT_THAT(names(read.remarks), ElementsAre());
-    // DeepEP has a key in the newer form alone.
+    // DeepEP has a key in 0.2, for whole experts; the registry says it to models that are not
+    // written.
     p.expert_dispatch = ExpertDispatch::once;
     const ResolvedPlan deep = loaded(p, model);
-    const ExportedJob once = GetParam().write(deep, {});
-    EXPECT_EQ(testing::Value(names(once.not_carried), Contains("expert_dispatch")), !whole);
-    EXPECT_EQ(back(deep, once).plan.expert_dispatch,
-              whole ? ExpertDispatch::once : ExpertDispatch::alltoall);
+    if (!whole && etp == 1) {
+      EXPECT_EQ(back(deep, GetParam().write(deep, {})).plan, p);
+    } else {
+      EXPECT_THAT(complaint([&] { static_cast<void>(GetParam().write(deep, {})); }),
+                  HasSubstr(whole ? "expert_dispatch: once: torchtitan's dispatcher"
+                                  : "row torchtitan-0.2/dispatch-of-divided-experts"));
+    }
     p.expert_dispatch = ExpertDispatch::alltoall;
   }
 }
@@ -246,12 +251,13 @@ TEST(TorchtitanExport, TheRegistryHasNoWordForEverySecondBlock) {
 TEST(TorchtitanExport, SaysWhatIsAlwaysSharedThere) {
   Plan p = example();
   p.zero = 2;
+  p.overlap_param_gather = true;
   p.recompute = {.mode = RecomputeMode::selective};
   EXPECT_THAT(names(export_torchtitan_toml(loaded(p, llama_like(8)), {}).not_carried),
-              ElementsAre("model", "attention", "sequence_parallel", "overlap_grad_reduce", "zero",
-                          "recompute", "compile", "data"));
-  EXPECT_THAT(names(export_torch(loaded(p, llama_like(8)), {}).not_carried),
-              testing::IsSupersetOf({"zero", "recompute"}));
+              ElementsAre("model", "attention", "sequence_parallel", "overlap_grad_reduce",
+                          "overlap_param_gather", "zero", "recompute", "compile", "data"));
+  p.recompute = {};
+  EXPECT_THAT(names(export_torch(loaded(p, llama_like(8)), {}).not_carried), Contains("zero"));
 }
 
 TEST(TorchtitanExport, AVIsPlacedByNameOnly) {

@@ -63,6 +63,29 @@ TEST(TorchtitanRegistry, ReadsAsItsTomlDid) {
   EXPECT_EQ(names(job), "");
 }
 
+// Documents are told apart within rows but by PyTorch's own attention, which takes no mask.
+TEST(TorchtitanRegistry, SaysHowDocumentsLieInRows) {
+  const auto rows = [](const std::string& packing, const std::string& backend) {
+    return registry(
+               "from torchtitan.trainer import Trainer\nfrom . import model_registry\n\n"
+               "def llama3_8b() -> Trainer.Config:\n    packed = " +
+                   packing +
+                   "(dataset=DATASETS[\"c4\"])\n    return Trainer.Config(\n"
+                   "        model_spec=model_registry(\"8B\"" +
+                   backend +
+                   "),\n"
+                   "        training=TrainingConfig(local_batch_size=8, seq_len=4096),\n"
+                   "        dataloader=GrainDataLoader.Config(dataset=packed),\n    )\n",
+               "llama3_8b")
+        .rows;
+  };
+  EXPECT_EQ(rows("ConcatThenSplitPackingConfig", "").name, "dataloader");
+  EXPECT_EQ(rows("ConcatThenSplitPackingConfig", "").rows, RowsOf::cut);
+  EXPECT_EQ(rows("FirstFitPackingConfig", ", attn_backend=\"varlen\"").rows, RowsOf::packed);
+  EXPECT_EQ(rows("FirstFitPackingConfig", ", attn_backend=\"sdpa\"").name, "");
+  EXPECT_EQ(rows("OtherPacking", "").name, "");
+}
+
 // Products in 8 bits with scales by rows, adapters of rank 4 beside two layers, and one model
 // converter that is not known; matrices by Muon, all else by AdamW.
 TEST(TorchtitanRegistry, ConvertersAndGroupsOfMuon) {
@@ -106,6 +129,21 @@ TEST(TorchtitanRegistry, ConvertersAndGroupsOfMuon) {
                     with("[Float8LinearConverter.Config(enable_fsdp_float8_all_gather=True)]"));
               }),
               HasSubstr("enable_fsdp_float8_all_gather: is refused by torchtitan beside"));
+  // Formats of two kinds, one behind adapters, and adapters twice.
+  const auto refused = [&](const std::string& list) {
+    return complaint([&] { static_cast<void>(with(list)); });
+  };
+  EXPECT_THAT(refused("[Float8LinearConverter.Config(), MXFP8LinearConverter.Config()]"),
+              HasSubstr("model.converters: quantize.linear.mx beside quantize.linear.float8: "));
+  EXPECT_THAT(refused("[LoRAConverter.Config(rank=4), MXFP8LinearConverter.Config()]"),
+              HasSubstr("quantize.linear.mx is expected before the adapters"));
+  EXPECT_THAT(refused("[LoRAConverter.Config(rank=4), LoRAConverter.Config(rank=8)]"),
+              HasSubstr("adapters are given twice"));
+  EXPECT_THAT(names(with("[MXFP8LinearConverter.Config(fqns=[\"layers\"]), "
+                         "MXFP8LinearConverter.Config(fqns=[\"layers\"])]")),
+              HasSubstr("model.converters"));
+  EXPECT_THAT(refused("[MXFP8GroupedExpertsConverter.Config(recipe_name=\"mxfp4\")]"),
+              HasSubstr("quantize.grouped_mm.mx.recipe_name: mxfp4: expected one of mxfp8"));
   const std::string other =
       text.substr(0, text.find("wqkv")) + "w7" + text.substr(text.find("wqkv") + 4);
   EXPECT_THAT(complaint([&] { static_cast<void>(registry(other, "llama3_8b")); }),

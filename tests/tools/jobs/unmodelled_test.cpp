@@ -141,11 +141,12 @@ TEST(Unmodelled, IsRefusedByNameInEveryReader) {
 // copy of the weights among four; state and activations with the host; a block that predicts.
 TEST(Unmodelled, WhatPlansSayIsRead) {
   // Of four layers one; of a block of 64 numbers, 4 heads and an MLP of 256 without a gate its
-  // queries, keys and values: 192 of 64 x 3 + 192 + 64 + 64 + 256 + 256 = 1024.
+  // queries, keys and values: 192 of 64 x 3 + 192 + 64 + 64 + 256 + 256 = 1024 numbers of 2 bytes,
+  // beside 8 + 16 bytes of statistics and 128 of what dropout left.
   EXPECT_EQ(megatron("--cpu-offloading-num-layers 1").plan.offload_activations, 0.25);
   EXPECT_EQ(megatron("--fine-grained-activation-offloading --offload-modules core_attn")
                 .plan.offload_activations,
-            192.0 / 1024);
+            384.0 / (2048 + 24 + 128));
   EXPECT_EQ(bridge("cfg.model.cpu_offloading = True\n    cfg.model.cpu_offloading_num_layers = 2")
                 .plan.offload_activations,
             0.25);

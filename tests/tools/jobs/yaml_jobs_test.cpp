@@ -14,7 +14,7 @@
 #include "tests/plan/complaint.hpp"
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/megatron/import.hpp"
-#include "tools/jobs/megatron/patch.hpp"
+#include "tools/jobs/megatron/patch/patch.hpp"
 
 namespace weir::yaml_jobs_test {
 namespace {
@@ -211,6 +211,18 @@ TEST(YamlJobs, SwiftTrainsANamedModel) {
             (Adapters{16, parse_products("linear_qkv+linear_proj").value(), 0}));
   EXPECT_THAT(refusal(job + " --tuner_type lora --lora_dropout nan\n", {}, {.model = &model}),
               HasSubstr("--lora-dropout: nan: expected a share from 0 to 1"));
+  // Chunks by its own name; its experts' tokens go all to all, its rate along a cosine.
+  const Job chunks = read(job +
+                              " --pipeline_model_parallel_size 2 "
+                              "--virtual_pipeline_model_parallel_size 2 --train_iters 100\n",
+                          {}, {.model = &model});
+  EXPECT_EQ(chunks.plan.vpp, 2);
+  EXPECT_EQ(chunks.plan.optimizer.beta2, 0.95);
+  EXPECT_EQ(chunks.plan.optimizer.rate.style, DecayStyle::cosine);
+  // By two names that say the same, or contradict each other.
+  EXPECT_EQ(adapters(" --train_type lora"), adapters(""));
+  EXPECT_THAT(refusal(job + " --tuner_type full --train_type lora\n", {}, {.model = &model}),
+              HasSubstr("--train-type: lora contradicts --tuner-type full"));
   EXPECT_THAT(refusal(job + " --tuner_type lora_llm\n", {}, {.model = &model}),
               HasSubstr("--tuner-type: lora_llm: adapters"));
   EXPECT_THAT(refusal(job + " --tuner_type lora --target_modules router\n", {}, {.model = &model}),

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tools/app/shared/field.hpp"
-#include "tools/jobs/megatron/patch.hpp"
+#include "tools/jobs/megatron/patch/patch.hpp"
 
 namespace weir::app {
 

@@ -128,7 +128,9 @@ SourceJob source_job(std::string_view tool, const Job& job) {
   // An export starts the tool: what another program's lines say beside the plan is not for it.
   if (job.own_program) source.lines = job.lines;
   for (const JobArgument& argument : job.arguments) {
-    if (argument.fate != Fate::carried && !argument.launcher)
+    // What a recipe says that it has not is not left out of the plan.
+    const bool unset = argument.value == "None" || argument.value == "null";
+    if (argument.fate != Fate::carried && !argument.launcher && !unset)
       source.left_out.push_back(argument.name);
   }
   return source;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "plan/words/error.hpp"
@@ -100,12 +101,11 @@ void append_flags(app::Fields& fields, Options& o) {
         "and 2 beside the next forward (default: after the one and before the other)"}});
 }
 
-}  // namespace
-
-app::Fields fields(ParallelOptions& o) {
-  const app::FieldTraits degree{.range = app::kDegree};
+// Of one plan, or of lists of the same words.
+template <class Options>
+app::Fields degree_fields(Options& o, const std::string& tp, const app::FieldTraits& degree) {
   app::Fields all{
-      {"--tp", &o.tp, kTp, degree},    {"--cp", &o.cp, kCp, degree},
+      {"--tp", &o.tp, tp, degree},     {"--cp", &o.cp, kCp, degree},
       {"--dp", &o.dp, kDp, degree},    {"--ep", &o.ep, kEp, degree},
       {"--etp", &o.etp, kEtp, degree}, {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
   app::append(all, {{"--zero-shards", &o.zero_shards, kZeroShards, {.range = kSharers}},
@@ -117,8 +117,17 @@ app::Fields fields(ParallelOptions& o) {
                      {.range = app::kShare}}});
   append_flags(all, o);
   app::append(all, {{"--cuda-graphs", &o.cuda_graphs, kCudaGraphs},
-                    {"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}},
-                    {"--placement", &o.placement,
+                    {"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}}});
+  return all;
+}
+
+constexpr const char* kNeedsExperts = "--overlap-moe-expert-parallel-comm needs --ep above 1";
+
+}  // namespace
+
+app::Fields fields(ParallelOptions& o) {
+  app::Fields all = degree_fields(o, kTp, {.range = app::kDegree});
+  app::append(all, {{"--placement", &o.placement,
                      "On a cluster of several kinds of nodes, on which the ranks stand, in their "
                      "order: POOL:RANKS, as dgx-h100:4,dgx-a100:4 (default: nodes are filled)"}});
   return all;
@@ -153,31 +162,13 @@ void apply(const ParallelOptions& o, Plan& plan) {
   if (o.overlap_tensor_parallel) plan.overlap_tensor_parallel = true;
   if (o.ep && plan.ep == 1) plan.overlap_experts = false;
   if (o.overlap_experts) plan.overlap_experts = true;
-  if (o.overlap_experts && plan.ep == 1)
-    throw UsageError("--overlap-moe-expert-parallel-comm needs --ep above 1");
+  if (o.overlap_experts && plan.ep == 1) throw UsageError(kNeedsExperts);
   if (o.overlap_tensor_parallel && !plan.sequence_parallel)
     throw UsageError("--tp-comm-overlap needs --sequence-parallel");
 }
 
 app::Fields fields(ParallelLists& o) {
-  const app::FieldTraits degree{.range = app::kPositive};
-  app::Fields all{{"--tp", &o.tp, std::string(kTp) + ": 8, 1,2,4 or 1..8", degree},
-                  {"--cp", &o.cp, kCp, degree},
-                  {"--dp", &o.dp, kDp, degree},
-                  {"--ep", &o.ep, kEp, degree},
-                  {"--etp", &o.etp, kEtp, degree},
-                  {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
-  app::append(all, {{"--zero-shards", &o.zero_shards, kZeroShards, {.range = kSharers}},
-                    {"--zero-secondary", &o.zero_secondary, kZeroSecondary, {.range = kSharers}},
-                    {"--offload-optimizer", &o.offload_optimizer, kOffload, {.range = app::kShare}},
-                    {"--offload-activations",
-                     &o.offload_activations,
-                     kOffloadActivations,
-                     {.range = app::kShare}}});
-  append_flags(all, o);
-  app::append(all, {{"--cuda-graphs", &o.cuda_graphs, kCudaGraphs},
-                    {"--rank-order", &o.rank_order, kRankOrder, {.choices = rank_orders()}}});
-  return all;
+  return degree_fields(o, std::string(kTp) + ": 8, 1,2,4 or 1..8", {.range = app::kPositive});
 }
 
 void apply(const ParallelLists& o, SweepRequest& request) {
@@ -205,6 +196,15 @@ void apply(const ParallelLists& o, SweepRequest& request) {
   request.base.overlap_experts = o.overlap_experts;
   request.base.overlap_grad_reduce = o.overlap_grad_reduce;
   request.base.overlap_param_gather = o.overlap_grad_reduce;
+}
+
+void require_experts(const ParallelLists& lists, const Model& model) {
+  if (!lists.overlap_experts) return;
+  if (!has_experts(model))
+    throw UsageError(fmt::format("{}, and a model with experts", kNeedsExperts));
+  const bool shares =
+      lists.ep.empty() || std::ranges::any_of(lists.ep, [](int devices) { return devices > 1; });
+  if (!shares) throw UsageError(kNeedsExperts);
 }
 
 void require_devices(const Plan& plan, const Cluster& cluster,

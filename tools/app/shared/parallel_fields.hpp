@@ -9,6 +9,7 @@
 
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
+#include "plan/model/model.hpp"
 #include "tools/app/shared/field.hpp"
 
 namespace weir {
@@ -45,6 +46,8 @@ struct ParallelLists {
 };
 [[nodiscard]] app::Fields fields(ParallelLists& lists);
 void apply(const ParallelLists& lists, SweepRequest& request);
+// Throws UsageError where exchanges of experts are to be overlapped and there are none.
+void require_experts(const ParallelLists& lists, const Model& model);
 
 // A job of `gpus` devices, and a named cluster, `file`, have so many and no more; throws
 // NoFeasiblePlan.

@@ -6,7 +6,7 @@
 
 #include "plan/words/error.hpp"
 #include "sim/explain/plan_changes.hpp"
-#include "tools/jobs/megatron/patch.hpp"
+#include "tools/jobs/megatron/patch/patch.hpp"
 
 namespace weir::app {
 namespace {

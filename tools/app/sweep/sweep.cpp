@@ -215,6 +215,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   const bool searches = leaves_degrees_open(r);
   if (!searches) say_the_rest(r);
   const Model model = load_model(r.common);
+  require_experts(r.parallel, model);
   const std::optional<FileLayouts> of_file = taken_layouts(r, model, session);
   for (const std::string& line : of_file.value_or(FileLayouts()).left_out) session.note(line);
   Plan base = base_plan(r.common, r.seed, model, session);

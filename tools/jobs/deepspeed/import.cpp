@@ -158,6 +158,13 @@ void set_optimizer_section(ConfigTable& t, Plan& plan, std::vector<Remark>& rema
     o.momentum = t.number_or("optimizer.params.momentum", 0.95, 0, 1);
     o.nesterov = o.momentum > 0;
     static_cast<void>(t.number_or("optimizer.params.adam_lr", 0, 0, 1e6));
+    // Engine and optimizer hand on no number of steps: they are 5 of each of the two methods.
+    constexpr const char* kSteps = "optimizer.params.ns_steps";
+    if (const auto steps = t.integer_or(kSteps, o.newton_schulz, 0, 1000); steps != o.newton_schulz)
+      remarks.push_back({kSteps, fmt::format("{}: DeepSpeed takes {}", steps, o.newton_schulz)});
+    const std::string method = t.text_or("optimizer.params.ns_method", "gram");
+    if (method != "gram" && method != "standard")
+      t.fail("optimizer.params.ns_method", "expected gram or standard");
     remarks.push_back({"optimizer.type",
                        "Muon of the tensors that the training script marks: in the plan of blocks' "
                        "matrices"});

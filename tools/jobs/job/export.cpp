@@ -110,6 +110,8 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("schedule", a.schedule, b.schedule);
   compare("allow_reordered", a.allow_reordered, b.allow_reordered);
   compare("recompute", a.recompute, b.recompute);
+  // What nobody chose is no wish.
+  if (b.optimizer != Optimizer{}) compare("optimizer", a.optimizer.kind, b.optimizer.kind);
   return names;
 }
 
@@ -216,7 +218,8 @@ void remark_ours(const Plan& plan, std::string_view tool, std::vector<Remark>& r
                      plan.micro_batch_size, plan.micro_batch_size - 1, tool)});
   }
   if (plan.lengths.known()) {
-    remarks.push_back({"lengths", fmt::format("{}: not in the files, {} takes its data's",
+    remarks.push_back({"lengths", fmt::format("{}: how long they are is not in the files, {} takes "
+                                              "its data's",
                                               to_text(plan.lengths), tool)});
   }
   const Recompute& recompute = plan.recompute;

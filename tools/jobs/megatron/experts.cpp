@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "plan/job/plan.hpp"
 #include "plan/model/model.hpp"
@@ -33,20 +34,45 @@ void set_dispatch(Arguments& a, Plan& plan, bool deepspeed, Job& job) {
 
 }  // namespace
 
-// Forward of one micro-batch beside backward of another, which Megatron refuses without expert
-// parallelism (transformer_config.py:3002-3046 @d98e8a64ddf3).
-void set_expert_overlap(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
+namespace {
+
+// What Megatron asserts of a job whose experts' exchanges are overlapped
+// (transformer_config.py:3002-3046 @d98e8a64ddf3): the first that this one breaks; "": none.
+std::string unmet_by_overlap(Arguments& a, const Job& job) {
+  const Plan& plan = job.plan;
+  const Recompute& recompute = plan.recompute;
+  const bool whole =
+      recompute.mode == RecomputeMode::full || recompute.mode == RecomputeMode::stage;
+  if (plan.ep == 1) return "--expert-model-parallel-size above 1";
+  if (plan.pp > 1 && plan.vpp == 1) return "several stages a rank under a pipeline";
+  if (plan.expert_dispatch == ExpertDispatch::allgather)
+    return "--moe-token-dispatcher-type alltoall or flex";
+  if (whole) return "no full re-materialisation";
+  if (recompute.mode == RecomputeMode::selective && recompute.modules.meets(BlockModule::moe))
+    return "no moe among --recompute-modules";
+  if (bytes_per_element(plan.dtype) != 2) return "--bf16 or --fp16";
+  if (a.says("moe-shared-expert-overlap")) return "no --moe-shared-expert-overlap";
+  return plan.prediction_layers > 1 ? "one block that predicts further tokens at most" : "";
+}
+
+}  // namespace
+
+// Forward of one micro-batch beside backward of another.
+void set_expert_overlap(Arguments& a, Job& job) {
   constexpr const char* kOverlap = "overlap-moe-expert-parallel-comm";
   if (!a.flag(kOverlap)) return;
-  plan.overlap_experts = plan.ep > 1;
-  if (plan.ep == 1) {
-    remarks.push_back({kOverlap, "needs --expert-model-parallel-size above 1: not in the plan"});
+  const std::string unmet = unmet_by_overlap(a, job);
+  Plan& plan = job.plan;
+  plan.overlap_experts = unmet.empty();
+  if (!unmet.empty()) {
+    job.remarks.push_back(
+        {kOverlap, fmt::format("Megatron refuses it, it needs {}: not in the plan", unmet)});
     return;
   }
-  if (plan.pp > 1 && plan.vpp > 1) {
-    remarks.push_back({kOverlap,
-                       "one more micro-batch of a stage is kept there (schedules.py: "
-                       "get_pp_rank_microbatches) than the plan's order has"});
+  if (plan.pp > 1) {
+    job.remarks.push_back({kOverlap,
+                           "one more micro-batch of a stage is kept there (schedules.py: "
+                           "get_pp_rank_microbatches) than the plan's order has"});
   }
 }
 

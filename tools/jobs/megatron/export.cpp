@@ -330,11 +330,18 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   for (const auto& [name, value] : arguments.all()) {
     lines += fmt::format(" \\\n  --{}{}", name, argument_words(name, value));
   }
+  const SequenceLengths& lengths = loaded.plan.lengths;
+  const bool chats = lengths.known() && lengths.rows == RowsOf::packed;
   job.not_carried.push_back(
-      {"data", "a plan has none: give --data-path or --mock-data, a tokenizer and --train-iters"});
+      {"data", chats ? "a plan has none: give --data-path, lines of JSON whose messages are "
+                       "conversations packed into rows, a tokenizer and --train-iters"
+                     : "a plan has none: give --data-path or --mock-data, a tokenizer and "
+                       "--train-iters"});
   job.files.push_back({"megatron.sh", megatron_script(nodes_of(loaded.plan, options),
                                                       megatron_environment(loaded), lines)});
-  job.launch = "sh megatron.sh --mock-data --tokenizer-type NullTokenizer --train-iters 20";
+  job.launch = chats ? "sh megatron.sh --data-path \"$CHATS\" --tokenizer-type SFTTokenizer "
+                       "--tokenizer-model \"$TOKENIZER\" --train-iters 20"
+                     : "sh megatron.sh --mock-data --tokenizer-type NullTokenizer --train-iters 20";
   return job;
 }
 

@@ -285,13 +285,12 @@ void refuse_unmodelled(Arguments& a) {
 }
 
 // Blocks that predict further tokens (core/transformer/multi_token_prediction.py).
-void set_prediction(Arguments& a, Job& job) {
-  Plan& plan = job.plan;
+void set_prediction(Arguments& a, const Model& model, Plan& plan) {
   plan.prediction_layers = static_cast<int>(a.integer_or("mtp-num-layers", 0, 0, kMostPredictions));
   const double weight = a.number_or("mtp-loss-scaling-factor", kPredictionWeight, 0, 1e6);
   if (plan.prediction_layers == 0) return;
   plan.prediction_weight = weight;
-  if (const auto reason = cannot_predict(job.model)) a.fail("mtp-num-layers", *reason);
+  if (const auto reason = cannot_predict(model)) a.fail("mtp-num-layers", *reason);
 }
 
 void fill_recompute(const Recompute& given, const std::string& file, Job& job) {
@@ -375,14 +374,14 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   if (bf16 && fp16) a.fail("bf16", "contradicts --fp16");
   plan.dtype = bf16 ? Dtype::bf16 : fp16 ? Dtype::fp16 : options.given.dtype.value_or(Dtype::fp32);
   plan.dp = replicas_of(options, megatron_devices(a), plan, file, job.remarks);
-  set_prediction(a, job);
+  // A recipe's own model is the one that is named, whatever its arguments leave open.
+  set_prediction(a, options.model != nullptr ? *options.model : job.model, plan);
   set_sharing(a, plan, job.remarks);
   set_expert_parallelism(a, file, job);
   set_stages(a, plan, blocks, file);
   take_slimes_micro_batch(a, plan, options.given, job.remarks);
   set_batch(a, plan, file, options.given, job);
   set_schedule(a, plan, job.remarks);
-  set_expert_overlap(a, plan, job.remarks);
   set_attention(a, job);
   set_fp8(a, job);
   set_graphs(a, job);
@@ -392,7 +391,9 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   const std::vector<int> of_stages = blocks_of_boundaries(plan, job.model).value();
   set_recompute(a, of_stages, job);
   if (options.given.recompute) fill_recompute(*options.given.recompute, file, job);
-  set_offload(a, job);  // behind what is rebuilt, which is not kept
+  // Behind what is rebuilt, which excludes the one and is not kept by the other.
+  set_expert_overlap(a, job);
+  set_offload(a, job);
   say_defaults(a, job);
   set_optimizer(a, plan, job.remarks);
   set_rate(a, plan, job.remarks);

@@ -32,9 +32,9 @@ void set_stages(Arguments& arguments, Plan& plan, std::int64_t blocks, const std
 // What of its activations the job leaves with the host, of one whose model is set.
 void set_offload(Arguments& arguments, Job& job);
 // Who shares experts and how tokens come to them, of a plan whose degrees and model are set; then,
-// of one whose stages are, whether those exchanges run beside other work.
+// of one whose stages and re-materialisation are, whether those exchanges run beside other work.
 void set_expert_parallelism(Arguments& arguments, const std::string& file, Job& job);
-void set_expert_overlap(Arguments& arguments, Plan& plan, std::vector<Remark>& remarks);
+void set_expert_overlap(Arguments& arguments, Job& job);
 // Of a plan whose dtype is set; where the job leaves it to its Megatron, a default of the job's.
 void set_attention(Arguments& arguments, Job& job);
 // Products in 8 bits, as --fp8-format and its like ask for them; the plan has its number format.

@@ -70,12 +70,15 @@ std::optional<Adapters> take_swift_adapters(PostTrainerValues& values, const std
     auto given = values.extract(name);
     return given ? std::move(given.mapped()) : otherwise;
   };
-  std::string kind = "full", said = "tuner-type";
-  for (const char* name : {"tuner-type", "train-type"}) {
-    if (!values.contains(name)) continue;
-    said = name;
-    kind = take(name, "full");
+  // The first is the newer name.
+  const std::string type = take("tuner-type", ""), older = take("train-type", "");
+  if (!type.empty() && !older.empty() && type != older) {
+    throw InputError(
+        file, "--train-type",
+        fmt::format("{} contradicts --tuner-type {}", older.substr(0, 40), type.substr(0, 40)));
   }
+  const std::string said = type.empty() && !older.empty() ? "train-type" : "tuner-type";
+  const std::string kind = !type.empty() ? type : !older.empty() ? older : "full";
   if (kind != "full" && kind != "lora") {
     throw InputError(file, fmt::format("--{}", said),
                      fmt::format("{}: {}", kind.substr(0, 40), kAdaptersNotModelled));

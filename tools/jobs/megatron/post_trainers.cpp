@@ -121,11 +121,23 @@ void translate_swift(const ShellScript& script, const CommandWords& words, const
   job.lora = take_swift_adapters(values, file);
   const auto model = values.extract("model");
   require_model(options, file, "ms-swift", model ? model.mapped() : "");
-  if (auto length = values.extract("max-length")) values["seq-length"] = length.mapped();
+  // Its own names of two arguments, and of samples.
+  for (const auto& [own, megatron] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"max-length", "seq-length"},
+           {"virtual-pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank"},
+           {"microbatch-group-size-per-vp-stage",
+            "microbatch-group-size-per-virtual-pipeline-stage"}}) {
+    if (auto value = values.extract(own)) values[megatron] = value.mapped();
+  }
   for (const auto& [name, value] : std::initializer_list<std::pair<const char*, const char*>>{
            {"attention-backend", "flash"},
            {"use-distributed-optimizer", "true"},
            {"recompute-granularity", "selective"},
+           {"moe-token-dispatcher-type", "alltoall"},
+           {"weight-decay", "0.1"},
+           {"adam-beta2", "0.95"},
+           {"lr-decay-style", "cosine"},
+           {"seed", "42"},
            {"micro-batch-size", "1"},
            {"global-batch-size", "16"}})
     values.try_emplace(name, value);

@@ -22,6 +22,9 @@ void set_rows(Arguments& a, Job& job) {
     if (!a.flag(name) || says_false(value)) continue;
     job.rows = {name, RowsOf::packed};
   }
+  // Documents of a stream of which each attends to itself alone (core/datasets/gpt_dataset.py).
+  const std::string apart = "dataloader-inter-document-masking";
+  if (a.flag(apart)) job.rows = {apart, RowsOf::cut};
   const std::string variable = "variable-seq-lengths";
   if (a.flag(variable)) job.rows = {variable, RowsOf::longest};
 }

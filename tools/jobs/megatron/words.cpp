@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/job/unmodelled.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
@@ -23,97 +24,41 @@ constexpr std::string_view kHarmlessPrefixes[] = {
     // slime's rollouts, which are no part of a training step.
     "rollout-", "over-sampling-", "num-rollout", "sglang-", "n-samples-", "rm-", "advantage-",
     "eps-clip", "kl-loss-", "entropy-", "prompt-", "input-key", "label-key", "apply-chat-",
-    "ref-load", "hf-checkpoint", "balance-data", "dynamic-sampling-"};
-constexpr std::string_view kHarmless[] = {"num-workers",
-                                          "seed",
-                                          "lr",
-                                          "split",
-                                          "mmap-warmup",
-                                          "vocab-extra-ids",
-                                          "reset-position-ids",
-                                          "reset-attention-mask",
-                                          "eod-mask-loss",
-                                          "decoupled-lr",
-                                          "decoupled-min-lr",
-                                          "start-weight-decay",
-                                          "end-weight-decay",
-                                          "weight-decay-incr-style",
-                                          "override-opt-param-scheduler",
-                                          "use-checkpoint-opt-param-scheduler",
-                                          "use-checkpoint-args",
-                                          "no-load-optim",
-                                          "no-load-rng",
-                                          "no-save-optim",
-                                          "no-save-rng",
-                                          "loss-scale",
-                                          "initial-loss-scale",
-                                          "min-loss-scale",
-                                          "loss-scale-window",
-                                          "hysteresis",
-                                          "init-method-xavier-uniform",
-                                          "rotary-base",
-                                          "rotary-interleaved",
-                                          "rope-theta",
-                                          "use-rope-scaling",
-                                          "rope-scaling-factor",
-                                          "rotary-seq-len-interpolation-factor",
-                                          "distributed-backend",
-                                          "distributed-timeout-minutes",
-                                          "local-rank",
-                                          "use-mcore-models",
-                                          "use-legacy-models",
-                                          "mock-data",
-                                          "kill-switch-path",
-                                          "abort-on-unmet-fused-kernel-constraints",
-                                          "deepspeed-config",
-                                          "skip-train",
-                                          "no-create-attention-mask-in-dataloader",
-                                          "calculate-per-token-loss",
-                                          "check-for-nan-in-loss-and-grad",
-                                          "no-check-for-nan-in-loss-and-grad",
-                                          "manual-gc",
-                                          "manual-gc-interval",
-                                          "attention-softmax-in-fp32",
-                                          "max-restarts",
-                                          "tiktoken-pattern",
-                                          "no-mmap-bin-files",
-                                          "mmap-bin-files",
-                                          "create-attention-mask-in-dataloader",
-                                          "disable-last-saving",
-                                          "no-data-sharding",
-                                          "dataloader-type",
-                                          "no-barrier-with-level-1-timing",
-                                          "no-log-loss-scale-to-tensorboard",
-                                          "kill-on-bad-exit",
-                                          "wait",
-                                          "label",
-                                          "export",
-                                          "unbuffered",
-                                          "norm-target-loss",
-                                          "loss-on-targets-only",
-                                          "reset-progress",
-                                          "universal-checkpoint",
-                                          "codecarbon-dir",
-                                          "tee",
-                                          "mscale",
-                                          "mscale-all-dim",
-                                          "rotary-scaling-factor",
-                                          "beta-fast",
-                                          "beta-slow",
-                                          "original-max-position-embeddings",
-                                          "async-save",
-                                          "use-persistent-ckpt-worker",
-                                          "auto-detect-ckpt-format",
-                                          "pretrained-checkpoint",
-                                          "trust-remote-code",
-                                          "te-rng-tracker",
-                                          "apply-query-key-layer-scaling",
-                                          "straggler-minmax-count",
-                                          "fp8-margin",
-                                          "fp8-interval",
-                                          "fp8-amax-history-len",
-                                          "fp8-amax-compute-algo",
-                                          "moe-grouped-gemm"};  // as the costs have it
+    "ref-load", "hf-checkpoint", "balance-data", "dynamic-sampling-", "update-weight-", "kl-coef",
+    // ms-swift's and Primus's data and logs, and what a server of a model takes.
+    "dataset", "dataloader-", "stderr-sink-", "tiktoken-", "inference-max-", "num-tokens-to-",
+    "incoming-requests-"};
+constexpr std::string_view kHarmless[] = {
+    "num-workers", "seed", "lr", "split", "mmap-warmup", "vocab-extra-ids", "reset-position-ids",
+    "reset-attention-mask", "eod-mask-loss", "decoupled-lr", "decoupled-min-lr",
+    "start-weight-decay", "end-weight-decay", "weight-decay-incr-style",
+    "override-opt-param-scheduler", "use-checkpoint-opt-param-scheduler", "use-checkpoint-args",
+    "no-load-optim", "no-load-rng", "no-save-optim", "no-save-rng", "loss-scale",
+    "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis",
+    "init-method-xavier-uniform", "rotary-base", "rotary-interleaved", "rope-theta",
+    "use-rope-scaling", "rope-scaling-factor", "rotary-seq-len-interpolation-factor",
+    "distributed-backend", "distributed-timeout-minutes", "local-rank", "use-mcore-models",
+    "use-legacy-models", "mock-data", "kill-switch-path", "abort-on-unmet-fused-kernel-constraints",
+    "deepspeed-config", "skip-train", "no-create-attention-mask-in-dataloader",
+    "calculate-per-token-loss", "check-for-nan-in-loss-and-grad",
+    "no-check-for-nan-in-loss-and-grad", "manual-gc", "manual-gc-interval",
+    "attention-softmax-in-fp32", "max-restarts", "tiktoken-pattern", "no-mmap-bin-files",
+    "mmap-bin-files", "create-attention-mask-in-dataloader", "disable-last-saving",
+    "no-data-sharding", "dataloader-type", "no-barrier-with-level-1-timing",
+    "no-log-loss-scale-to-tensorboard", "kill-on-bad-exit", "wait", "label", "export", "unbuffered",
+    "norm-target-loss", "loss-on-targets-only", "reset-progress", "universal-checkpoint",
+    "codecarbon-dir", "tee", "mscale", "mscale-all-dim", "rotary-scaling-factor", "beta-fast",
+    "beta-slow", "original-max-position-embeddings", "async-save", "use-persistent-ckpt-worker",
+    "auto-detect-ckpt-format", "pretrained-checkpoint", "trust-remote-code", "te-rng-tracker",
+    "apply-query-key-layer-scaling", "straggler-minmax-count", "fp8-margin", "fp8-interval",
+    "fp8-amax-history-len", "fp8-amax-compute-algo", "model-type", "trainable", "num-samples",
+    "num-train-epochs", "agent-template", "perform-initialization", "barrier-with-L1-time",
+    "temperature", "top-k", "return-log-probs", "max-tokens-to-oom", "use-pytorch-profiler",
+    // Numbers of a router of a few products a token.
+    "moe-aux-loss-coeff", "moe-z-loss-coeff", "moe-router-score-function",
+    "moe-router-bias-update-rate", "moe-router-topk-scaling-factor",
+    // Experts as full as each other, as plans have them.
+    "moe-router-force-load-balancing", "moe-grouped-gemm"};  // as the costs have it
 
 // Of experts, what has a size's name and is none.
 constexpr std::string_view kMoe = "moe-";
@@ -185,6 +130,14 @@ bool says_default(std::string_view name, std::string_view value) {
   constexpr std::string_view kStates[] = {"exp-avg-dtype", "exp-avg-sq-dtype", "main-grads-dtype",
                                           "main-params-dtype"};
   if (std::ranges::find(kStates, name) != std::end(kStates)) return value == "fp32";
+  // On or 1 where nothing is said (core/transformer/transformer_config.py, core/distributed/
+  // distributed_data_parallel_config.py, core/optimizer/optimizer_config.py @d98e8a64ddf3).
+  constexpr std::string_view kOn[] = {
+      "align-grad-reduce",          "align-param-gather", "clone-scatter-output-in-embedding",
+      "gradient-reduce-div-fusion", "pin-cpu-grads",      "pin-cpu-params"};
+  constexpr std::string_view kEnds[] = {"num-layers-at-start-in-bf16", "num-layers-at-end-in-bf16"};
+  if (std::ranges::find(kOn, name) != std::end(kOn)) return value.empty() || says_true(value);
+  if (std::ranges::find(kEnds, name) != std::end(kEnds)) return value == "1";
   if (name == "wgrad-deferral-limit" || name == "empty-unused-memory-level") return value == "0";
   return name == "rerun-mode" && value == "disabled";
 }

@@ -35,7 +35,7 @@ inline constexpr std::array<BridgeName, 5> kBridgeDenied{
      {"model.gradient_accumulation_fusion", "no-gradient-accumulation-fusion"},
      {"model.masked_softmax_fusion", "no-masked-softmax-fusion"}}};
 // Sections and fields that change neither time nor memory of a step, or are read apart.
-inline constexpr std::array<std::string_view, 25> kBridgeBesideTheJob{
+inline constexpr std::array<std::string_view, 29> kBridgeBesideTheJob{
     "tokenizer",
     "dataset",
     "validation",
@@ -57,6 +57,10 @@ inline constexpr std::array<std::string_view, 25> kBridgeBesideTheJob{
     "model.use_transformer_engine_full_layer_spec",
     "model.pipeline_dtype",
     "model.params_dtype",
+    "model.use_te_rng_tracker",
+    "model.should_pad_vocab",
+    "mixed_precision.params_dtype",
+    "mixed_precision.pipeline_dtype",
     "model.cuda_graph_warmup_steps",
     "model.activation_func",
     "ddp.average_in_collective",

@@ -76,6 +76,11 @@ constexpr std::array<Translation, 48> kTranslations{
      {"model.tokenizer.type", "tokenizer-type"},
      {"model.overlap_p2p_comm", "overlap-p2p-communication", true}}};
 
+// How long a model's samples may be, and where it is tuned how long its data make them
+// (nlp/data/language_modeling/megatron/gpt_sft_dataset.py, max_seq_length @000763d0c69e).
+constexpr const char* kModelsLength = "model.encoder_seq_length";
+constexpr const char* kTunedLength = "model.data.train_ds.max_seq_length";
+
 // "${.encoder_seq_length}" and "${multiply:4, ${.hidden_size}}": what a key refers to is followed
 // where it is a sibling's or a whole path.
 std::string resolved(const std::map<std::string, std::string>& all, const std::string& path,
@@ -358,6 +363,7 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
     std::string value = t.text_or(key.nemo, "");
     if (key.nemo == "model.position_embedding_type")  // "ALiBi"
       std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (key.nemo == kModelsLength) value = t.text_or(kTunedLength, value);
     if (value.empty() || value == "-1") continue;
     if (key.flag && !says_true(value)) continue;
     if (value.find_first_of("'\n") != value.npos) t.fail(key.nemo, "has a quote in it");

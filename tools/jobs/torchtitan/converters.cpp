@@ -142,6 +142,56 @@ void read_adapters(TomlTable& t, Job& job) {
   job.plan.lora = adapters;
 }
 
+void read_float8(TomlTable& t, Job& job) {
+  Plan& plan = job.plan;
+  // Until 0.1 a table of its own.
+  const std::string table(t.has("float8.recipe_name") ? "float8" : kFloat8);
+  plan.fp8 = float8_recipe(t, table, job.remarks);
+  for (const std::string& of : {std::string("float8"), std::string(kFloat8)}) {
+    const std::string gathered = of + ".enable_fsdp_float8_all_gather";
+    const bool gathers = t.flag_or(gathered, false);
+    // Its converter asserts that no recipe is named beside it (components/quantization).
+    if (gathers && t.has(table + ".recipe_name"))
+      t.fail(gathered, "is refused by torchtitan beside a recipe_name");
+    if (gathers && plan.replicas() > 1) plan.fp8_parameters = plan.zero > 0;
+    static_cast<void>(t.flag_or(of + ".precompute_float8_dynamic_scale_for_fsdp", false));
+    read_filter(t, of, job.remarks);
+  }
+}
+
+// Which kernels make 8 bits changes no plan; torchao's others have 4 or 6 (prototype/mx_formats).
+void read_mx_recipe(TomlTable& t, const std::string& table) {
+  const std::string key = table + ".recipe_name", recipe = t.text_or(key, "mxfp8");
+  if (!recipe.starts_with("mxfp8"))
+    t.fail(key, fmt::format("{}: expected one of mxfp8", recipe.substr(0, 40)));
+}
+
+// The file's converters by 0.2's names. Throws InputError for those that torchtitan refuses
+// together: formats of two kinds (0.2: components/quantization/__init__.py, _validate), and one
+// behind adapters (main: models/utils.py, validate_converter_order).
+std::vector<std::string> converters_of(TomlTable& t, std::vector<Remark>& remarks) {
+  std::vector<std::string> names;
+  std::string quantizer;
+  for (std::string name : t.list(kConverters)) {
+    if (name == "float8" || name == "mx") name = fmt::format("quantize.linear.{}", name);
+    const bool again = std::ranges::find(names, name) != names.end();
+    const bool quantizes = name.starts_with("quantize.");
+    const auto kind = [](const std::string& of) { return of.substr(of.rfind('.') + 1); };
+    if (quantizes && !quantizer.empty() && kind(name) != kind(quantizer)) {
+      t.fail(kConverters, fmt::format("{} beside {}: products of two formats are not modelled",
+                                      name.substr(0, 60), quantizer.substr(0, 60)));
+    }
+    if (quantizes && std::ranges::find(names, kLora) != names.end())
+      t.fail(kConverters, fmt::format("{} is expected before the adapters", name.substr(0, 60)));
+    if (again && name == kLora)
+      t.fail(kConverters, "adapters are given twice: a plan has one kind");
+    if (again) remarks.push_back({std::string(kConverters), name + ": the last one's settings"});
+    if (quantizes) quantizer = name;
+    if (!again) names.push_back(std::move(name));
+  }
+  return names;
+}
+
 // A product's own layer there; nullopt where there is none.
 std::optional<std::string_view> linear_of(BlockProduct product) {
   for (const auto& [linear, word] : kLinears) {
@@ -178,37 +228,28 @@ void add_converters(const PythonValue& list, std::map<std::string, std::string>&
 void set_converters(TomlTable& t, Job& job) {
   Plan& plan = job.plan;
   bool experts = false;
-  for (std::string name : t.list(kConverters)) {
-    if (name == "float8" || name == "mx") name = fmt::format("quantize.linear.{}", name);
+  for (const std::string& name : converters_of(t, job.remarks)) {
     if (name == kFloat8) {
-      // Until 0.1 a table of its own.
-      const std::string table(t.has("float8.recipe_name") ? "float8" : kFloat8);
-      plan.fp8 = float8_recipe(t, table, job.remarks);
-      for (const std::string& of : {std::string("float8"), std::string(kFloat8)}) {
-        const std::string gathered = of + ".enable_fsdp_float8_all_gather";
-        const bool gathers = t.flag_or(gathered, false);
-        // Its converter asserts that no recipe is named beside it (components/quantization).
-        if (gathers && t.has(table + ".recipe_name"))
-          t.fail(gathered, "is refused by torchtitan beside a recipe_name");
-        if (gathers && plan.replicas() > 1) plan.fp8_parameters = plan.zero > 0;
-        static_cast<void>(t.flag_or(of + ".precompute_float8_dynamic_scale_for_fsdp", false));
-        read_filter(t, of, job.remarks);
-      }
+      read_float8(t, job);
     } else if (name == kMx) {
       plan.fp8 = Fp8Recipe::mxfp8;
-      static_cast<void>(t.text_or(name + ".recipe_name", ""));
+      read_mx_recipe(t, name);
       static_cast<void>(t.text_or(name + ".mxfp8_dim1_cast_kernel_choice", ""));
       read_filter(t, name, job.remarks);
     } else if (name == kFloat8Experts || name == kMxExperts) {
       experts = true;
-      static_cast<void>(t.text_or(name + ".recipe_name", ""));
+      if (name == kMxExperts) read_mx_recipe(t, name);
       static_cast<void>(t.list(name + ".fqns"));
       static_cast<void>(t.integer_or(name + ".pad_multiple", 0, 0, 1 << 20));
     } else if (name == kLora) {
       read_adapters(t, job);
     } else {
-      job.remarks.push_back(
-          {std::string(kConverters), fmt::format("{}: not modelled", name.substr(0, 60))});
+      const bool four = name.find("FP4") != std::string::npos;
+      job.remarks.push_back({std::string(kConverters),
+                             fmt::format("{}: not modelled{}", name.substr(0, 60),
+                                         four ? ": products in 4 bits are the number format's in "
+                                                "the plan"
+                                              : "")});
     }
   }
   const bool in_8_bits = plan.fp8 != Fp8Recipe::none;

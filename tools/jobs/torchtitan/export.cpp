@@ -82,6 +82,8 @@ std::string modules_of(const ResolvedPlan& loaded, std::string_view head) {
 void refuse_shared_experts(const Decoder& d, const std::string& file) {
   if (d.block.shared_ffn > 0 || (d.block.router_bias && !d.block.mlp_bias))
     throw InputError(file, "layers", "shared experts or a router's bias cannot be exported");
+  if (d.block.expert_groups > 0)
+    throw InputError(file, "layers", "experts that are chosen by groups cannot be exported");
 }
 
 void set_model(TorchtitanJob& job, const ResolvedPlan& loaded, Trainer version,
@@ -144,6 +146,11 @@ void set_degrees(TorchtitanJob& job, const Plan& plan, Trainer version,
   if (plan.replicas() > 1 && !plan.overlap_grad_reduce) {
     instead("overlap_grad_reduce", "torchtitan always reduces beside the backward");
   }
+  if (plan.overlap_param_gather) {
+    instead("overlap_param_gather",
+            "torchtitan gathers each block's weights before its own forward, beside the block "
+            "before");
+  }
   if (plan.zero == 0 && plan.cp > 1) {
     instead("zero",
             "0: torchtitan always shards among context-parallel devices: with them the replicas");
@@ -169,19 +176,15 @@ void set_degrees(TorchtitanJob& job, const Plan& plan, Trainer version,
     job.parallelism.emplace_back("fsdp_reshard_after_forward",
                                  plan.zero == 3 ? "\"always\"" : "\"never\"");
   add("tensor_parallel_degree", plan.tp);
-  if (plan.overlap_tensor_parallel)
+  // Main has it among what is compiled.
+  if (plan.overlap_tensor_parallel && version == Trainer::torchtitan_0_2)
     job.parallelism.emplace_back("enable_async_tensor_parallel", "true");
   add("context_parallel_degree", plan.cp);
   add("pipeline_parallel_degree", plan.pp);
   if (plan.ep > 1) {
     add("expert_parallel_degree", plan.ep);
-    if (plan.expert_dispatch == ExpertDispatch::once && version != Trainer::torchtitan_0_2) {
+    if (plan.expert_dispatch == ExpertDispatch::once)
       job.parallelism.emplace_back("expert_parallel_comm_backend", "\"deepep\"");
-    } else if (plan.expert_dispatch == ExpertDispatch::once ||
-               plan.expert_dispatch == ExpertDispatch::allgather) {
-      instead("expert_dispatch", fmt::format("{}: tokens are exchanged all to all there",
-                                             to_string(plan.expert_dispatch)));
-    }
     if (plan.tp > 1 && version == Trainer::torchtitan_0_2) {
       add("expert_tensor_parallel_degree", plan.expert_tp());
     } else if (plan.expert_tp() > 1) {
@@ -326,9 +329,11 @@ TorchtitanJob torchtitan_job(const ResolvedPlan& loaded, Trainer version, const 
   set_checkpointing(job, loaded, blocks, remarks);
   remark_rank_order(loaded.plan, "torchtitan", remarks);
   remark_ours(loaded.plan, "torchtitan", remarks);
-  remarks.push_back({"compile",
-                     "a plan does not say whether: it is off there unless one says compile, and "
-                     "the stack torchtitan-eager"});
+  remarks.push_back(
+      {"compile", loaded.plan.overlap_tensor_parallel
+                      ? "on: what tensor parallelism exchanges overlaps compiled products alone"
+                      : "a plan does not say whether: it is off there unless one says compile, and "
+                        "the stack torchtitan-eager"});
   return job;
 }
 

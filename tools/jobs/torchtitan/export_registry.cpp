@@ -57,6 +57,25 @@ std::string model_call(std::string_view flavor, const std::string& converters) {
   return fmt::format("model_registry(\"{}\", converters={})", flavor, converters);
 }
 
+// A stream that is cut, or whole documents fitted in; the data are torchtitan's example.
+std::string_view packing_class(const SequenceLengths& lengths) {
+  return lengths.rows == RowsOf::cut ? "ConcatThenSplitPackingConfig" : "FirstFitPackingConfig";
+}
+
+std::string dataloader_call(const SequenceLengths& lengths) {
+  return python_call(
+      "GrainDataLoader.Config",
+      {{"dataset", fmt::format("{}(dataset=DATASETS[\"c4\"])", packing_class(lengths))}}, "");
+}
+
+std::string packing_imports(const SequenceLengths& lengths) {
+  if (!lengths.known()) return "";
+  return fmt::format(
+      "from torchtitan.components.data import {}, GrainDataLoader\n"
+      "from torchtitan.hf_datasets.text_datasets import DATASETS\n",
+      packing_class(lengths));
+}
+
 // What the files take besides where they have converters.
 std::string_view converter_imports(const Plan& plan) {
   if (plan.lora.rank > 0 && plan.fp8 != Fp8Recipe::none) {
@@ -76,7 +95,7 @@ constexpr std::string_view kImports =
     "from torchtitan.components.optimizer import (\n"
     "    default_adamw,\n    LRSchedulersContainer,\n    OptimizersContainer,\n"
     "    ParamGroupConfig,\n)\n"
-    "from torchtitan.config import DebugConfig, ParallelismConfig, TrainingConfig\n"
+    "from torchtitan.config import CompileConfig, DebugConfig, ParallelismConfig, TrainingConfig\n"
     "from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC\n"
     "from torchtitan.models import llama3\n"
     "from torchtitan.models.common import ComplexRoPE\n"
@@ -108,24 +127,31 @@ ExportedJob export_torchtitan_registry(const ResolvedPlan& loaded, const ExportO
   if (plan.pp > 1)
     job.parallelism.emplace_back("num_pp_microbatches", fmt::to_string(plan.microbatches));
   constexpr std::string_view kIndent = "        ";
-  const std::string config = python_call(
-      "Trainer.Config",
-      {{"model_spec", model_call(job.flavor, registry_converters(plan))},
-       {"optimizer", optimizer_call(plan.optimizer, "")},
-       {"lr_scheduler", python_call("LRSchedulersContainer.Config", job.rate, "")},
-       {"training", python_call("TrainingConfig", training, "")},
-       {"parallelism", python_call("ParallelismConfig", job.parallelism, "")},
-       {"activation_checkpoint", std::string(policy_call(job))},
-       {"debug", python_call("DebugConfig", {{"seed", fmt::to_string(plan.seed)}}, "")}},
-      kIndent.substr(4));
-  std::string imports = fmt::format("{}{}{}", kHead, converter_imports(plan), kImports);
+  TorchtitanJob::Fields fields{
+      {"model_spec", model_call(job.flavor, registry_converters(plan))},
+      {"optimizer", optimizer_call(plan.optimizer, "")},
+      {"lr_scheduler", python_call("LRSchedulersContainer.Config", job.rate, "")},
+      {"training", python_call("TrainingConfig", training, "")},
+      {"parallelism", python_call("ParallelismConfig", job.parallelism, "")},
+      {"activation_checkpoint", std::string(policy_call(job))},
+      {"debug", python_call("DebugConfig", {{"seed", fmt::to_string(plan.seed)}}, "")}};
+  if (plan.overlap_tensor_parallel)
+    fields.emplace_back(
+        "compile", python_call("CompileConfig",
+                               {{"enable", "True"}, {"enable_async_tensor_parallel", "True"}}, ""));
+  const bool packs = plan.lengths.known();
+  if (packs) fields.emplace_back("dataloader", dataloader_call(plan.lengths));
+  const std::string config = python_call("Trainer.Config", fields, kIndent.substr(4));
+  std::string imports = fmt::format("{}{}{}{}", kHead, packing_imports(plan.lengths),
+                                    converter_imports(plan), kImports);
   if (job.own_sizes) imports += registry_flavor(*job.own_sizes);
   made.files.push_back(
       {"config_registry.py",
        fmt::format("{}def weir_job() -> Trainer.Config:\n    return {}\n", imports, config)});
   if (!job.schedule.empty()) made.files.push_back({"schedule.csv", job.schedule});
   made.not_carried.push_back(
-      {"data", "a plan has none: give the configuration a dataloader and training.steps"});
+      {"data", packs ? "a plan has none: c4 stands in the file for yours; give it training.steps"
+                     : "a plan has none: give the configuration a dataloader and training.steps"});
   made.launch = "PYTHONPATH=. " + torchrun(nodes_of(plan, options)) +
                 " -m torchtitan.train --module config_registry --config weir_job";
   return made;

@@ -60,6 +60,7 @@ ExportedJob written_job(const ResolvedPlan& loaded, const ExportOptions& options
           toml_table("parallelism", job.parallelism) +
           toml_table("activation_checkpoint", checkpoint) +
           toml_table("debug", {{"seed", fmt::to_string(plan.seed)}});
+  if (plan.overlap_tensor_parallel) text += toml_table("compile", {{"enable", "true"}});
   if (job.own_sizes) text += toml_table("experimental", {{"custom_import", "\"weir_flavor\""}});
   made.files.push_back({"job.toml", std::move(text)});
   if (job.own_sizes) made.files.push_back({"weir_flavor.py", toml_flavor(*job.own_sizes)});

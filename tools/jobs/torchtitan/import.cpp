@@ -165,18 +165,22 @@ void set_replicas(TomlTable& t, Plan& plan, const JobOptions& options, const std
 // Experts are shared among the devices that share weights, and among tensor-parallel ones where
 // these do not divide each expert (distributed/parallel_dims.py: efsdp = dp_shard cp tp / (ep
 // etp)).
-void set_experts(TomlTable& t, Plan& plan, const Model& model) {
+void set_experts(TomlTable& t, Plan& plan, const Model& model, std::vector<Remark>& remarks) {
   const std::string_view key = "parallelism.expert_parallel_degree",
                          tensor_key = "parallelism.expert_tensor_parallel_degree";
   const auto degree = static_cast<int>(t.integer_or(key, 1, 1, kMostRanks));
   const std::int64_t tensor = t.integer_or(tensor_key, 1, 1, kMostRanks);
   const std::string_view backend_key = "parallelism.expert_parallel_comm_backend";
   const std::string backend = t.text_or(backend_key, "standard");
-  if (backend != "standard" && backend != "deepep" && backend != "hybridep")
-    t.fail(backend_key, "expected standard, deepep or hybridep");
+  const bool minimal = backend == "minimal_async_ep";
+  const bool all_to_all = backend == "standard" || minimal;
+  if (!all_to_all && backend != "deepep" && backend != "hybridep")
+    t.fail(backend_key, "expected standard, deepep, hybridep or minimal_async_ep");
   if (degree == 1 || !has_experts(model)) return;  // without experts it has no effect there either
+  if (minimal)
+    remarks.push_back({std::string(backend_key), "minimal_async_ep: as all to all in the plan"});
   plan.ep = degree;
-  plan.expert_dispatch = backend == "standard" ? ExpertDispatch::alltoall : ExpertDispatch::once;
+  plan.expert_dispatch = all_to_all ? ExpertDispatch::alltoall : ExpertDispatch::once;
   if (tensor != plan.tp) plan.etp = static_cast<int>(tensor);
   if (const auto misfit = cannot_divide(model, plan))
     t.fail(misfit->key == "etp" ? tensor_key : key, misfit->reason);
@@ -358,13 +362,16 @@ Job read_torchtitan_job(const std::string& text, const std::string& file,
   if (!is_language_model(job.model))
     t.fail("model.flavor", "its model is no embedding, blocks, norm and head");
   set_replicas(t, plan, options, file, job.remarks);
-  set_experts(t, plan, job.model);
+  set_experts(t, plan, job.model, job.remarks);
   set_batch(t, plan, given, file, job.remarks);
   set_torchtitan_pipeline(t, plan, static_cast<std::int64_t>(job.model.layers.size()) - 3);
   set_recompute(t, plan, job.model, job.remarks);
   set_torchtitan_training(t, plan, job.remarks);
   set_converters(t, job);
   set_graphs(t, plan);
+  // A registry's packing, by a name that no TOML has.
+  if (const auto rows = parse_rows_of(t.text_or("rows", "")); rows && is_python(text))
+    job.rows = {"dataloader", *rows};
   fill_and_say(t, given, file, job);
   plan.seed = static_cast<std::uint64_t>(
       t.integer_or("training.seed", t.integer_or("debug.seed", 1, 0, std::int64_t{1} << 53), 0,

@@ -55,6 +55,7 @@ class Registry {
 
   std::string toml(const std::string& model) {
     set_model(model);
+    set_rows();
     set_training();
     set_optimizer();
     set_checkpointing();
@@ -103,11 +104,24 @@ class Registry {
     for (const auto& [name, value] : call->fields) {
       if (name == "converters") {
         add_converters(value, keys_);
+      } else if (name == "moe_comm_backend") {
+        set("parallelism.expert_parallel_comm_backend", value);  // its place in 0.2
       } else {
         set("model." + name, value);
       }
     }
     keys_.try_emplace("model.flavor", toml_text(call->callee));
+  }
+
+  // How documents lie in rows, where attention is told (models/common/decoder.py,
+  // get_attention_masks @b5bcd76c66d0): sdpa is not, flex and varlen are.
+  void set_rows() {
+    const PythonValue* packing = root_.at("dataloader.dataset");
+    const PythonObject* its = packing == nullptr ? nullptr : packing->object();
+    const auto backend = keys_.find("model.attn_backend");
+    if (its == nullptr || (backend != keys_.end() && backend->second == "\"sdpa\"")) return;
+    if (its->callee.ends_with("FirstFitPackingConfig")) keys_["rows"] = "\"packed\"";
+    if (its->callee.ends_with("ConcatThenSplitPackingConfig")) keys_["rows"] = "\"cut\"";
   }
 
   std::optional<std::int64_t> whole(const std::string& key) const {

@@ -33,6 +33,10 @@ std::string word_of(const TrainerFacts& facts, std::string_view key) {
   if (key == "frozen") return layers_word(plan.frozen);
   if (key == "boundaries") return fmt::format("[{}]", fmt::join(plan.boundaries, ","));
   if (key == "fp8") return std::string(to_string(plan.fp8));
+  if (key == "lengths") return std::string(to_string(plan.lengths.rows));
+  if (key == "recompute") return recompute_word(plan.recompute);
+  if (key == "expert_dispatch") return std::string(to_string(plan.expert_dispatch));
+  if (key == "overlap_tensor_parallel" || key == "fp8_parameters") return "true";
   return "";
 }
 

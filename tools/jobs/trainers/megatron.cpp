@@ -20,6 +20,10 @@ bool broken_rounds(const Facts& f) {
 bool few_microbatches(const Facts& f) { return interleaved(f) && f.plan.microbatches < f.plan.pp; }
 bool fsdp(const Facts& f) { return f.plan.zero > 1; }
 bool overlaps_experts(const Facts& f) { return f.plan.overlap_experts; }
+bool in_rows(const Facts& f, RowsOf rows) {
+  return f.plan.lengths.known() && f.plan.lengths.rows == rows;
+}
+bool packed(const Facts& f) { return in_rows(f, RowsOf::packed); }
 bool hosts_activations(const Facts& f) { return f.plan.offload_activations > 0; }
 
 // The smallest group of K or more micro-batches of which the last is as large: M = 7, K = 2: 4.
@@ -73,6 +77,8 @@ constexpr TrainerRow kForkOrders[] = {
      "the fork's schedules run one micro-batch at a time", "as above"},
     {"offload-activations", RowKind::lacks, "offload_activations", hosts_activations,
      "the fork keeps what the backward reads on the device", "as above"},
+    {"rows", RowKind::lacks, "lengths", [](const Facts& f) { return f.plan.lengths.known(); },
+     "the fork's rows are one sequence each", "as above"},
     {"interleaved-rounds", RowKind::other_order, "microbatches",
      [](const Facts& f) { return f.placement != ChunkPlacement::v_shaped && broken_rounds(f); },
      kOrders[1].says, kOrders[1].source},
@@ -94,6 +100,20 @@ constexpr TrainerRow kBoth[] = {
     {"frozen-layers", RowKind::lacks, "frozen",
      [](const Facts& f) { return !f.plan.frozen.empty(); },
      "Megatron-LM's pretraining has no argument that freezes layers", kArguments},
+    {"longest-rows", RowKind::lacks, "lengths",
+     [](const Facts& f) { return in_rows(f, RowsOf::longest); },
+     "Megatron-LM's rows are all as long: no argument lets them vary (variable_seq_lengths)",
+     kArguments},
+    {"packed-rows", RowKind::needs, "lengths", packed,
+     "rows of whole conversations are those of supervised fine-tuning alone",
+     "training/datasets/sft_dataset.py, SFTDataset", "sft"},
+    {"packed-mask", RowKind::needs, "lengths", packed, "they have no mask of their own",
+     "training/datasets/sft_dataset.py, SFTDataset.__getitem__",
+     "no-create-attention-mask-in-dataloader"},
+    {"cut-rows", RowKind::needs, "lengths", [](const Facts& f) { return in_rows(f, RowsOf::cut); },
+     "a row's documents attend to each other where nothing is said",
+     "core/datasets/gpt_dataset.py, GPTDatasetConfig.inter_document_masking",
+     "dataloader-inter-document-masking"},
     {"second-shards", RowKind::lacks, "zero_secondary",
      [](const Facts& f) { return f.plan.zero_secondary > 0; },
      "Megatron-LM keeps weights divided once: hpZ is DeepSpeed's", kArguments},
@@ -101,6 +121,12 @@ constexpr TrainerRow kBoth[] = {
      [](const Facts& f) { return f.plan.offload_optimizer > 0; },
      "the host's optimizer goes by the code of that one", kArguments,
      "use-precision-aware-optimizer"},
+    {"offload-unsharded", RowKind::lacks, "offload_optimizer",
+     [](const Facts& f) {
+       return f.plan.offload_optimizer > 0 && f.plan.zero == 0 && f.plan.replicas() > 1;
+     },
+     "Megatron-LM's host updates what a distributed optimizer divides among the replicas",
+     kArguments},
     {"offload-sharded", RowKind::needs, "offload_optimizer",
      [](const Facts& f) { return f.plan.offload_optimizer > 0 && f.plan.zero == 0; },
      "that one is of the distributed optimizer", kArguments, "use-distributed-optimizer"},
@@ -251,13 +277,8 @@ constexpr TrainerRow kBoth[] = {
      "core/transformer/moe/experts.py", "moe-grouped-gemm"},
     {"token-dispatcher", RowKind::states, "model", [](const Facts& f) { return f.experts; },
      "tokens are gathered from all devices where nothing is said",
-     "core/transformer/moe/token_dispatcher.py", "moe-token-dispatcher-type",
-     [](const Facts& f) {
-       const ExpertDispatch way = f.plan.expert_dispatch;
-       return std::string(way == ExpertDispatch::once        ? "flex"
-                          : way == ExpertDispatch::allgather ? "allgather"
-                                                             : "alltoall");
-     }}};
+     "core/transformer/moe/token_dispatcher.py", kDispatcher,
+     [](const Facts& f) { return megatron_dispatcher(f.plan.expert_dispatch); }}};
 
 template <std::size_t A, std::size_t B>
 constexpr std::array<TrainerRow, A + B> joined(const TrainerRow (&first)[A],
@@ -279,6 +300,10 @@ const std::vector<std::string_view> kSharded{"use-distributed-optimizer", "use-m
 
 }  // namespace
 
+std::string megatron_dispatcher(ExpertDispatch way) {
+  if (way == ExpertDispatch::once) return "flex";
+  return way == ExpertDispatch::allgather ? "allgather" : "alltoall";
+}
 std::span<const TrainerRow> megatron_rows() { return kMegatron; }
 std::span<const TrainerRow> megatron_fork_rows() { return kFork; }
 

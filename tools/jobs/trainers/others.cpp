@@ -27,6 +27,20 @@ bool has_linears(const ProductSet& targets) {
   }
   return true;
 }
+// Rows of several sequences, and such as vary.
+bool in_rows(const Facts& f) { return f.plan.lengths.known(); }
+// Of parts of blocks alone; torchtitan's policy by operation is what its stacks take a plan's
+// attention core for.
+bool rebuilds_parts(const Facts& f) { return f.plan.recompute.mode == RecomputeMode::selective; }
+bool rebuilds_other_parts(const Facts& f) {
+  return rebuilds_parts(f) && f.plan.recompute.modules != ModuleSet(BlockModule::core_attn);
+}
+bool gathers_tokens(const Facts& f) { return f.plan.expert_dispatch == ExpertDispatch::allgather; }
+bool dispatches_otherwise(const Facts& f) {
+  return gathers_tokens(f) || f.plan.expert_dispatch == ExpertDispatch::once;
+}
+bool overlaps_tensor(const Facts& f) { return f.plan.overlap_tensor_parallel; }
+bool groups(const Facts& f) { return f.plan.zero_shards > 0; }
 bool exchanges_beside(const Facts& f) { return f.plan.overlap_experts; }
 bool other_parallelism(const Facts& f) { return f.plan.tp > 1 || f.plan.pp > 1; }
 
@@ -70,6 +84,17 @@ constexpr TrainerRow kTorchtitan[] = {
     {"frozen-layers", RowKind::lacks, "frozen",
      [](const Facts& f) { return !f.plan.frozen.empty(); },
      "torchtitan has no key that freezes weights", "torchtitan/trainer.py, Trainer"},
+    {"longest-rows", RowKind::lacks, "lengths",
+     [](const Facts& f) { return in_rows(f) && f.plan.lengths.rows == RowsOf::longest; },
+     "torchtitan's rows are full: its packings cut a stream, or fit whole documents in",
+     "torchtitan/components/data/packing.py"},
+    {"recompute-modules", RowKind::lacks, "recompute", rebuilds_other_parts,
+     "torchtitan rebuilds blocks, or parts by the operation that made them",
+     "torchtitan/distributed/activation_checkpoint.py"},
+    {"dispatch", RowKind::lacks, "expert_dispatch", dispatches_otherwise,
+     "torchtitan's dispatcher is said to models with experts (moe_comm_backend), whose sizes are "
+     "not written",
+     "torchtitan/models/common/config_utils.py"},
     {"second-shards", RowKind::lacks, "zero_secondary", second_shards,
      "torchtitan keeps weights divided once", "torchtitan/distributed/parallel_dims.py"},
     {"offload", RowKind::lacks, "offload_optimizer", offloads,
@@ -119,6 +144,22 @@ constexpr TrainerRow kTorchtitan02[] = {
     {"frozen-layers", RowKind::lacks, "frozen",
      [](const Facts& f) { return !f.plan.frozen.empty(); },
      "torchtitan 0.2 has no key that freezes weights", "torchtitan/train.py, Trainer"},
+    {"rows", RowKind::lacks, "lengths", in_rows,
+     "torchtitan 0.2 tells a row's documents apart in flavours of its own alone (8B_flex), and "
+     "packs none whole",
+     "torchtitan/models/llama3/__init__.py, attn_mask_type"},
+    {"recompute-modules", RowKind::lacks, "recompute", rebuilds_other_parts,
+     "torchtitan 0.2 rebuilds blocks, or parts by the operation that made them",
+     "torchtitan/distributed/activation_checkpoint.py"},
+    {"dispatch", RowKind::lacks, "expert_dispatch", gathers_tokens,
+     "torchtitan 0.2's tokens are exchanged all to all, or by DeepEP",
+     "torchtitan/config/job_config.py, Parallelism"},
+    {"dispatch-of-divided-experts", RowKind::lacks, "expert_dispatch",
+     [](const Facts& f) {
+       return f.plan.expert_dispatch == ExpertDispatch::once && f.plan.expert_tp() > 1;
+     },
+     "torchtitan 0.2 sends tokens by DeepEP to whole experts alone",
+     "torchtitan/models/llama4/infra/parallelize.py, parallelize_llama"},
     {"second-shards", RowKind::lacks, "zero_secondary", second_shards,
      "torchtitan 0.2 keeps weights divided once", "torchtitan/distributed/parallel_dims.py"},
     {"offload", RowKind::lacks, "offload_optimizer", offloads,
@@ -157,6 +198,21 @@ constexpr TrainerRow kTorch[] = {
     {"frozen-layers", RowKind::lacks, "frozen",
      [](const Facts& f) { return !f.plan.frozen.empty(); },
      "the script that is written trains all weights", "tools/jobs/torch/export"},
+    {"rows", RowKind::lacks, "lengths", in_rows,
+     "the script that is written has rows of one sequence each", "tools/jobs/torch/export"},
+    {"recompute-modules", RowKind::lacks, "recompute", rebuilds_parts,
+     "the script that is written rebuilds whole layers", "tools/jobs/torch/export"},
+    {"overlapped-tensor-parallelism", RowKind::lacks, "overlap_tensor_parallel", overlaps_tensor,
+     "the script that is written divides no layer", "tools/jobs/torch/export"},
+    {"overlapped-experts", RowKind::lacks, "overlap_experts", exchanges_beside,
+     "torch.distributed.pipelining runs one micro-batch at a time",
+     "torch/distributed/pipelining/schedules.py, _PipelineScheduleRuntime"},
+    {"dispatch", RowKind::lacks, "expert_dispatch", dispatches_otherwise,
+     "the script that is written sends no tokens to experts", "tools/jobs/torch/export"},
+    {"groups", RowKind::lacks, "zero_shards", groups,
+     "the script that is written shares nothing among replicas", "tools/jobs/torch/export"},
+    {"second-shards", RowKind::lacks, "zero_secondary", second_shards,
+     "the script that is written shares nothing among replicas", "tools/jobs/torch/export"},
     {"offload", RowKind::lacks, "offload_optimizer", offloads,
      "the script that is written keeps the optimizer's state on its device",
      "tools/jobs/torch/export"},
@@ -182,6 +238,20 @@ constexpr TrainerRow kDeepSpeed[] = {
     {"frozen-layers", RowKind::lacks, "frozen",
      [](const Facts& f) { return !f.plan.frozen.empty(); },
      "DeepSpeed's configuration has no key that freezes weights", "deepspeed/runtime/config.py"},
+    {"rows", RowKind::lacks, "lengths", in_rows,
+     "DeepSpeed's configuration says nothing of how sequences lie in rows: the script makes them",
+     "deepspeed/runtime/config.py"},
+    {"recompute-modules", RowKind::lacks, "recompute", rebuilds_parts,
+     "DeepSpeed's pipeline rebuilds whole layers, so many at a time",
+     "deepspeed/runtime/pipe/module.py, forward"},
+    {"overlapped-tensor-parallelism", RowKind::lacks, "overlap_tensor_parallel", overlaps_tensor,
+     "DeepSpeed leaves tensor parallelism to the model's own code",
+     "deepspeed/runtime/pipe/module.py"},
+    {"overlapped-experts", RowKind::lacks, "overlap_experts", exchanges_beside,
+     "DeepSpeed's TrainSchedule runs one micro-batch at a time",
+     "deepspeed/runtime/pipe/schedule.py"},
+    {"dispatch", RowKind::lacks, "expert_dispatch", dispatches_otherwise,
+     "DeepSpeed's tokens are exchanged all to all", "deepspeed/moe/sharded_moe.py"},
     {"offload-part", RowKind::lacks, "offload_optimizer",
      [](const Facts& f) { return f.plan.offload_optimizer > 0 && f.plan.offload_optimizer < 1; },
      "a part of the state goes to the host under ZeRO 3 alone, which pipeline.py's engine has not",
@@ -193,7 +263,7 @@ constexpr TrainerRow kDeepSpeed[] = {
     {"offload-unsharded", RowKind::lacks, "offload_optimizer",
      [](const Facts& f) { return f.plan.offload_optimizer == 1 && f.plan.zero == 0; },
      "DeepSpeed's host updates under ZeRO alone", "deepspeed/runtime/engine.py"},
-    {"groups", RowKind::lacks, "zero_shards", [](const Facts& f) { return f.plan.zero_shards > 0; },
+    {"groups", RowKind::lacks, "zero_shards", groups,
      "MiCS is of ZeRO 3, and pipeline.py's engine takes 1 at most",
      "deepspeed/runtime/zero/mics.py"},
     {"second-shards", RowKind::lacks, "zero_secondary", second_shards,

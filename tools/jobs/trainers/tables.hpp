@@ -3,6 +3,9 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "tools/jobs/trainers/row.hpp"
 
@@ -15,5 +18,8 @@ namespace weir {
 [[nodiscard]] std::span<const TrainerRow> torch_rows();
 [[nodiscard]] std::span<const TrainerRow> deepspeed_rows();
 [[nodiscard]] const std::vector<ArgumentRule>& megatron_argument_rules();
+// Megatron-LM's word of how tokens come to their experts, and what says it.
+inline constexpr std::string_view kDispatcher = "moe-token-dispatcher-type";
+[[nodiscard]] std::string megatron_dispatcher(ExpertDispatch way);
 
 }  // namespace weir

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/jobs/megatron/changes.hpp"
+#include "tools/jobs/megatron/patch/changes.hpp"
 #include "tools/jobs/trainers/row.hpp"
 
 namespace weir {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tools/jobs/job/export.hpp"
-#include "tools/jobs/megatron/changes.hpp"
+#include "tools/jobs/megatron/patch/changes.hpp"
 
 namespace weir {
 

@@ -4,7 +4,7 @@
 //
 // Where to start: ScriptEditor::edit().
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/jobs/megatron/script_edit.hpp"
+#include "tools/jobs/megatron/patch/script_edit.hpp"
 
 #include <fmt/format.h>
 
