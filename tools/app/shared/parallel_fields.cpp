@@ -169,10 +169,13 @@ app::Fields fields(ParallelLists& o) {
                   {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
   app::append(all, {{"--zero-shards", &o.zero_shards, kZeroShards, {.range = kSharers}},
                     {"--zero-secondary", &o.zero_secondary, kZeroSecondary, {.range = kSharers}},
-                    {"--offload-optimizer", &o.offload_optimizer, kOffload, {.range = app::kShare}},
+                    {"--offload-optimizer",
+                     &o.offload_optimizer,
+                     std::string(kOffload) + ": 1, or 0,0.5,1",
+                     {.range = app::kShare}},
                     {"--offload-activations",
                      &o.offload_activations,
-                     kOffloadActivations,
+                     std::string(kOffloadActivations) + ", likewise",
                      {.range = app::kShare}}});
   append_flags(all, o);
   app::append(all, {{"--cuda-graphs", &o.cuda_graphs, kCudaGraphs},
@@ -198,8 +201,8 @@ void apply(const ParallelLists& o, SweepRequest& request) {
   request.zero = o.zero;
   if (!o.zero_shards.empty()) request.zero_shards = o.zero_shards;
   request.base.zero_secondary = o.zero_secondary;
-  request.base.offload_optimizer = o.offload_optimizer;
-  request.base.offload_activations = o.offload_activations;
+  request.offload_optimizer = o.offload_optimizer;
+  request.offload_activations = o.offload_activations;
   request.base.sequence_parallel = o.sequence_parallel;
   request.base.overlap_tensor_parallel = o.overlap_tensor_parallel;
   request.base.overlap_experts = o.overlap_experts;
