@@ -131,11 +131,12 @@ class Options {
   }
   CLI::Option* added(const app::Field& f, std::vector<double>& target) {
     const auto check = within<double>(f.traits.range.value());
-    const auto parse = [&target, check](const std::string& text) {
+    const auto parse = [&target, check,
+                        name = "--" + app::long_names(f).front()](const std::string& text) {
       target.clear();
       for (const std::string& word : parse_words(text)) {
         if (const std::string refused = check(word); !refused.empty())
-          throw CLI::ValidationError(refused);
+          throw CLI::ValidationError(name, refused);
         target.push_back(std::stod(word));
       }
     };

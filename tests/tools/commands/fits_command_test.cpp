@@ -106,10 +106,10 @@ TEST_F(FitsCommand, AFullHostIsNamed) {
   EXPECT_EQ(json["changes"][0]["change"], "optimizer's state: on the device");
   const CommandResult said = weir("-q fits plan.json --cluster small.json");
   EXPECT_THAT(said.out, HasSubstr("does not fit: "));
-  EXPECT_THAT(said.out, HasSubstr("): a node's host holds 119.7"));
-  EXPECT_THAT(said.out, HasSubstr("plan.json does not fit: a node's host needs 119.7"));
+  EXPECT_THAT(said.out, HasSubstr("): a node's host holds 119.66 GiB"));
+  EXPECT_THAT(said.out, HasSubstr("plan.json does not fit: a node's host needs 119.66 GiB"));
   EXPECT_THAT(weir("-q simulate plan.json --cluster small.json").out,
-              HasSubstr("plan.json keeps 119.7"));
+              HasSubstr("plan.json keeps 119.66 GiB"));
 }
 
 }  // namespace

@@ -408,13 +408,15 @@ TEST_F(SearchCommand, WhereNothingFitsTheHostsAreAsked) {
                              "--seq-length 4096 --stack megatron-core ";
   const CommandResult named = weir("-q " + search + cluster_ + " --offload-optimizer 0");
   EXPECT_EQ(named.code, 4) << named.out;
-  const CommandResult found = weir("--json " + search + cluster_ + " 2> said");
-  ASSERT_EQ(found.code, 0) << found.out << read("said");
-  for (const Json& row : Json::parse(found.out)["plans"]) {
+  const CommandResult found = weir("-q --json " + search + cluster_);
+  ASSERT_EQ(found.code, 0) << found.out;
+  const Json json = Json::parse(found.out);
+  for (const Json& row : json["plans"]) {
     EXPECT_EQ(row["plan"]["offload_optimizer"], 1);
     EXPECT_EQ(row["forecast"]["host"]["fits"], "yes");
   }
-  EXPECT_THAT(read("said"), HasSubstr("searched with the optimizer's state with the host"));
+  EXPECT_THAT(weir(search + cluster_).out,
+              HasSubstr("searched with the optimizer's state with the host"));
   Json cluster = Json::parse(read(WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json"));
   cluster["host"]["memory"] = "64 GiB";
   write("small.json", cluster.dump());
@@ -435,7 +437,8 @@ TEST_F(SearchCommand, SharesWithTheHostAreChosen) {
     std::set<std::pair<double, double>> found;
     const CommandResult result = weir("-q " + all + " --offload-optimizer " + shares);
     EXPECT_EQ(result.code, 0) << result.out;
-    for (const Json& row : Json::parse(result.out)["plans"])
+    const Json json = Json::parse(result.out);
+    for (const Json& row : json["plans"])
       found.emplace(row["forecast"]["step_time_s"], row["plan"].value("offload_optimizer", 0.0));
     return found;
   };

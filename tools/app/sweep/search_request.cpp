@@ -155,11 +155,17 @@ std::vector<std::string> named_beyond(const weir::SweepRequest& asked, const std
   return lines;
 }
 
+bool surely_fits(const weir::SweepResult& result) {
+  return !result.plans.empty() && result.plans.front().forecast.fits() == Fits::yes;
+}
+
 bool may_ask_hosts(const weir::SweepRequest& search, const weir::SweepResult& result,
-                   const Cluster& cluster) {
-  // Only of a search that has looked at all of its space.
-  const bool whole = !result.stopped_after && result.listed && result.gap == 0;
-  if (!whole || !result.plans.empty() || result.candidates == 0) return false;
+                   const Cluster& cluster, bool may_fit) {
+  // Only of a search that has looked at all of its space, as far as that may fit.
+  const bool none = result.plans.empty();
+  const bool whole = !result.stopped_after && result.listed && (!none || result.gap == 0);
+  const bool answered = none ? result.candidates == 0 : may_fit || surely_fits(result);
+  if (!whole || answered) return false;
   const bool named = !search.offload_optimizer.empty() || search.base.offload_optimizer > 0;
   Plan plan = search.base;
   plan.offload_optimizer = 1;

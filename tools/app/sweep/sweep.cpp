@@ -249,13 +249,22 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   search.budget = reply.time.left(TimeBound::Part::search);
   const bool leads = !party || party->index == 0;
   reply.result = searched(search, r, reply, party, others, session);
-  if (may_ask_hosts(search, reply.result, reply.cluster)) {
-    search.offload_optimizer = asked.offload_optimizer = {1};
-    reply.remarks.emplace_back(
-        "nothing fits with all on the devices: searched with the optimizer's state with the host "
-        "(--offload-optimizer)");
-    search.budget = reply.time.left(TimeBound::Part::search);
-    reply.result = searched(search, r, reply, party, others, session);
+  if (may_ask_hosts(search, reply.result, reply.cluster, r.may_fit)) {
+    weir::SweepRequest other = search;
+    other.offload_optimizer = {1};
+    other.budget = reply.time.left(TimeBound::Part::search);
+    weir::SweepResult found = searched(other, r, reply, party, others, session);
+    if (surely_fits(found) || reply.result.plans.empty()) {
+      const char* const why =
+          "nothing surely fits with all on the devices: searched with the optimizer's state with "
+          "the host (--offload-optimizer)";
+      // Where nothing fits so either, no list says it.
+      if (found.plans.empty()) session.note(why);
+      reply.remarks.emplace_back(why);
+      reply.result = std::move(found);
+      search = std::move(other);
+      asked.offload_optimizer = {1};
+    }
   }
   if (!leads) {
     // What the result means the first process alone says, so that the others' endings cannot come
