@@ -3,18 +3,22 @@
 #include "sim/forecast.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "costmodel/fit/builtin_interval.hpp"
 #include "costmodel/fit/intervals.hpp"
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/layers/layer_math.hpp"
 #include "costmodel/layers/row_work.hpp"
+#include "costmodel/memory/host_memory.hpp"
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/table/device_kind.hpp"
 #include "costmodel/table/stage_costs.hpp"
@@ -276,9 +280,28 @@ Contention contention_of(const Program& program, const Plan& plan, const Costs& 
 
 namespace {
 
+// By rank, how many of its blocks predict further tokens, for whoever draws the trace.
+std::string predictions(const ResolvedPlan& loaded) {
+  const ScheduleShape& shape = loaded.schedule.shape;
+  std::vector<int> of_rank(static_cast<std::size_t>(shape.ranks), 0);
+  for (std::int32_t s = 0; s < shape.stages; ++s) {
+    const LayerRange layers = loaded.stage(Stage{s}).layers;
+    for (int l = layers.first; l < layers.last; ++l) {
+      const Layer& layer = loaded.model.layers[static_cast<std::size_t>(l)];
+      const auto* block = std::get_if<TransformerShape>(&layer.shape);
+      if (block != nullptr && predicts(*block)) ++of_rank[shape.rank_of(Stage{s}).position()];
+    }
+  }
+  return fmt::format("{}", fmt::join(of_rank, ","));
+}
+
 // What a trace says of where its times come from.
-std::map<std::string, std::string> info_of(const Plan& plan, const Costs& costs) {
-  return {{"plan", to_json(plan)}, {"machine", costs.machine}, {"basis", to_string(costs.basis)}};
+std::map<std::string, std::string> info_of(const ResolvedPlan& loaded, const Costs& costs) {
+  std::map<std::string, std::string> info{{"plan", to_json(loaded.plan)},
+                                          {"machine", costs.machine},
+                                          {"basis", to_string(costs.basis)}};
+  if (loaded.plan.prediction_layers > 0) info["predicts"] = predictions(loaded);
+  return info;
 }
 
 }  // namespace
@@ -310,7 +333,8 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.device_kind = costs.backend == "cuda" ? DeviceKind::gpu : kind_of(cluster.device);
   f.warnings = run.priced.warnings;
   warn_of_empty_stages(loaded, f);
-  say_of_host(loaded, *known.part(), cluster, f);
+  f.host = fullest_host(loaded, *known.part(), cluster);
+  if (f.host) say_of_host(*f.host, f);
   say_of_experts(loaded.plan, cluster, f);
   say_of_lengths(loaded, run.priced.table, f);
   warn_of_direct_skips(loaded, f);
@@ -355,7 +379,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
     result.trace.counters =
         memory_counters(loaded, program, result.trace.of_step(0), run.priced.scratch, rules);
     for (Counter& counter : result.trace.counters) scale(counter, costs.factors().memory);
-    result.trace.info = info_of(loaded.plan, costs);
+    result.trace.info = info_of(loaded, costs);
   }
   return result;
 }

@@ -56,6 +56,15 @@ Json goodput_json(const Forecast& f) {
 
 }  // namespace
 
+Json host_json(const HostHeld& host) {
+  return {{"fits", to_string(host.fits())},
+          {"memory_bytes", host.memory.count()},
+          {"held_bytes", host.held().count()},
+          {"held_upper_bytes", host.band().upper.count()},
+          {"optimizer_bytes", host.optimizer.count()},
+          {"activations_bytes", host.activations.count()}};
+}
+
 Json idle_json(const IdleTime& idle) {
   Json json;
   for (const IdleCause& cause : kIdleCauses) json[cause.name] = seconds(idle.*cause.time);
@@ -97,6 +106,7 @@ Json forecast_json(const Forecast& f) {
   const bool judged = f.memory_limit && !f.memory.empty();
   json["fits"] = judged ? Json(to_string(f.fits())) : Json();
   json["fits_probability"] = judged ? Json(f.fits_probability()) : Json();
+  if (f.host) json["host"] = host_json(*f.host);
   if (f.goodput) json["goodput"] = goodput_json(f);
   json["ranks"] = Json::array();
   for (std::size_t rank = 0; rank < f.metrics.ranks.size(); ++rank)

@@ -61,6 +61,7 @@ void add_memory(Forecast& f, const ResolvedPlan& loaded, const Costs& costs, con
 }
 
 bool surely_within(const Forecast& f, Bytes limit) {
+  if (f.host_fits() != Fits::yes) return false;
   for (std::size_t r = 0; r < f.memory.size(); ++r) {
     const Bytes its =
         f.rank_memory_limits.empty() ? limit : std::min(limit, f.rank_memory_limits[r]);

@@ -8,7 +8,6 @@
 
 #include "costmodel/layers/row_work.hpp"
 #include "costmodel/links/expert_overlap.hpp"
-#include "costmodel/links/offload.hpp"
 #include "plan/job/placement.hpp"
 
 namespace weir {
@@ -64,46 +63,6 @@ void say_of_lengths(const ResolvedPlan& loaded, const CostTable& table, Forecast
                   to_seconds(most).count()));
 }
 
-namespace {
-
-// The most micro-batches of a stage between their F and their backward, by its rank's order.
-std::int64_t most_in_flight(const Schedule& schedule, Stage stage) {
-  std::int64_t now = 0, most = 0;
-  for (const Action& action : schedule.order[schedule.shape.rank_of(stage)]) {
-    if (action.stage != stage) continue;
-    if (action.kind == ActionKind::F) most = std::max(most, ++now);
-    if (is_backward(action.kind)) --now;
-  }
-  return most;
-}
-
-void say_of_host_activations(const ResolvedPlan& loaded, const ModelPart& part,
-                             const Cluster& cluster, Forecast& f) {
-  const Plan& plan = loaded.plan;
-  if (plan.offload_activations == 0) return;
-  const ScheduleShape& shape = loaded.schedule.shape;
-  std::vector<std::int64_t> held(static_cast<std::size_t>(shape.ranks), 0);
-  for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
-    std::int64_t each = 0;
-    const LayerRange layers = loaded.stage(Stage{s}).layers;
-    for (int l = layers.first; l < layers.last; ++l) {
-      const LayerPart& layer = part.layer(l);
-      each += offloaded_bytes(layer, plan, rebuilds(plan.recompute, layer, l));
-    }
-    held[static_cast<std::size_t>(shape.rank_of(Stage{s}).value)] +=
-        each * most_in_flight(loaded.schedule, Stage{s});
-  }
-  const Cluster& nodes = cluster.kind(0);
-  const int used = std::min(plan.devices(), nodes.devices_per_node);
-  const double most = static_cast<double>(*std::ranges::max_element(held)) * used;
-  const auto there = static_cast<double>(nodes.host.value().memory.count());
-  f.warnings.push_back(fmt::format(
-      "offload_activations: the host of a node holds up to {:.1f} GiB of them, of {:.0f} GiB{}",
-      most / (1 << 30), there / (1 << 30), most > there ? ": it does not fit" : ""));
-}
-
-}  // namespace
-
 void say_of_experts(const Plan& plan, const Cluster& cluster, Forecast& f) {
   if (!plan.overlap_experts) return;
   if (const auto why = why_experts_wait(plan)) {
@@ -116,24 +75,20 @@ void say_of_experts(const Plan& plan, const Cluster& cluster, Forecast& f) {
   }
 }
 
-void say_of_host(const ResolvedPlan& loaded, const ModelPart& part, const Cluster& cluster,
-                 Forecast& f) {
-  say_of_host_activations(loaded, part, cluster, f);
-  const Plan& plan = loaded.plan;
-  if (plan.offload_optimizer == 0) return;
-  const ScheduleShape& shape = loaded.schedule.shape;
-  std::vector<double> numbers(static_cast<std::size_t>(shape.ranks), 0);
-  for (std::int32_t s = 0; s < shape.total_stages(); ++s)
-    numbers[static_cast<std::size_t>(shape.rank_of(Stage{s}).value)] +=
-        offloaded_numbers(loaded.stage(Stage{s}), plan);
-  const Cluster& nodes = cluster.kind(0);
-  const Bytes held = host_bytes(*std::ranges::max_element(numbers), plan, nodes);
-  const Bytes there = nodes.host.value().memory;
-  f.warnings.push_back(fmt::format(
-      "offload_optimizer: the host of a node holds up to {:.1f} GiB of the optimizer's state, of "
-      "{:.0f} GiB{}",
-      static_cast<double>(held.count()) / (1 << 30), static_cast<double>(there.count()) / (1 << 30),
-      held > there ? ": it does not fit" : ""));
+void say_of_host(const HostHeld& host, Forecast& f) {
+  const auto gib = [](Bytes bytes) { return static_cast<double>(bytes.count()) / (1 << 30); };
+  const auto say = [&](const char* word, Bytes held, const char* of_what) {
+    if (held.count() == 0) return;
+    const Fits fits = host.fits();
+    f.warnings.push_back(
+        fmt::format("{}: the host of a node holds up to {:.1f} GiB of {}, of {:.0f} GiB{}", word,
+                    gib(held), of_what, gib(host.memory),
+                    fits == Fits::yes  ? ""
+                    : fits == Fits::no ? ": it does not fit"
+                                       : ": it may not fit"));
+  };
+  say("offload_activations", host.activations, "them");
+  say("offload_optimizer", host.optimizer, "the optimizer's state");
 }
 
 }  // namespace weir

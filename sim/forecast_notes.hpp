@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "costmodel/memory/host_memory.hpp"
 #include "costmodel/table/cost_table.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
-#include "plan/model/model_part.hpp"
 #include "sim/forecast_record.hpp"
 
 namespace weir {
@@ -19,10 +19,8 @@ void warn_of_empty_stages(const ResolvedPlan& loaded, Forecast& f);
 void warn_of_direct_skips(const ResolvedPlan& loaded, Forecast& f);
 // What rows of several sequences compute, and what unlike ones cost.
 void say_of_lengths(const ResolvedPlan& loaded, const CostTable& table, Forecast& f);
-// What a plan that offloads asks of the fullest node's host; `part`: the model as the stack keeps
-// it, by which times are priced.
-void say_of_host(const ResolvedPlan& loaded, const ModelPart& part, const Cluster& cluster,
-                 Forecast& f);
+// What a plan that offloads asks of the fullest node's host.
+void say_of_host(const HostHeld& host, Forecast& f);
 // Why exchanges of experts are not hidden though the plan asks for it.
 void say_of_experts(const Plan& plan, const Cluster& cluster, Forecast& f);
 

@@ -25,7 +25,7 @@ std::optional<Bytes> Forecast::memory_limit_of(std::size_t rank) const {
   return std::min(*memory_limit, rank_memory_limits[rank]);
 }
 
-Fits Forecast::fits() const {
+Fits Forecast::devices_fit() const {
   Fits worst = Fits::yes;
   if (!memory_limit) return worst;
   for (std::size_t r = 0; r < memory.size(); ++r) {
@@ -39,7 +39,7 @@ Fits Forecast::fits() const {
 }
 
 double Forecast::fits_probability() const {
-  double least = 1;
+  double least = host ? weir::fits_probability(host->band(), host->memory) : 1;
   if (!memory_limit) return least;
   for (std::size_t r = 0; r < memory.size(); ++r) {
     const MemoryBand band{memory[r].peak, memory[r].upper};

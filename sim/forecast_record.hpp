@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "costmodel/goodput.hpp"
 #include "costmodel/memory/fits.hpp"
+#include "costmodel/memory/host_memory.hpp"
 #include "costmodel/memory/memory.hpp"
 #include "costmodel/table/costs.hpp"
 #include "costmodel/table/device_kind.hpp"
@@ -65,6 +67,7 @@ struct Forecast {
   // What the devices of each rank have, where they are not all of one kind; the lower of the two
   // limits holds.
   std::vector<Bytes> rank_memory_limits;
+  std::optional<HostHeld> host;  // of the fullest node; none: nothing is kept with hosts
   std::optional<StepDistribution> distribution;  // of the step time, by simulated jitter
   double jitter_spread = 0;  // its spread_of_median, for the interval; 0: jitter is not known
   std::optional<Seconds> without_barrier;  // mean time of many steps that overlap
@@ -75,10 +78,16 @@ struct Forecast {
   [[nodiscard]] Bytes peak_memory(MemoryCount count) const;  // as a tool counts it
   [[nodiscard]] Bytes peak_memory_upper() const;             // of the rank where it is highest
   [[nodiscard]] std::optional<Bytes> memory_limit_of(std::size_t rank) const;
-  // Whether every rank stays within its limit, and how probably: the worst rank's. Certain where
-  // there is no limit, or nothing is known of bytes.
-  [[nodiscard]] Fits fits() const;
+  // Whether every rank stays within its limit and every host within its memory, and how probably:
+  // the worst one's. Of devices certain where there is no limit, or nothing is known of bytes.
+  [[nodiscard]] Fits fits() const { return std::max(devices_fit(), host_fits()); }
+  [[nodiscard]] Fits devices_fit() const;
+  [[nodiscard]] Fits host_fits() const { return host ? host->fits() : Fits::yes; }
   [[nodiscard]] double fits_probability() const;
+  // What a host holds, where that alone is too much.
+  [[nodiscard]] std::optional<HostHeld> host_too_full() const {
+    return devices_fit() != Fits::no && host_fits() == Fits::no ? host : std::nullopt;
+  }
   [[nodiscard]] bool may_fit() const { return fits() != Fits::no; }
 };
 

@@ -55,7 +55,12 @@ Seconds orthogonal_time(const MatmulShape& matrix, int steps, const Device& devi
   const Seconds step = matmul_time({m, m, n, batch}, device, dtype) +
                        matmul_time({m, m, m, batch}, device, dtype) +
                        matmul_time({m, n, m, batch}, device, dtype);
-  return step * static_cast<double>(steps);
+  // One after the other, each by launches of its own: a step's three products, and around them the
+  // decay, two moves of the momentum, its norm, that norm's least, a division, the cast to 16 bits
+  // and back, the scale and the addition to the weight.
+  constexpr double kProducts = 3, kAround = 10;
+  const double launches = static_cast<double>(batch) * (kProducts * steps + kAround);
+  return std::max(step * static_cast<double>(steps), device.kernels->launch * launches);
 }
 
 }  // namespace weir

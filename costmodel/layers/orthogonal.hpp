@@ -20,6 +20,9 @@ namespace weir {
 // product with X: 4 m^2 n + 2 m^3 FLOPs (Jordan et al., "Muon", 2024), in bf16 where the device has
 // it.
 [[nodiscard]] Flops orthogonal_flops(const MatmulShape& matrix, int steps);
+// No less than the host needs to launch its kernels, each matrix by itself
+// (NVIDIA-NeMo/Emerging-Optimizers@fd77292, orthogonalized_optimizers/muon_utils.py: newton_schulz,
+// orthogonalized_optimizer.py: step).
 [[nodiscard]] Seconds orthogonal_time(const MatmulShape& matrix, int steps, const Device& device);
 
 }  // namespace weir

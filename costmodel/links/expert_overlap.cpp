@@ -7,6 +7,8 @@ namespace weir {
 std::optional<std::string_view> why_experts_wait(const Plan& plan) {
   if (plan.microbatches < 2) return "M = 1 has no other micro-batch";
   if (plan.pp > 1 && plan.vpp == 1) return "a pipeline needs v above 1 for it";
+  if (plan.schedule == "gpipe" || plan.schedule == "looped-bfs")
+    return "all forwards before all backwards leave no two side by side";
   if (plan.expert_dispatch == ExpertDispatch::allgather)
     return "tokens that are gathered (expert_dispatch) are not sent beside other work";
   switch (plan.recompute.mode) {

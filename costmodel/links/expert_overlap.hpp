@@ -11,7 +11,8 @@
 namespace weir {
 
 // Why nothing of it can under the plan, whatever its stack: there is no other micro-batch; a
-// pipeline without chunks has no forward beside a backward; and what Megatron-LM refuses beside
+// pipeline without chunks has no forward beside a backward, nor has an order that makes all
+// forwards first; and what Megatron-LM refuses beside
 // --overlap-moe-expert-parallel-comm (NVIDIA/Megatron-LM@d98e8a64ddf3,
 // core/transformer/transformer_config.py:3002-3046): blocks or experts that are rebuilt, and
 // tokens that are gathered. nullopt: it can.

@@ -2,19 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/links/offload.hpp"
 
-#include <algorithm>
-
 #include "costmodel/links/collectives.hpp"
 
 namespace weir {
-namespace {
-
-// Devices of a node that a plan uses.
-int used_of_node(const Plan& plan, const Cluster& cluster) {
-  return std::min(plan.devices(), cluster.devices_per_node);
-}
-
-}  // namespace
 
 double offloaded_numbers(const StagePart& stage, const Plan& plan) {
   const std::int64_t experts = stage.trained_expert_parameters;
@@ -39,9 +29,9 @@ OffloadedUpdate offloaded_update(double numbers, double gradient, const Plan& pl
           point_to_point(bytes(element), host.link)};
 }
 
-Bytes host_bytes(double numbers, const Plan& plan, const Cluster& cluster) {
+Bytes host_bytes(double numbers) {
   constexpr double kHeld = 16;
-  return Bytes(static_cast<std::int64_t>(numbers * kHeld * used_of_node(plan, cluster)));
+  return Bytes(static_cast<std::int64_t>(numbers * kHeld));
 }
 
 std::int64_t kept_bytes(const LayerPart& layer, const Plan& plan, bool rebuilt) {

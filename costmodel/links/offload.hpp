@@ -36,9 +36,9 @@ struct OffloadedUpdate {
 [[nodiscard]] OffloadedUpdate offloaded_update(double numbers, double gradient, const Plan& plan,
                                                const Cluster& cluster);
 
-// Of a node, the fullest of a plan's, what the host holds: master weight, moments and a gradient in
-// fp32 of each such number, 16 bytes.
-[[nodiscard]] Bytes host_bytes(double numbers, const Plan& plan, const Cluster& cluster);
+// What the host holds of so many numbers: master weight, moments and a gradient in fp32 of each, 16
+// bytes.
+[[nodiscard]] Bytes host_bytes(double numbers);
 
 // What a block keeps of a micro-batch from its forward to its backward: all that it saves and that
 // no re-materialisation makes again, its input among it; of one that is `rebuilt` the input alone.

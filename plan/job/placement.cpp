@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "plan/words/error.hpp"
 
@@ -119,6 +121,28 @@ std::int64_t Placement::node(Rank rank) const {
   std::int64_t before = 0;
   for (int kind = 0; kind < place.kind; ++kind) before += cluster_.kind(kind).nodes;
   return before + place.device / cluster_.kind(place.kind).devices_per_node;
+}
+
+std::vector<PlacedNode> Placement::nodes(const Plan& plan) const {
+  const bool ranks_first = plan.rank_order == RankOrder::tp_cp_pp_dp;
+  const std::int64_t run = ranks_first ? plan.tp * plan.cp : plan.devices_per_rank();
+  std::map<std::pair<int, std::int64_t>, std::vector<Rank>> found;
+  for (int rank = 0; rank < plan.pp; ++rank) {
+    const Place& first = first_[static_cast<std::size_t>(rank)];
+    for (std::int64_t i = 0; i < plan.devices_per_rank(); ++i) {
+      // Where ranks were given places their devices are side by side; else they come in runs, as
+      // fill_in_order() counts them.
+      const std::int64_t number =
+          first_device(plan, Rank{rank}) + i / run * run * plan.pp + i % run;
+      const Place place =
+          plan.placement.empty() ? place_of(number) : Place{first.kind, first.device + i};
+      const std::int64_t node = place.device / cluster_.kind(place.kind).devices_per_node;
+      found[{place.kind, node}].push_back(Rank{rank});
+    }
+  }
+  std::vector<PlacedNode> nodes;
+  for (auto& [place, ranks] : found) nodes.push_back({place.first, std::move(ranks)});
+  return nodes;
 }
 
 }  // namespace weir

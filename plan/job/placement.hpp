@@ -14,6 +14,12 @@ namespace weir {
 // The number of a rank's first device in the plan's own order.
 [[nodiscard]] std::int64_t first_device(const Plan& plan, Rank rank);
 
+// A node on which devices of a plan stand.
+struct PlacedNode {
+  int kind = 0;             // Cluster::kind
+  std::vector<Rank> ranks;  // of each device that stands there, ascending
+};
+
 class Placement {
  public:
   // Devices fill the pools in order, or as the plan's placement says: each rank then within one
@@ -31,6 +37,9 @@ class Placement {
   [[nodiscard]] Link link(Rank from, Rank to) const;
   // Of a rank's first device; nodes are numbered over all pools.
   [[nodiscard]] std::int64_t node(Rank rank) const;
+  // The nodes that devices of the plan stand on, by kind and number. Precondition: the plan is the
+  // one that this is of.
+  [[nodiscard]] std::vector<PlacedNode> nodes(const Plan& plan) const;
 
  private:
   struct Place {

@@ -383,6 +383,12 @@ constexpr Key<StackAbilities> kAbilities[] = {
         "| may be left out: true | gradients can be reduced beside the last backward"),
     or_null<&StackAbilities::cuda_graphs>(
         "cuda_graphs", "| may be left out: true | steps or blocks can be launched as CUDA graphs"),
+    or_null<&StackAbilities::offload_optimizer>(
+        "offload_optimizer",
+        "| may be left out: true | the host can keep and update the optimizer's state"),
+    or_null<&StackAbilities::offload_activations>(
+        "offload_activations",
+        "| may be left out: true | what blocks keep can wait in the host's memory"),
     or_null<&StackAbilities::whole_rounds>(
         "whole_rounds", "| may be left out: false | with v > 1, M is a multiple of K"),
 };

@@ -103,7 +103,11 @@ class Changer {
     // On several kinds of nodes other stages stand on the faster ones where the schedule is
     // another.
     const bool elsewhere = cluster_.kinds() > 1 && changed.schedule != plan().schedule;
-    if (elsewhere || changed.stages() != plan().stages()) changed.boundaries = balanced(changed);
+    // Without the head the last stage has room for other layers.
+    const bool other_head =
+        divides_vocabulary(changed.schedule) != divides_vocabulary(plan().schedule);
+    if (elsewhere || other_head || changed.stages() != plan().stages())
+      changed.boundaries = balanced(changed);
     // After the boundaries: where skips go follows from them.
     return goes_directly(changed) ? refusal_of_skips(changed) : std::nullopt;
   }

@@ -11,6 +11,8 @@
 #include <utility>
 #include <variant>
 
+#include "costmodel/table/layer_costs.hpp"
+#include "costmodel/table/stage_costs.hpp"
 #include "sim/engine/event_engine.hpp"
 
 namespace weir {
@@ -31,6 +33,18 @@ void lengthen(CostTable& table, const CostBreakdown& costs, std::size_t stage,
   }
 }
 
+// All that goes to the host and is done there takes `factor` times as long.
+void slow_host(Cluster& nodes, double factor) {
+  constexpr double kLeast = 1e-9;  // in its place 0, by which nothing is divided
+  const double by = std::max(factor, kLeast);
+  Host& host = nodes.host.value();
+  host.link.latency = host.link.latency * by;
+  host.link.bandwidth = host.link.bandwidth * (1 / by);
+  for (LinkRegime& regime : host.link.regimes)
+    regime = {regime.up_to, regime.latency * by, regime.bandwidth * (1 / by)};
+  host.bandwidth = host.bandwidth * (1 / by);
+}
+
 struct Cause {
   std::string_view name;
   std::string measurement;
@@ -40,8 +54,13 @@ struct Cause {
 
 class Suspects {
  public:
-  Suspects(const ResolvedPlan& resolved, const CostBreakdown& costs)
-      : resolved_(resolved), costs_(costs), slowest_(slowest_stage()) {}
+  Suspects(const ResolvedPlan& resolved, const CostBreakdown& costs, const Costs& known,
+           const Cluster& cluster)
+      : resolved_(resolved),
+        costs_(costs),
+        known_(resolved, known, cluster.stack),
+        cluster_(cluster),
+        slowest_(slowest_stage()) {}
 
   std::vector<Cause> all() {
     add("kernels",
@@ -73,6 +92,7 @@ class Suspects {
     add_replicas();
     add_messages();
     add_host();
+    add_offload();
     add(
         "update", "the update alone, from the last gradient to the step's end",
         [this](double factor) {
@@ -228,7 +248,14 @@ class Suspects {
     add(
         "host", "a run with K = 1, with its launches recorded: gaps between an action's kernels",
         [this](double factor) {
-          CostTable table = part(&Parts::host)(factor);
+          CostTable table = costs_.table;
+          // Without copies to the host's memory, which no launch makes longer.
+          for (std::size_t s = 0; s < table.stages.size(); ++s) {
+            for (const ActionKind kind : kPassKinds) {
+              const Nanoseconds its = costs_.stages[s][kind].host - costs_.offloaded[s][kind];
+              table.stages[s][kind] += times(its, factor) - its;
+            }
+          }
           table.host_overhead = times(table.host_overhead, factor);
           return table;
         },
@@ -236,13 +263,38 @@ class Suspects {
           // This table differs from the known one in the host's part alone, so the difference of F
           // is its.
           const Nanoseconds calls = table.stages[slowest_].f - costs_.table.stages[slowest_].f +
-                                    costs_.stages[slowest_].f.host;
+                                    costs_.stages[slowest_].f.host - costs_.offloaded[slowest_].f;
           return to_seconds(table.host_overhead + calls);
+        });
+  }
+
+  // The link to the host's memory, and that memory for its own update: priced anew, since a copy is
+  // waited for only as far as what runs beside it does not hide it.
+  void add_offload() {
+    const Plan& plan = resolved_.plan;
+    if (plan.offload_optimizer == 0 && plan.offload_activations == 0) return;
+    const bool passes = plan.offload_activations > 0;
+    add(
+        "offload",
+        fmt::format("{} of stage {} with and without what goes to the host: their difference",
+                    passes ? "an F" : "the update", slowest_),
+        [this](double factor) {
+          Cluster slower = cluster_;
+          slow_host(slower, factor);
+          for (Cluster& pool : slower.pools) slow_host(pool, factor);
+          return cost_table(resolved_, known_, slower).table;
+        },
+        [this, passes](const CostTable& table) {
+          const ActionKind kind = passes ? ActionKind::F : ActionKind::OPTIMIZER;
+          const StageCost &now = table.stages[slowest_], &before = costs_.table.stages[slowest_];
+          return to_seconds(now[kind] - before[kind] + costs_.offloaded[slowest_][kind]);
         });
   }
 
   const ResolvedPlan& resolved_;
   const CostBreakdown& costs_;
+  const LayerCosts known_;
+  const Cluster& cluster_;
   std::size_t slowest_;
   std::vector<Cause> causes_;
 };
@@ -312,7 +364,7 @@ Gap explain_gap(const ResolvedPlan& resolved, const CostBreakdown& costs, const 
     return whole >= interval->low && whole <= interval->high;
   };
   const auto target = static_cast<double>(to_nanoseconds(measured).count());
-  Suspects suspects(resolved, costs);
+  Suspects suspects(resolved, costs, known, cluster);
   for (const Cause& cause : suspects.all()) {
     SuspectedCause suspected{.name = cause.name, .measurement = cause.measurement};
     suspected.factor =

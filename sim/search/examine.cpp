@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "costmodel/links/expert_overlap.hpp"
 #include "costmodel/table/backward_halves.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/text/strict_json.hpp"
@@ -121,9 +122,11 @@ std::vector<int> Boundaries::of(Plan plan, const ScheduleShape& shape) {
                 plan.pp,
                 plan.vpp,
                 plan.micro_batch_size,
-                plan.overlap_experts ? plan.microbatches : 0,
+                plan.overlap_experts && !why_experts_wait(plan) ? plan.microbatches : 0,
                 plan.rank_order,
                 plan.cuda_graphs,
+                plan.offload_optimizer,
+                plan.offload_activations,
                 plan.placement,
                 on_pools};
   {

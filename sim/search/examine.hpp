@@ -61,8 +61,9 @@ class Boundaries {
   const SplitCosts& known_;
   const Cluster& cluster_;
   std::mutex mutex_;
-  using Key = std::tuple<int, int, int, int, int, int, bool, int, int, int, int, int, int,
-                         RankOrder, CudaGraphs, std::vector<PlacedRanks>, std::vector<int>>;
+  using Key =
+      std::tuple<int, int, int, int, int, int, bool, int, int, int, int, int, int, RankOrder,
+                 CudaGraphs, double, double, std::vector<PlacedRanks>, std::vector<int>>;
   std::map<Key, std::vector<int>> found_;
 };
 

@@ -159,9 +159,10 @@ class Enumeration {
       for (const Recompute& recompute : request_.recompute) {
         // Nothing would be left to re-materialise.
         if (recompute.except_last && plan.microbatches == 1) continue;
+        plan.recompute = recompute;
+        if (offloads_nothing(request_, plan)) continue;
         nodes_.held.push_back(held);
         nodes_.jobs.push_back(plan);
-        nodes_.jobs.back().recompute = recompute;
       }
     }
   }
@@ -241,6 +242,7 @@ Plan Nodes::plan(const Node& node, const SweepRequest& request) const {
   plan.vpp = node.chunks;
   plan.schedule = request.schedules[node.schedule];
   plan.placement = placements[node.placement];
+  settle(request, plan);
   return plan;
 }
 

@@ -23,6 +23,7 @@ Cut cut_of(const Ranked& ranked) {
 void add(Outcome& outcome, const Ranked& ranked) {
   const Bytes peak = ranked.forecast.peak_memory();
   outcome.needed = outcome.needed.count() == 0 ? peak : std::min(outcome.needed, peak);
+  if (const auto host = ranked.forecast.host_too_full()) outcome.host = host;
   if (!ranked.forecast.may_fit()) return;
   Cut cut = cut_of(ranked);
   const auto place = std::ranges::upper_bound(
@@ -176,7 +177,10 @@ void Refiner::share(std::span<const std::uint32_t> nodes, std::vector<Outcome>& 
     for (const Cut& cut : one.cuts) cuts.push_back(cut.boundaries);
     own.push_back({one.reason, one.too_slow ? Json(one.too_slow->count()) : Json(), one.unforecast,
                    one.needed.count(), one.simulated, one.slots, cuts,
-                   one.even_peak ? Json(one.even_peak->count()) : Json()});
+                   one.even_peak ? Json(one.even_peak->count()) : Json(),
+                   one.host ? Json{one.host->optimizer.count(), one.host->activations.count(),
+                                   one.host->memory.count()}
+                            : Json()});
   }
   const std::vector<std::string> all = request_.party->exchange(own.dump());
   // Afterwards every process has every outcome, so that all walk on alike.
@@ -195,6 +199,10 @@ void Refiner::share(std::span<const std::uint32_t> nodes, std::vector<Outcome>& 
       one.unforecast = json[2].get<std::vector<std::vector<int>>>();
       one.needed = Bytes(json[3].get<std::int64_t>());
       if (!json.at(7).is_null()) one.even_peak = Bytes(json.at(7).get<std::int64_t>());
+      if (const Json& host = json.at(8); !host.is_null()) {
+        const auto bytes = [&host](int at) { return Bytes(host.at(at).get<std::int64_t>()); };
+        one.host = HostHeld{bytes(0), bytes(1), bytes(2)};
+      }
     }
   }
 }

@@ -35,8 +35,9 @@ struct Outcome {
   // Not forecast, being longer than what was looked for: its refined step, and both partitions.
   std::optional<Seconds> too_slow{};
   std::vector<std::vector<int>> unforecast{};
-  Bytes needed{0};          // where none fits
-  std::vector<Cut> cuts{};  // those that fit, or may, what a ranking takes first
+  Bytes needed{0};                 // where none fits
+  std::optional<HostHeld> host{};  // what is too much of one that else would
+  std::vector<Cut> cuts{};         // those that fit, or may, what a ranking takes first
   int simulated = 0;
   double seconds = 0;      // that this process took for it
   bool cut_short = false;  // its partitions are as the end of the search left them

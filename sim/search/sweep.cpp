@@ -99,6 +99,11 @@ class Candidates {
           continue;  // nothing would be left to re-materialise
         plans.push_back(plan);
         plans.back().recompute = recompute;
+        settle(request_, plans.back());
+        if (offloads_nothing(request_, plans.back())) {
+          plans.pop_back();
+          continue;
+        }
         // Asked last, because the stack's answer depends on what is rebuilt.
         if (legality_.degrees_beyond(plans.back())) plans.pop_back();
       }
@@ -153,18 +158,25 @@ std::vector<Ranked> front_of(const std::vector<CandidateCost>& found) {
   return pareto_front(std::move(all));
 }
 
-// What each candidate needs of memory, at least.
-std::vector<Bytes> needs(const std::vector<CandidateCost>& found) {
-  std::vector<Bytes> bytes;
-  for (const CandidateCost& cost : found)
-    bytes.push_back(cost.ranked ? cost.ranked->forecast.peak_memory() : cost.held);
-  return bytes;
+// What a candidate needs of memory, at least; of a host where that alone is too much.
+struct Needed {
+  Bytes memory{0};
+  std::optional<HostHeld> host{};
+};
+std::vector<Needed> needs(const std::vector<CandidateCost>& found) {
+  std::vector<Needed> all;
+  for (const CandidateCost& cost : found) {
+    Needed& its = all.emplace_back(Needed{.memory = cost.held});
+    if (!cost.ranked) continue;
+    its = {cost.ranked->forecast.peak_memory(), cost.ranked->forecast.host_too_full()};
+  }
+  return all;
 }
 
 // `ranked`: all that fit, best first. `whole`: every candidate was looked at; `listed`: all of them
 // are in `plans`.
 FamilyBest best_of(const Family& family, const std::vector<Plan>& plans,
-                   const std::vector<Bytes>& needed, const std::vector<Ranked>& ranked, bool whole,
+                   const std::vector<Needed>& needed, const std::vector<Ranked>& ranked, bool whole,
                    bool listed) {
   FamilyBest row{.gap = whole ? 0 : std::numeric_limits<double>::infinity(), .any = false};
   for (const Ranked& one : ranked) {
@@ -179,18 +191,24 @@ FamilyBest best_of(const Family& family, const std::vector<Plan>& plans,
     row.not_come_to = row.any || !listed;
     return row;
   }
-  LeftOut memory{"memory"};
+  LeftOut memory{"memory"}, host{"host memory"};
   std::optional<std::size_t> nearest;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     if (!family.has(plans[i])) continue;
     row.any = true;
+    if (needed[i].host) {
+      leave_out(host, plans[i], *needed[i].host);
+      continue;
+    }
     ++memory.count;
-    if (!nearest || needed[i] < needed[*nearest]) nearest = i;
+    if (!nearest || needed[i].memory < needed[*nearest].memory) nearest = i;
   }
-  if (!nearest) return row;
-  memory.nearest =
-      fmt::format("{} needs at least {}", summary(plans[*nearest]), format_bytes(needed[*nearest]));
-  row.left_out.push_back(std::move(memory));
+  if (nearest) {
+    memory.nearest = fmt::format("{} needs at least {}", summary(plans[*nearest]),
+                                 format_bytes(needed[*nearest].memory));
+    row.left_out.push_back(std::move(memory));
+  }
+  if (host.count > 0) row.left_out.push_back(std::move(host));
   return row;
 }
 
@@ -280,7 +298,11 @@ void forecast_all(const SweepRequest& request, const std::vector<Plan>& plans,
     result.smallest_misfit = smallest_misfit(plans, found, sources, request.memory_limit);
   }
   if (request.front) result.front = front_of(found);
-  const std::vector<Bytes> needed = needs(found);
+  const std::vector<Needed> needed = needs(found);
+  LeftOut host{"host memory"};
+  for (std::size_t i = 0; i < plans.size(); ++i)
+    if (needed[i].host) leave_out(host, plans[i], *needed[i].host);
+  result.left_out.push_back(std::move(host));
   for (CandidateCost& cost : found) {
     if (fits(cost)) result.plans.push_back(std::move(*cost.ranked));
   }
@@ -336,7 +358,10 @@ SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& 
     if (!plans.empty()) static_cast<void>(resolve(plans.front(), request.folder));
     Programs programs;
     forecast_all(request, plans, {known, cluster, programs}, begin, result);
-    if (nodes) result.left_out = {nodes->devices, nodes->divisibility, nodes->software};
+    if (nodes) {
+      const auto first = result.left_out.begin();
+      result.left_out.insert(first, {nodes->devices, nodes->divisibility, nodes->software});
+    }
     std::erase_if(result.left_out, [](const LeftOut& left_out) { return left_out.count == 0; });
   }
   if (request.baseline) result.baseline = placed(request, result.plans, costs, cluster);

@@ -275,6 +275,7 @@ void Walk::take(std::uint32_t node) {
   simulated_ += outcome.simulated + 1;
   timed_ += outcome.seconds > 0 ? outcome.simulated + 1 : 0;
   if (outcome.too_slow) return;
+  if (outcome.cuts.empty() && outcome.host) return miss_host(node, *outcome.host);
   if (outcome.cuts.empty()) return miss_memory(node, outcome.needed);
   feasible_ += outcome.even_peak ? 0 : 1;  // counted when it is refined
   enter(node);
@@ -305,6 +306,11 @@ void Walk::miss(const Examined& one) {
 void Walk::miss_memory(std::uint32_t node, Bytes needed) {
   ++memory_.count;
   if (!nearest_ || needed < nearest_->second) nearest_ = {node, needed};
+}
+
+void Walk::miss_host(std::uint32_t node, const HostHeld& host) {
+  const Nodes& nodes = ground_.nodes;
+  leave_out(host_, nodes.plan(nodes.all[node], ground_.request), host);
 }
 
 void Walk::report() const {
@@ -345,6 +351,7 @@ void Walk::checkpoint() const {
                     .passed = passed_,
                     .schedule = schedule_,
                     .memory = memory_,
+                    .host = host_,
                     .nearest = nearest_,
                     .looked_at = looked_at_,
                     .simulated = simulated_,
@@ -372,6 +379,7 @@ void Walk::restore(const SearchState& state) {
   passed_ = state.passed;
   schedule_ = state.schedule;
   memory_ = state.memory;
+  host_ = state.host;
   nearest_ = state.nearest;
   looked_at_ = state.looked_at;
   simulated_ = state.simulated;
@@ -412,7 +420,7 @@ Answer Walk::answer() const {
     const Plan plan = nodes.plan(nodes.all[nearest_->first], ground_.request);
     memory.nearest = summary(plan) + " needs at least " + format_bytes(nearest_->second);
   }
-  for (const LeftOut& left_out : {schedule_, memory}) {
+  for (const LeftOut& left_out : {schedule_, memory, host_}) {
     if (left_out.count > 0) answer.left_out.push_back(left_out);
   }
   return answer;

@@ -68,6 +68,7 @@ class Walk {
   void miss(const Examined& one);
   void miss_schedule(const std::string& reason);
   void miss_memory(std::uint32_t node, Bytes needed);
+  void miss_host(std::uint32_t node, const HostHeld& host);
   void report() const;
   [[nodiscard]] std::vector<FrontPoint> front() const;
   void checkpoint() const;
@@ -79,7 +80,7 @@ class Walk {
   std::vector<double> least_;      // by place in the order: least bound from there on
   std::vector<Found> best_;        // best first, as many as are kept
   std::vector<Examined> waiting_;  // estimated to be slower than what was found
-  LeftOut schedule_{"schedule"}, memory_{"memory"};
+  LeftOut schedule_{"schedule"}, memory_{"memory"}, host_{"host memory"};
   std::optional<std::pair<std::uint32_t, Bytes>> nearest_;  // of those that do not fit
   // The least bound of those that were passed over because nothing so near is asked for, and of
   // those that were cut short.

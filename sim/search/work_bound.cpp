@@ -132,11 +132,15 @@ std::array<double, 7> times_of(const StageCost& cost) {
           ns(cost.r), ns(cost.b) - rebuild, ns(cost.i) - rebuild};
 }
 
+// An order that hides exchanges of experts wherever one does (costmodel/links/expert_overlap).
+constexpr const char* kHides = "interleaved-1f1b";
+
 std::vector<double> how_much_slower(const Plan& plan, const LayerCosts& known,
                                     const Cluster& cluster) {
   Plan anywhere = plan;
   anywhere.placement.clear();
   anywhere.vpp = 2;  // as for the bound
+  anywhere.schedule = kHides;
   std::vector<StageCosts> kinds;
   for (int kind = 0; kind < cluster.kinds(); ++kind)
     kinds.emplace_back(anywhere, known.of_kind(kind), cluster.kind(kind));
@@ -163,6 +167,7 @@ JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& clust
   // Whatever the chunks will be: no plan hides more of what experts exchange than one with some.
   Plan chunked = plan;
   chunked.vpp = 2;
+  chunked.schedule = kHides;
   const StageCosts costs(chunked, known, cluster);
   const auto layers = static_cast<int>(known.model().layers.size());
   const StageCost whole = costs.of(stage_parts(*known.part(), {}, looped_shape(1, 1, 1)).front());

@@ -70,6 +70,7 @@ TEST(Experts, ExchangesBesideOtherWorkAreThePlansWord) {
   beside.expert_overlap = 0.75;
   Plan overlapped = plan(2, 2);
   overlapped.microbatches = 4;
+  overlapped.schedule = "1f1b";
   EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink, beside).f), 2048);
   overlapped.overlap_experts = true;
   EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink, beside).f), 896);
@@ -77,8 +78,8 @@ TEST(Experts, ExchangesBesideOtherWorkAreThePlansWord) {
   EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink).f), 2048);
 }
 
-// One micro-batch has no other; a pipeline without chunks has no forward beside a backward; the
-// rest Megatron-LM refuses. Each leaves all of the 2048 ns.
+// One micro-batch has no other; a pipeline without chunks has no forward beside a backward, nor has
+// GPipe's order; the rest Megatron-LM refuses. Each leaves all of the 2048 ns.
 TEST(Experts, ExchangesWaitWhereNothingCanHideThem) {
   StackTime beside;
   beside.expert_overlap = 0.75;
@@ -86,6 +87,7 @@ TEST(Experts, ExchangesWaitWhereNothingCanHideThem) {
     Plan p = plan(2, 2);
     p.microbatches = 4;
     p.overlap_experts = true;
+    p.schedule = "1f1b";
     change(p);
     return std::pair(ns(expert_traffic(block(), p, kLink, beside).f), why_experts_wait(p));
   };
@@ -96,6 +98,11 @@ TEST(Experts, ExchangesWaitWhereNothingCanHideThem) {
   EXPECT_TRUE(waits(left([](Plan& p) { p.microbatches = 1; })));
   EXPECT_TRUE(waits(left([](Plan& p) { p.pp = 2; })));
   EXPECT_TRUE(hidden(left([](Plan& p) { p.pp = p.vpp = 2; })));
+  EXPECT_TRUE(waits(left([](Plan& p) { p.schedule = "gpipe"; })));
+  EXPECT_TRUE(waits(left([](Plan& p) {
+    p.pp = p.vpp = 2;
+    p.schedule = "looped-bfs";
+  })));
   EXPECT_TRUE(waits(left([](Plan& p) { p.recompute.mode = RecomputeMode::full; })));
   EXPECT_TRUE(waits(left([](Plan& p) { p.recompute.mode = RecomputeMode::stage; })));
   EXPECT_TRUE(waits(left([](Plan& p) {

@@ -294,7 +294,11 @@ def outputs(folder):
     yield json.loads(page.split('id="report">')[1].split("</script>")[0])
     (folder / "other.args").write_text(MEGATRON + " --recompute-activations\n")
     yield printed("export", "imported.json", "--patch", "other.args")
-    # A job that fits, one that a change makes fit, and one that needs more devices.
+    # A job that fits, with its optimizer's state with the host too; one that a change makes fit,
+    # and one that needs more devices.
+    away = json.loads((folder / "imported.json").read_text()) | {"offload_optimizer": 1}
+    (folder / "away.json").write_text(json.dumps(away))
+    yield printed("fits", "away.json", "--cluster", "dgx-h100")
     yield printed("fits", "imported.json", "--cluster", "dgx-h100")
     for least in ("700 KiB", "1 KiB"):
         fits = ("--json", "fits", "imported.json", "--memory-limit", least)

@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "costmodel/links/expert_overlap.hpp"
 #include "costmodel/links/offload.hpp"
@@ -15,9 +18,11 @@
 #include "costmodel/table/cost_breakdown.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/explain/changes.hpp"
+#include "sim/explain/gap.hpp"
 #include "sim/explain/waterfall.hpp"
 #include "sim/explain/what_if.hpp"
 #include "sim/forecast.hpp"
+#include "sim/forecast_json.hpp"
 #include "sim/search/space/space.hpp"
 
 namespace weir::graphs_and_lengths_sim_test {
@@ -103,6 +108,50 @@ TEST(GraphsSearched, EachIsAPlanOfItsOwn) {
   EXPECT_THAT(tried, ElementsAre("none", "blocks"));
 }
 
+// Each pair of shares is a plan; blocks that are rebuilt whole leave nothing to choose about.
+TEST(OffloadSearched, EachShareIsAPlanOfItsOwn) {
+  SweepRequest request;
+  request.base = plan_of(1);
+  request.offload_optimizer = {0, 1};
+  request.offload_activations = {0, 0.5};
+  std::vector<std::pair<double, double>> tried;
+  for (Plan plan : with_degrees(request, small(1))) {
+    tried.emplace_back(plan.offload_optimizer, plan.offload_activations);
+    EXPECT_FALSE(offloads_nothing(request, plan));
+    plan.recompute.mode = RecomputeMode::full;
+    EXPECT_EQ(offloads_nothing(request, plan), plan.offload_activations > 0);
+  }
+  using Pair = std::pair<double, double>;
+  EXPECT_THAT(tried, ElementsAre(Pair(0, 0), Pair(0, 0.5), Pair(1, 0), Pair(1, 0.5)));
+}
+
+// Overlap that the search sets is kept by plans that can have it alone; one that was asked for is
+// everybody's.
+TEST(OverlapSearched, IsSetWhereItHides) {
+  SweepRequest request;
+  request.base = plan_of(1);
+  request.dp = {2};
+  request.ep = {1, 2};
+  const auto overlapped = [&](const auto& change) {
+    std::vector<bool> those;
+    for (Plan plan : with_degrees(request, small(4))) {
+      plan.schedule = "1f1b";
+      change(plan);
+      settle(request, plan);
+      those.push_back(plan.overlap_experts);
+    }
+    return those;
+  };
+  const auto as_it_is = [](Plan&) {};
+  const auto pipeline = [](Plan& plan) { plan.pp = 2; };
+  EXPECT_THAT(overlapped(as_it_is), ElementsAre(false, false));
+  request.overlap_experts_where_it_can = true;
+  EXPECT_THAT(overlapped(as_it_is), ElementsAre(false, true));
+  EXPECT_THAT(overlapped(pipeline), ElementsAre(false, false));
+  request.base.overlap_experts = true;
+  EXPECT_THAT(overlapped(pipeline), ElementsAre(false, true));
+}
+
 // Packed rows of half as long sequences: attention's share goes, so the step is shorter and tokens
 // are as many; of one sequence a row half the tokens are. Replicas with unlike rows wait.
 TEST(LengthsForecast, SaysWhatRowsComputeAndWaitFor) {
@@ -157,6 +206,41 @@ TEST(OffloadSaid, TheHostHoldsWhatTheStackKeeps) {
   EXPECT_LT(said({.mode = RecomputeMode::selective, .modules = BlockModule::moe}), all / 2);
 }
 
+// A host that has just what is kept there may not hold it, since pinned memory comes in powers of
+// two: twice as much surely does. With less it does not, however large the devices are, and which
+// of the two is full is told.
+TEST(OffloadSaid, AFullHostDoesNotFit) {
+  Plan plan = plan_of(2);
+  plan.offload_optimizer = 1;
+  Cluster cluster = h100();
+  const ResolvedPlan loaded = resolved(plan);
+  const Costs costs = builtin(loaded);
+  const auto of = [&](Bytes host) {
+    cluster.host->memory = host;
+    Forecast f = forecast(loaded, costs, cluster).forecast;
+    f.memory_limit = cluster.largest_memory();
+    return f;
+  };
+  // Both replicas stand on one node: 16 bytes of each number, twice.
+  const Bytes held = of(Bytes(std::int64_t{1} << 40)).host->held();
+  EXPECT_EQ(held.count(), 2 * 16 * loaded.stage(Stage{0}).trained_parameters);
+  EXPECT_EQ(of(held * 2).fits(), Fits::yes);
+  EXPECT_EQ(of(held).fits(), Fits::maybe);
+  EXPECT_NEAR(of(held).fits_probability(), 0.5, 1e-9);
+  const Forecast full = of(held - Bytes(1));
+  EXPECT_EQ(full.fits(), Fits::no);
+  EXPECT_EQ(full.devices_fit(), Fits::yes);
+  ASSERT_TRUE(full.host_too_full());
+  EXPECT_THAT(full.warnings, Contains(HasSubstr("it does not fit")));
+  const auto json = forecast_json(full);
+  EXPECT_EQ(json["fits"], "no");
+  EXPECT_EQ(json["host"]["fits"], "no");
+  EXPECT_EQ(json["host"]["optimizer_bytes"], held.count());
+  EXPECT_EQ(json["host"]["held_upper_bytes"], 2 * held.count());
+  plan.offload_optimizer = 0;
+  EXPECT_FALSE(forecast(resolved(plan), costs, cluster).forecast.host);
+}
+
 // Over a slow link copies are most of the step, and no launch of the host's: a part of their own,
 // with which the parts are still the whole step.
 TEST(OffloadSaid, CopiesAreAPartOfTheirOwn) {
@@ -182,6 +266,7 @@ TEST(OverlapSaid, WhyNothingIsHidden) {
     Plan plan = plan_of(2);
     plan.ep = 2;
     plan.overlap_experts = true;
+    plan.schedule = "1f1b";
     plan.microbatches = microbatches;
     Cluster cluster = h100();
     cluster.stack = megatron();
@@ -207,6 +292,7 @@ TEST(Changes, ProposeOnlyWhatATrainerCanHave) {
   };
   Plan plan = plan_of(2);
   plan.ep = 2;
+  plan.schedule = "1f1b";
   EXPECT_EQ(offers(proposed(plan), "overlap of experts' exchanges"), 1);
   EXPECT_EQ(offers(proposed(plan), "what blocks keep"), 0);
   plan.microbatches = 1;
@@ -228,6 +314,36 @@ TEST(Changes, ProposeOnlyWhatATrainerCanHave) {
     ++full;
   }
   EXPECT_EQ(full, 1);
+}
+
+// A step that copies to a link half as fast would take is found by that cause, with twice its time;
+// launches have no part of it.
+TEST(OffloadSaid, ASlowLinkExplainsAMeasuredStep) {
+  Plan plan = plan_of(1);
+  plan.schedule = "1f1b";
+  plan.offload_activations = plan.offload_optimizer = 1;
+  Cluster cluster = h100();
+  cluster.host->link = {Seconds(0), BytesPerSecond(1e8)};
+  const ResolvedPlan loaded = resolved(plan);
+  const Costs costs = builtin(loaded);
+  const LayerCosts known(loaded, costs, cluster.stack);
+  const CostBreakdown breakdown = cost_breakdown(loaded, known, cluster);
+  const Forecast f = forecast(loaded, known, cluster).forecast;
+  Cluster slower = cluster;
+  slower.host->link.bandwidth = BytesPerSecond(0.5e8);
+  slower.host->bandwidth = slower.host->bandwidth * 0.5;
+  const Seconds measured = forecast(loaded, known, slower).forecast.step_time;
+  const Gap gap = explain_gap(loaded, breakdown, costs, cluster, f, measured);
+  const auto cause = [&](const char* name) {
+    return *std::ranges::find(gap.causes, name, &SuspectedCause::name);
+  };
+  ASSERT_TRUE(cause("offload").factor);
+  EXPECT_NEAR(*cause("offload").factor, 2, 1e-3);
+  // All of a block's copies are waited for but what its own pass hides.
+  EXPECT_GT(*cause("offload").reading_if, cause("offload").reading);
+  // Copies are nearly all of the step: no launch could have doubled it but by many times its own.
+  const auto host = cause("host").factor;
+  EXPECT_TRUE(!host || *host > 4) << *host;
 }
 
 }  // namespace

@@ -111,12 +111,18 @@ TEST(Timeline, WritesWhatFits) {
 
 // What stands on a rank beside its blocks is behind its name, and has its room.
 TEST(Timeline, RanksHaveNotes) {
-  const Trace trace = two_actions();
-  const std::array panels{TimelinePanel{"", {{&trace, 0, ""}}, 1, {"predicts 2"}}};
-  const std::string drawn = to_svg(draw_timeline(panels, {.width = 720}));
-  EXPECT_THAT(drawn, HasSubstr(">rank 0 predicts 2</text>"));
-  const std::array plain{TimelinePanel{"", {{&trace, 0, ""}}}};
-  EXPECT_THAT(to_svg(draw_timeline(plain, {.width = 720})), HasSubstr(">rank 0</text>"));
+  Trace trace = two_actions();
+  const std::array panels{TimelinePanel{"", {{&trace, 0, ""}}}};
+  const auto drawn = [&] { return to_svg(draw_timeline(panels, {.width = 720})); };
+  EXPECT_THAT(drawn(), HasSubstr(">rank 0</text>"));
+  trace.info["predicts"] = "2,0";
+  EXPECT_THAT(drawn(), HasSubstr(">rank 0 predicts 2</text>"));
+  EXPECT_EQ(note_of_rank(trace, 1), "");
+  // A file may say anything.
+  for (const char* text : {"", "-1", "0", "x", "99999999999999"}) {
+    trace.info["predicts"] = text;
+    EXPECT_THAT(drawn(), HasSubstr(">rank 0</text>")) << text;
+  }
 }
 
 // Names are text there too: a title with markup, in a CSV with commas.

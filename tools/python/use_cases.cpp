@@ -100,6 +100,9 @@ class Argument {
         throw UsageError(fmt::format("{}: expected at least one number", name()));
       for (const int number : *target) check(number);
     }
+    if constexpr (std::is_same_v<Value, double>) {
+      for (const double number : *target) check(number);
+    }
   }
   // True is the number that may be left out on the command line, False is none.
   void operator()(std::optional<double>* target) const {
@@ -245,6 +248,7 @@ std::string type_of(const app::Field& field) {
         if constexpr (std::is_same_v<Value, Path> || std::is_same_v<Value, std::optional<Path>>)
           return std::string(file);
         if constexpr (std::is_same_v<Value, std::vector<int>>) return "int | Sequence[int]";
+        if constexpr (std::is_same_v<Value, std::vector<double>>) return "float | Sequence[float]";
         if constexpr (std::is_same_v<Value, app::Words> ||
                       std::is_same_v<Value, std::vector<std::string>>)
           return "str | Sequence[str]";

@@ -69,6 +69,10 @@ std::string facts(const Forecast& f, std::optional<Seconds> measured) {
   row("peak memory, forecast",
       format_bytes(f.peak_memory()) +
           (f.memory_limit ? " of " + format_bytes(*f.memory_limit) : std::string()));
+  if (f.host) {
+    row("with a node's host, forecast",
+        format_bytes(f.host->held()) + " of " + format_bytes(f.host->memory));
+  }
   row("devices", std::to_string(f.devices));
   // Tokens where the model has sequences, else samples.
   if (f.tokens_per_s) {

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
+#include "plan/text/cells.hpp"
 #include "plan/text/quote.hpp"
 #include "tools/report/font.hpp"
 #include "tools/report/held.hpp"
@@ -36,10 +38,9 @@ void for_compute(const TimelineRow& row, Visit visit) {
   }
 }
 
-std::string row_name(const TimelinePanel& panel, const TimelineRow& row, std::int32_t rank) {
+std::string row_name(const TimelineRow& row, std::int32_t rank) {
   std::string name = fmt::format("rank {}", rank);
-  const auto index = static_cast<std::size_t>(rank);
-  if (index < panel.notes.size() && !panel.notes[index].empty()) name += " " + panel.notes[index];
+  if (const std::string note = note_of_rank(*row.trace, rank); !note.empty()) name += " " + note;
   return row.label.empty() ? name : name + " " + row.label;
 }
 
@@ -79,9 +80,9 @@ class TimelineDrawing {
         longest_ = std::max(longest_, to_seconds(window.end - window.start).count());
         for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank) {
           // The last has the most digits, one with a note the most letters.
-          const bool noted = static_cast<std::size_t>(rank) < panel.notes.size();
+          const bool noted = !note_of_rank(*row.trace, rank).empty();
           if (!noted && rank + 1 < row.trace->ranks) continue;
-          const std::string name = row_name(panel, row, rank);
+          const std::string name = row_name(row, rank);
           names_ = std::max(names_, 8 + 1.1 * text_width(name, kNameSize));
         }
         for_compute(row, [&](const Span& span, const StepWindow&) {
@@ -107,7 +108,7 @@ class TimelineDrawing {
     // Rows of one rank lie together, predicted above measured.
     const double block = static_cast<double>(panel.rows.size()) * (kRankRow + kRowGap) + kBlockGap;
     for (std::size_t r = 0; r < panel.rows.size(); ++r)
-      add_row(panel, panel.rows[r], y_ + static_cast<double>(r) * (kRankRow + kRowGap), block);
+      add_row(panel.rows[r], y_ + static_cast<double>(r) * (kRankRow + kRowGap), block);
     y_ += ranks * block;
     auto held =
         options_.held ? held_in(*panel.rows.front().trace, panel.rows.front().step) : std::nullopt;
@@ -140,10 +141,10 @@ class TimelineDrawing {
   }
 
   // All of one colour after each other, then what is written on them.
-  void add_row(const TimelinePanel& panel, const TimelineRow& row, double top, double block) {
+  void add_row(const TimelineRow& row, double top, double block) {
     const auto y_of = [&](Rank rank) { return top + rank.value * block; };
     for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
-      text({4, y_of(Rank{rank}) + 10, row_name(panel, row, rank), kNameSize, Anchor::start, kInk});
+      text({4, y_of(Rank{rank}) + 10, row_name(row, rank), kNameSize, Anchor::start, kInk});
     for (std::int32_t rank = 0; rank < row.trace->ranks; ++rank)
       drawing_.shapes.push_back(
           Box{names_, y_of(Rank{rank}), longest_ * scale_, kRankRow, kIdle, ""});
@@ -248,6 +249,20 @@ class TimelineDrawing {
 
 bool is_shaded(const Action& action, std::int32_t ranks) {
   return has_microbatch(action.kind) && action.stage.value / ranks % 2 == 1;
+}
+
+std::string note_of_rank(const Trace& trace, std::int32_t rank) {
+  const auto written = trace.info.find("predicts");
+  if (written == trace.info.end()) return "";
+  std::string_view rest = written->second;
+  for (std::int32_t r = 0; r < rank; ++r) {
+    const auto comma = rest.find(',');
+    if (comma == std::string_view::npos) return "";
+    rest.remove_prefix(comma + 1);
+  }
+  // A file's text may be anything: what is no number is nothing to draw.
+  const auto count = whole_number<int>(std::string(rest.substr(0, rest.find(','))));
+  return count && *count > 0 ? fmt::format("predicts {}", *count) : std::string();
 }
 
 Drawing draw_timeline(std::span<const TimelinePanel> panels, const TimelineOptions& options) {

@@ -26,7 +26,6 @@ struct TimelinePanel {
   std::vector<TimelineRow> rows;
   int of_rank =
       1;  // stage-micro-batches that are a micro-batch of a whole rank: v times the slices
-  std::vector<std::string> notes = {};  // behind the ranks' names, "predicts"; empty: nothing
 };
 
 struct TimelineOptions {
@@ -34,6 +33,10 @@ struct TimelineOptions {
   Palette palette = Palette::standard;
   bool held = false;  // under each panel what the ranks of its first row hold, where that is known
 };
+
+// What stands on a rank beside its blocks, as its trace has it (`info`: predicts), "predicts 2"; ""
+// where it is nothing, or not known.
+[[nodiscard]] std::string note_of_rank(const Trace& trace, std::int32_t rank);
 
 // Panels stand under each other on one scale of time; idle is grey. An action's name is written
 // where it fits, in two lines where ranks have several stages, else the number of its micro-batch

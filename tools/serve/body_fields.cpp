@@ -75,6 +75,12 @@ class Filling {
     for (const Json& one : list()) target->push_back(whole<int>(one));
     if (target->empty()) fail("expected at least one number");
   }
+  void operator()(std::vector<double>* target) const {
+    target->clear();
+    const auto add = [&](const Json& one) { Filling(field_, key_, one)(&target->emplace_back()); };
+    if (!value_.is_array()) return add(value_);
+    for (const Json& one : list()) add(one);
+  }
   void operator()(std::vector<std::string>* target) const { *target = texts(); }
   void operator()(std::vector<Path>* target) const {
     target->clear();

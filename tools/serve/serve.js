@@ -213,6 +213,7 @@ function showForecast(told, what) {
     ['between', between ? `${seconds(between[0])} and ${seconds(between[1])}` : 'no interval'],
     ['bubble', percent(f.bubble_fraction)],
     ['memory of the fullest', f.memory_limit_bytes ? `${gib(top)} of ${gib(f.memory_limit_bytes)}` : gib(top)],
+    ...(f.host ? [["with a node's host", `${gib(f.host.held_bytes)} of ${gib(f.host.memory_bytes)}`]] : []),
     ['fits', f.fits ?? 'no limit known'],
     ['tokens a second', f.tokens_per_s ? figure(f.tokens_per_s) : 'no tokens'],
     ['of the peak', f.mfu ? percent(f.mfu) : 'no peak known'], ['costs', f.basis], ...spent(f)];

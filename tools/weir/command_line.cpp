@@ -129,6 +129,20 @@ class Options {
     return shown(command_.add_option_function<std::string>(f.names, parse, f.help),
                  to_text(target));
   }
+  CLI::Option* added(const app::Field& f, std::vector<double>& target) {
+    const auto check = within<double>(f.traits.range.value());
+    const auto parse = [&target, check,
+                        name = "--" + app::long_names(f).front()](const std::string& text) {
+      target.clear();
+      for (const std::string& word : parse_words(text)) {
+        if (const std::string refused = check(word); !refused.empty())
+          throw CLI::ValidationError(name, refused);
+        target.push_back(std::stod(word));
+      }
+    };
+    return shown(command_.add_option_function<std::string>(f.names, parse, f.help),
+                 fmt::format("{}", fmt::join(target, ",")));
+  }
   CLI::Option* added(const app::Field& f, app::Words& target) {
     const auto parse = [&target, f](const std::string& text) {
       target.words = parse_words(text);

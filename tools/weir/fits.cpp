@@ -47,6 +47,11 @@ void print_ranks(Printout& out, const Forecast& f) {
   out.show(table);
 }
 
+std::string host_text(const HostHeld& host) {
+  return fmt::format("a node's host holds {}, {} at most, of {}", format_bytes(host.held()),
+                     format_bytes(host.band().upper), format_bytes(host.memory));
+}
+
 void print_fitting(Printout& out, const app::FittingChange& c) {
   out.say("  {}: {} expected, {} at most, step {} ({:.2f} times); {}\n", c.what,
           format_bytes(c.forecast.peak_memory()), format_bytes(c.forecast.peak_memory_upper()),
@@ -96,16 +101,20 @@ void print(Printout& out, const app::FitsRequest& request, const app::FitsResult
   const Forecast& f = result.forecast;
   if (const auto remark = app::remark_on(request.stack, f.stack)) note(*remark);
   const RankMemory& full = f.memory[result.fullest];
-  out.say("{}: {} ({:.0f} % that it fits): rank {} holds {}, {} at most, of {}\n",
-          f.fits() == Fits::yes     ? "fits"
-          : f.fits() == Fits::maybe ? "may not fit"
-                                    : "does not fit",
-          summary(result.plan), 100 * f.fits_probability(), result.fullest, format_bytes(full.peak),
-          format_bytes(full.upper), format_bytes(*f.memory_limit_of(result.fullest)));
+  const char* verdict = f.fits() == Fits::yes     ? "fits"
+                        : f.fits() == Fits::maybe ? "may not fit"
+                                                  : "does not fit";
+  const std::string host = f.host ? host_text(*f.host) : std::string();
+  // What is full goes first.
+  out.say("{}: {} ({:.0f} % that it fits): {}rank {} holds {}, {} at most, of {}\n", verdict,
+          summary(result.plan), 100 * f.fits_probability(), app::host_is_full(f) ? host + "; " : "",
+          result.fullest, format_bytes(full.peak), format_bytes(full.upper),
+          format_bytes(*f.memory_limit_of(result.fullest)));
   for (const auto& [kind, bytes] : held_by(full))
     out.say("  {} {}\n", to_string(kind), format_bytes(bytes));
   if (f.training_tokens) out.say("{}\n", training_text(f));
   print_ranks(out, f);
+  if (f.host && !app::host_is_full(f)) out.say("{}\n", host);
   print_advice(out, result);
 }
 

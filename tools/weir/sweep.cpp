@@ -137,8 +137,12 @@ void print_baseline(Printout& out, const app::SweepReply& reply) {
   // A place only where it fits, on devices that the search may use.
   if (baseline.place) place = place_in_words(result);
   if (!f.may_fit())
-    place = fmt::format("does not fit: {} of {}", format_bytes(f.peak_memory()),
-                        format_bytes(*f.memory_limit));
+    place = fmt::format(
+        "does not fit: {} of {}{}", format_bytes(f.peak_memory()), format_bytes(*f.memory_limit),
+        f.host_fits() == Fits::no
+            ? fmt::format(", and {} of a node's host of {}", format_bytes(f.host->held()),
+                          format_bytes(f.host->memory))
+            : "");
   out.say(
       "baseline {}: {}; its step takes {:.3f} times the best plan's, on {} devices where that has "
       "{}\n",

@@ -21,6 +21,7 @@ Plan of_single_layers(const Plan& plan, int layers) {
   // What exchanges hide behind is the plan's own chunks' to say.
   single.overlap_experts = plan.overlap_experts && !why_experts_wait(plan);
   single.vpp = 2;
+  if (single.overlap_experts) single.schedule = "interleaved-1f1b";
   return single;
 }
 

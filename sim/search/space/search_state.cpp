@@ -30,18 +30,22 @@ Json to_json(const SearchState& state) {
   Json nearest;
   if (state.nearest)
     nearest = {{"node", state.nearest->first}, {"bytes", state.nearest->second.count()}};
-  return {{"candidates", state.candidates},
-          {"next", state.next},
-          {"passed", state.passed},
-          {"best", best},
-          {"waiting", state.waiting},
-          {"schedule", {{"count", state.schedule.count}, {"nearest", state.schedule.nearest}}},
-          {"memory", state.memory.count},
-          {"nearest", nearest},
-          {"looked_at", state.looked_at},
-          {"simulated", state.simulated},
-          {"refined", state.refined},
-          {"feasible", state.feasible}};
+  Json json{{"candidates", state.candidates},
+            {"next", state.next},
+            {"passed", state.passed},
+            {"best", best},
+            {"waiting", state.waiting},
+            {"schedule", {{"count", state.schedule.count}, {"nearest", state.schedule.nearest}}},
+            {"memory", state.memory.count},
+            {"nearest", nearest},
+            {"looked_at", state.looked_at},
+            {"simulated", state.simulated},
+            {"refined", state.refined},
+            {"feasible", state.feasible}};
+  // Of searches whose plans keep something with hosts.
+  if (state.host.count > 0)
+    json["host"] = {{"count", state.host.count}, {"nearest", state.host.nearest}};
+  return json;
 }
 
 SearchState parse_search_state(const Json& json, const std::string& file) {
@@ -73,6 +77,12 @@ SearchState parse_search_state(const Json& json, const std::string& file) {
   state.simulated = object.integer("simulated", 0, std::int64_t{1} << 60);
   state.refined = static_cast<int>(object.integer("refined", 0, candidates));
   state.feasible = static_cast<int>(object.integer("feasible", 0, candidates));
+  if (object.has("host")) {
+    JsonObject host = object.object("host");
+    state.host.count = host.integer("count", 1, candidates);
+    state.host.nearest = host.text("nearest");
+    host.finish();
+  }
   object.finish();
   return state;
 }

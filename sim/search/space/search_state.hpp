@@ -28,7 +28,7 @@ struct SearchState {
   std::int64_t passed = 0;        // candidates of the groups before it
   std::vector<RefinedNode> best;  // best first
   std::vector<std::uint32_t> waiting;
-  LeftOut schedule{"schedule"}, memory{"memory"};
+  LeftOut schedule{"schedule"}, memory{"memory"}, host{"host memory"};
   std::optional<std::pair<std::uint32_t, Bytes>> nearest{};  // of those that do not fit
   std::int64_t looked_at = 0, simulated = 0;
   int refined = 0, feasible = 0;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "costmodel/links/expert_overlap.hpp"
+
 namespace weir {
 namespace {
 
@@ -24,6 +26,23 @@ bool can_make_up(const SweepRequest& request, std::int64_t each_rank) {
                              [&](int k) { return right_devices(request, k * each_rank); });
 }
 
+// Shares of the host's; what was not listed is the base's.
+std::vector<double> shares(const std::vector<double>& listed, double base) {
+  return listed.empty() ? std::vector{base} : listed;
+}
+
+// The plan with each share of the optimizer's state and of what blocks keep that is asked for.
+void add_offload(const SweepRequest& request, Plan plan, std::vector<Plan>& plans) {
+  for (const double state : shares(request.offload_optimizer, request.base.offload_optimizer)) {
+    plan.offload_optimizer = state;
+    for (const double kept :
+         shares(request.offload_activations, request.base.offload_activations)) {
+      plan.offload_activations = kept;
+      if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+    }
+  }
+}
+
 // The plan with its state divided among each number of devices that is asked for, where it can be,
 // and with each of the graphs.
 void add_sharing(const SweepRequest& request, Plan plan, std::vector<Plan>& plans) {
@@ -33,7 +52,7 @@ void add_sharing(const SweepRequest& request, Plan plan, std::vector<Plan>& plan
     if (cannot_share_state(plan)) continue;
     for (const CudaGraphs& graphs : request.cuda_graphs) {
       plan.cuda_graphs = graphs;
-      if (std::ranges::find(plans, plan) == plans.end()) plans.push_back(plan);
+      add_offload(request, plan, plans);
     }
   }
 }
@@ -83,7 +102,8 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
             for (const bool shares : sharing_sequences(request, model, plan)) {
               plan.sequence_parallel = shares;
               plan.overlap_tensor_parallel = request.base.overlap_tensor_parallel && shares;
-              plan.overlap_experts = request.base.overlap_experts && ep > 1;
+              plan.overlap_experts =
+                  ep > 1 && (request.base.overlap_experts || request.overlap_experts_where_it_can);
               add_orders(request, plan, plans);
             }
           }
@@ -92,6 +112,17 @@ std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model) 
     }
   }
   return plans;
+}
+
+void settle(const SweepRequest& request, Plan& plan) {
+  const bool own = request.overlap_experts_where_it_can && !request.base.overlap_experts;
+  if (own && plan.overlap_experts && why_experts_wait(plan)) plan.overlap_experts = false;
+}
+
+bool offloads_nothing(const SweepRequest& request, const Plan& plan) {
+  if (plan.offload_activations == 0 || request.offload_activations.size() < 2) return false;
+  const RecomputeMode mode = plan.recompute.mode;
+  return mode == RecomputeMode::full || mode == RecomputeMode::stage;
 }
 
 bool same_order(const SweepRequest& request, const Plan& plan) {

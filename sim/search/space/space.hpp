@@ -59,6 +59,12 @@ struct SweepRequest {
   std::vector<int> zero{0};         // ZeRO stages; 0 where there are no replicas
   std::vector<int> zero_shards{0};  // devices among which ZeRO divides, where they do; 0: all
   std::vector<CudaGraphs> cuda_graphs{CudaGraphs()};
+  // Shares that the host's memory has, of the optimizer's state and of what blocks keep; empty: the
+  // base's. Of blocks that are rebuilt nothing is left to send there but with one share alone.
+  std::vector<double> offload_optimizer = {}, offload_activations = {};
+  // What experts exchange travels beside other work wherever it can (costmodel/links/
+  // expert_overlap), which makes no step longer; false: as the base has it.
+  bool overlap_experts_where_it_can = false;
   std::vector<RankOrder> rank_order{RankOrder::tp_cp_dp_pp};
   std::optional<int> devices;            // K tp cp dp may not be more
   bool exact_devices = false;            // nor less
@@ -110,6 +116,12 @@ struct SweepRequest {
 // parallelism tp; those that no K brings to the devices asked for are left out. Precondition: no
 // degree is left open.
 [[nodiscard]] std::vector<Plan> with_degrees(const SweepRequest& request, const Model& model);
+
+// The candidate as its software takes it: without the words that the search set and that it cannot
+// have.
+void settle(const SweepRequest& request, Plan& plan);
+// Whether it is another candidate again: blocks that are rebuilt leave nothing to offload.
+[[nodiscard]] bool offloads_nothing(const SweepRequest& request, const Plan& plan);
 
 // With one rank both orders of the devices are the same: the second of two is passed over.
 [[nodiscard]] bool same_order(const SweepRequest& request, const Plan& plan);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "tests/tools/commands/command.hpp"
@@ -86,6 +87,29 @@ TEST_F(FitsCommand, WithoutMemoryThereIsNoAnswer) {
   const CommandResult result = weir("-q fits plan.json");
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.out, HasSubstr("--cluster or --memory-limit"));
+}
+
+// A node of eight devices whose host keeps 16 bytes of each of 8 B numbers, 120 GiB, and has 64:
+// the host is what is full, and with the state on the devices the job fits.
+TEST_F(FitsCommand, AFullHostIsNamed) {
+  make("-M 8 -b 1 --zero 1 --recompute full --cluster dgx-h100 --offload-optimizer 1");
+  Json cluster = Json::parse(read(WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json"));
+  EXPECT_TRUE(of("fits plan.json --cluster dgx-h100", 0)["full"].is_null());
+  cluster["host"]["memory"] = "64 GiB";
+  write("small.json", cluster.dump());
+  const Json json = of("fits plan.json --cluster small.json", 4);
+  EXPECT_EQ(json["fits"], "no");
+  EXPECT_EQ(json["full"], "host");
+  EXPECT_NEAR(json["host"]["optimizer_bytes"].get<double>(), 8.03e9 * 16, 0.01e9 * 16);
+  EXPECT_EQ(json["host"]["memory_bytes"].get<std::int64_t>(), std::int64_t{64} << 30);
+  ASSERT_FALSE(json["changes"].empty());
+  EXPECT_EQ(json["changes"][0]["change"], "optimizer's state: on the device");
+  const CommandResult said = weir("-q fits plan.json --cluster small.json");
+  EXPECT_THAT(said.out, HasSubstr("does not fit: "));
+  EXPECT_THAT(said.out, HasSubstr("): a node's host holds 119.66 GiB"));
+  EXPECT_THAT(said.out, HasSubstr("plan.json does not fit: a node's host needs 119.66 GiB"));
+  EXPECT_THAT(weir("-q simulate plan.json --cluster small.json").out,
+              HasSubstr("plan.json keeps 119.66 GiB"));
 }
 
 }  // namespace

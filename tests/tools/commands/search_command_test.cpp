@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -395,6 +396,60 @@ TEST_F(SearchCommand, DevicesAreOfOneKindOfCount) {
     const Json& p = row["plan"];
     EXPECT_LE(p["pp"].get<int>() * p["tp"].get<int>() * p["cp"].get<int>() * p["dp"].get<int>(), 4);
   }
+}
+
+// 8 B numbers on one device of 80 GB: with the optimizer's 12 bytes a number there nothing fits,
+// with them in the host's memory it does, and a search asks for that by itself, once it has looked
+// at all without. A host with less than 16 bytes a number is what then holds none.
+TEST_F(SearchCommand, WhereNothingFitsTheHostsAreAsked) {
+  const std::string models = WEIR_SOURCE_DIR "/tools/examples/models/",
+                    search = "sweep " + models +
+                             "llama-3-8b.json --gpus 1 --global-batch-size 2 "
+                             "--seq-length 4096 --stack megatron-core ";
+  const CommandResult named = weir("-q " + search + cluster_ + " --offload-optimizer 0");
+  EXPECT_EQ(named.code, 4) << named.out;
+  const CommandResult found = weir("-q --json " + search + cluster_);
+  ASSERT_EQ(found.code, 0) << found.out;
+  const Json json = Json::parse(found.out);
+  for (const Json& row : json["plans"]) {
+    EXPECT_EQ(row["plan"]["offload_optimizer"], 1);
+    EXPECT_EQ(row["forecast"]["host"]["fits"], "yes");
+  }
+  EXPECT_THAT(weir(search + cluster_).out,
+              HasSubstr("searched with the optimizer's state with the host"));
+  Json cluster = Json::parse(read(WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json"));
+  cluster["host"]["memory"] = "64 GiB";
+  write("small.json", cluster.dump());
+  const CommandResult full = weir(search + " --cluster small.json");
+  EXPECT_EQ(full.code, 4);
+  EXPECT_THAT(full.out, HasSubstr(" by host memory, as K1 "));
+  EXPECT_THAT(full.out, HasSubstr("no plan fits the 64.00 GiB of a node's host"));
+}
+
+// Shares that are listed are searched as other choices are: the best of both is the better of what
+// either finds alone.
+TEST_F(SearchCommand, SharesWithTheHostAreChosen) {
+  const std::string all =
+      "--json sweep tiny.json --gpus 8 --tp 1 --cp 1 -K 1,2 --schedule 1f1b "
+      "--global-batch-size 8 --top 100" +
+      cluster_;
+  const auto steps = [&](const std::string& shares) {
+    std::set<std::pair<double, double>> found;
+    const CommandResult result = weir("-q " + all + " --offload-optimizer " + shares);
+    EXPECT_EQ(result.code, 0) << result.out;
+    const Json json = Json::parse(result.out);
+    for (const Json& row : json["plans"])
+      found.emplace(row["forecast"]["step_time_s"], row["plan"].value("offload_optimizer", 0.0));
+    return found;
+  };
+  const auto both = steps("0,0.5"), none = steps("0"), half = steps("0.5");
+  EXPECT_EQ(both.begin()->first, std::min(none.begin()->first, half.begin()->first));
+  std::set<double> shares;
+  for (const auto& [step, share] : both) shares.insert(share);
+  EXPECT_THAT(shares, testing::ElementsAre(0, 0.5));
+  const CommandResult odd = weir(all + " --offload-optimizer 0,1.5");
+  EXPECT_EQ(odd.code, 2);
+  EXPECT_THAT(odd.out, HasSubstr("--offload-optimizer"));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "plan/model/readers/foreign_job.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
+#include "sim/forecast_json.hpp"
 #include "sim/training_cost.hpp"
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/jobs/import.hpp"
@@ -166,7 +167,10 @@ class Fitting {
   [[nodiscard]] std::vector<Change> possible(const ResolvedPlan& from, const Cluster& on,
                                              int times) const {
     std::vector<Change> all;
-    if (times == 1) all = changes(from, costs_of_changes(request_.costs, from, on), on);
+    if (times == 1) {
+      Costs costs = costs_of_changes(request_.costs, from, on);
+      all = all_changes(request_.costs, from, on, costs);
+    }
     std::vector<Plan> others = other_degrees(from.plan, times);
     if (times == 1 && from.plan.micro_batch_size > 1) {
       others.push_back(from.plan);
@@ -270,8 +274,10 @@ FitsResult fits(const FitsRequest& r, const Session& session) {
   std::vector<FittingChange> single = fitting.tried(job, "");
   // It fits: what is left to offer is speed for the room that is left.
   if (f.fits() == Fits::yes) {
-    std::erase_if(single, [](const FittingChange& c) {
-      return c.forecast.fits() != Fits::yes || c.ratio > kWorthTheRoom;
+    std::erase_if(single, [&job](const FittingChange& c) {
+      // Products in another format train otherwise: no use of the room.
+      const bool other = c.plan.fp8 != job.plan.fp8;
+      return other || c.forecast.fits() != Fits::yes || c.ratio > kWorthTheRoom;
     });
     const auto best = std::ranges::min_element(single, {}, &FittingChange::ratio);
     if (best != single.end()) result.faster = std::move(*best);
@@ -334,6 +340,8 @@ FitsJson to_json(const FitsResult& result) {
                              {"memory_limit_bytes", f.memory_limit_of(r)->count()},
                              {"memory_bytes", kinds}});
   }
+  json["full"] = f.fits() == Fits::yes ? FitsJson() : FitsJson(host_is_full(f) ? "host" : "device");
+  json["host"] = f.host ? host_json(*f.host) : FitsJson();
   json["choices"] = result.choices;
   json["changes"] = FitsJson::array();
   for (const FittingChange& c : result.changes) json["changes"].push_back(change_json(c));
@@ -342,9 +350,17 @@ FitsJson to_json(const FitsResult& result) {
   return json;
 }
 
+bool host_is_full(const Forecast& f) { return f.host_fits() > f.devices_fit(); }
+
 void require_success(const FitsResult& result) {
   const Forecast& f = result.forecast;
   if (f.fits() == Fits::yes) return;
+  if (host_is_full(f)) {
+    throw NoFeasiblePlan(fmt::format(
+        "{} {}: a node's host needs {}, {} at most, and has {}", result.name,
+        f.fits() == Fits::maybe ? "may not fit" : "does not fit", format_bytes(f.host->held()),
+        format_bytes(f.host->band().upper), format_bytes(f.host->memory)));
+  }
   throw NoFeasiblePlan(fmt::format(
       "{} {}: rank {} needs {}, {} at most, the limit is {}", result.name,
       f.fits() == Fits::maybe ? "may not fit" : "does not fit", result.fullest,

@@ -52,6 +52,8 @@ struct FitsResult {
 // Throws UsageError without a limit.
 [[nodiscard]] FitsResult fits(const FitsRequest& request, const Session& session);
 [[nodiscard]] nlohmann::ordered_json to_json(const FitsResult& result);  // weir.fits/1
+// Whether it is the host's memory that holds less surely than the devices'.
+[[nodiscard]] bool host_is_full(const Forecast& f);
 // Throws NoFeasiblePlan where the job does not surely fit.
 void require_success(const FitsResult& result);
 

@@ -82,7 +82,8 @@ function drawTimelines(painter, panels, {width, cap, marked}) {
   painter.box(0, 0, width, panels.reduce((sum, p) => sum + panelHeight(p), SCALE), colour('page'));
   for (const timed of panels) {
     const s = timed.schedule;
-    painter.text(LEFT, y + 15, `${s.name}: ${ms(timed.step)}, bubble ${percent(timed.bubble)}`, ink, 14);
+    const notes = PLAN ? PLAN.notes.map(note => `; ${note}`).join('') : '';
+    painter.text(LEFT, y + 15, `${s.name}: ${ms(timed.step)}, bubble ${percent(timed.bubble)}${notes}`, ink, 14);
     places.push({timed, top: y + TITLE});
     s.orders.forEach((order, rank) => {
       const top = y + TITLE + rank * ROW;

@@ -19,6 +19,7 @@
 #include "tools/app/shared/parallel_fields.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/shared/traced_plan.hpp"
+#include "tools/report/timeline.hpp"
 #include "traces/compare.hpp"
 
 namespace weir::app {
@@ -174,7 +175,12 @@ Json plan_for_page(const PageRequest& r, const Session& session) {
             {"cap", cap ? Json(cap->count()) : Json()},
             {"times", times_json(plan.program, forecast.trace, 0)},
             {"memory", memory_json(forecast.trace, 0)},
+            {"notes", Json::array()},
             {"measured", nullptr}};
+  for (std::int32_t rank = 0; rank < shape.ranks; ++rank) {
+    if (const std::string note = note_of_rank(forecast.trace, rank); !note.empty())
+      json["notes"].push_back(fmt::format("rank {} {}", rank, note));
+  }
   for (const Stage stage : shape.all_stages()) json["place"].push_back(shape.rank_of(stage).value);
   if (const auto& interval = forecast.forecast.interval)
     json["interval"] = {to_nanoseconds(interval->low).count(),

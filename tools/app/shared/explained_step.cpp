@@ -75,13 +75,32 @@ void add_layers(Costs& to, const Costs& from) {
     add_layers(to.other_kinds[kind], from.other_kinds[kind]);
 }
 
+// A pipeline of one chunk a rank with its vocabulary divided over the ranks; costs gain the layers
+// that its shards have.
+void add_divided(const CostsSource& source, const ResolvedPlan& loaded, const Cluster& cluster,
+                 Costs& costs, std::vector<Change>& all) {
+  const Plan& plan = loaded.plan;
+  if (plan.pp == 1 || plan.vpp > 1 || plan.slices > 1 || plan.schedule.ends_with(".csv")) return;
+  for (const Generator& generator : vocabulary_generators()) {
+    Plan divided = plan;
+    divided.schedule = generator.name;
+    if (divided.schedule == plan.schedule || cannot_divide(loaded.model, divided)) continue;
+    add_layers(costs, costs_of_changes(source, loaded, cluster, divided));
+    for (Change& change : changes_towards(loaded, divided, costs, cluster))
+      if (change.choice == "schedule") all.push_back(std::move(change));
+  }
+}
+
 }  // namespace
 
 std::vector<Change> all_changes(const CostsSource& source, const ResolvedPlan& loaded,
                                 const Cluster& cluster, Costs& costs) {
   std::vector<Change> all = changes(loaded, costs, cluster);
+  // What was measured was none of these layers.
+  if (!stands_on_builtin(costs.basis)) return all;
+  add_divided(source, loaded, cluster, costs, all);
   auto products = other_products(loaded, cluster);
-  if (!products || !stands_on_builtin(costs.basis)) return all;
+  if (!products) return all;
   const ResolvedPlan other = changed(loaded, products->plan);
   add_layers(costs, load(source, other.model, other.plan, cluster, {other.plan.split()}));
   // First: where there is time for few they are those that bring most.

@@ -33,16 +33,16 @@
 
 namespace weir::app {
 
-// Where a field's value goes. A vector of numbers is written as 4, 1,2,4 or 1..8 on the command
-// line; Words are separated by commas there, while a vector of texts or files is a list of
-// arguments.
+// Where a field's value goes. A vector of whole numbers is written as 4, 1,2,4 or 1..8 on the
+// command line, one of others as 0.5 or 0,0.5; Words are separated by commas there, while a vector
+// of texts or files is a list of arguments.
 using Target =
     std::variant<bool*, int*, std::optional<int>*, std::optional<std::int64_t>*, std::uint64_t*,
                  double*, std::optional<double>*, std::string*, std::filesystem::path*,
-                 std::optional<std::filesystem::path>*, std::vector<int>*, Words*,
-                 std::vector<std::string>*, std::vector<std::filesystem::path>*, PlanSource*,
-                 CostsSource*, ScheduleChoice*, std::vector<ScheduleChoice>*, TraceSource*,
-                 std::vector<TraceSource>*>;
+                 std::optional<std::filesystem::path>*, std::vector<int>*, std::vector<double>*,
+                 Words*, std::vector<std::string>*, std::vector<std::filesystem::path>*,
+                 PlanSource*, CostsSource*, ScheduleChoice*, std::vector<ScheduleChoice>*,
+                 TraceSource*, std::vector<TraceSource>*>;
 
 enum class Writes : std::uint8_t { nothing, file, folder };
 

@@ -101,19 +101,27 @@ void append_flags(app::Fields& fields, Options& o) {
         "and 2 beside the next forward (default: after the one and before the other)"}});
 }
 
+// Help of the words that a list says otherwise.
+struct DegreeHelp {
+  std::string tp = kTp, offload_optimizer = kOffload, offload_activations = kOffloadActivations;
+};
+
 // Of one plan, or of lists of the same words.
 template <class Options>
-app::Fields degree_fields(Options& o, const std::string& tp, const app::FieldTraits& degree) {
+app::Fields degree_fields(Options& o, const DegreeHelp& help, const app::FieldTraits& degree) {
   app::Fields all{
-      {"--tp", &o.tp, tp, degree},     {"--cp", &o.cp, kCp, degree},
-      {"--dp", &o.dp, kDp, degree},    {"--ep", &o.ep, kEp, degree},
-      {"--etp", &o.etp, kEtp, degree}, {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
+      {"--tp", &o.tp, help.tp, degree}, {"--cp", &o.cp, kCp, degree},
+      {"--dp", &o.dp, kDp, degree},     {"--ep", &o.ep, kEp, degree},
+      {"--etp", &o.etp, kEtp, degree},  {"--zero", &o.zero, kZero, {.range = app::kZeroStages}}};
   app::append(all, {{"--zero-shards", &o.zero_shards, kZeroShards, {.range = kSharers}},
                     {"--zero-secondary", &o.zero_secondary, kZeroSecondary, {.range = kSharers}},
-                    {"--offload-optimizer", &o.offload_optimizer, kOffload, {.range = app::kShare}},
+                    {"--offload-optimizer",
+                     &o.offload_optimizer,
+                     help.offload_optimizer,
+                     {.range = app::kShare}},
                     {"--offload-activations",
                      &o.offload_activations,
-                     kOffloadActivations,
+                     help.offload_activations,
                      {.range = app::kShare}}});
   append_flags(all, o);
   app::append(all, {{"--cuda-graphs", &o.cuda_graphs, kCudaGraphs},
@@ -126,7 +134,7 @@ constexpr const char* kNeedsExperts = "--overlap-moe-expert-parallel-comm needs 
 }  // namespace
 
 app::Fields fields(ParallelOptions& o) {
-  app::Fields all = degree_fields(o, kTp, {.range = app::kDegree});
+  app::Fields all = degree_fields(o, {}, {.range = app::kDegree});
   app::append(all, {{"--placement", &o.placement,
                      "On a cluster of several kinds of nodes, on which the ranks stand, in their "
                      "order: POOL:RANKS, as dgx-h100:4,dgx-a100:4 (default: nodes are filled)"}});
@@ -168,7 +176,11 @@ void apply(const ParallelOptions& o, Plan& plan) {
 }
 
 app::Fields fields(ParallelLists& o) {
-  return degree_fields(o, std::string(kTp) + ": 8, 1,2,4 or 1..8", {.range = app::kPositive});
+  return degree_fields(
+      o,
+      {std::string(kTp) + ": 8, 1,2,4 or 1..8", std::string(kOffload) + ": 1, or 0,0.5,1",
+       std::string(kOffloadActivations) + ", likewise"},
+      {.range = app::kPositive});
 }
 
 void apply(const ParallelLists& o, SweepRequest& request) {
@@ -189,8 +201,8 @@ void apply(const ParallelLists& o, SweepRequest& request) {
   request.zero = o.zero;
   if (!o.zero_shards.empty()) request.zero_shards = o.zero_shards;
   request.base.zero_secondary = o.zero_secondary;
-  request.base.offload_optimizer = o.offload_optimizer;
-  request.base.offload_activations = o.offload_activations;
+  request.offload_optimizer = o.offload_optimizer;
+  request.offload_activations = o.offload_activations;
   request.base.sequence_parallel = o.sequence_parallel;
   request.base.overlap_tensor_parallel = o.overlap_tensor_parallel;
   request.base.overlap_experts = o.overlap_experts;

@@ -36,8 +36,8 @@ void apply(const ParallelOptions& options, Plan& plan);
 struct ParallelLists {
   std::vector<int> tp, cp, dp, ep, etp, zero, zero_shards;
   int zero_secondary = 0;
-  double offload_optimizer = 0, offload_activations = 0;
-  double expert_load = 0;  // 0: not given
+  std::vector<double> offload_optimizer, offload_activations;  // shares; none: 0
+  double expert_load = 0;                                      // 0: not given
   bool sequence_parallel = false, overlap_tensor_parallel = false, overlap_grad_reduce = false;
   bool overlap_experts = false;
   std::string expert_dispatch;  // as parse_expert_dispatch has it; empty: not given

@@ -6,11 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <system_error>
-#include <variant>
 
-#include "plan/model/layer_shape.hpp"
 #include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 
@@ -87,25 +84,6 @@ Field held_field(PictureOptions& options) {
   return {"--memory", &options.held,
           "Under the timeline of the picture, what ranks hold over time: bytes, or, where no model "
           "is known, micro-batches in flight"};
-}
-
-std::vector<std::string> notes_of_ranks(const ResolvedPlan& plan) {
-  if (plan.plan.prediction_layers == 0) return {};
-  const ScheduleShape& shape = plan.schedule.shape;
-  std::vector<int> predicting(static_cast<std::size_t>(shape.ranks), 0);
-  for (std::int32_t s = 0; s < shape.stages; ++s) {
-    const LayerRange layers = plan.stage(Stage{s}).layers;
-    for (int l = layers.first; l < layers.last; ++l) {
-      const Layer& layer = plan.model.layers[static_cast<std::size_t>(l)];
-      const auto* block = std::get_if<TransformerShape>(&layer.shape);
-      if (block != nullptr && predicts(*block))
-        ++predicting[static_cast<std::size_t>(shape.rank_of(Stage{s}).value)];
-    }
-  }
-  std::vector<std::string> notes;
-  for (const int count : predicting)
-    notes.push_back(count > 0 ? fmt::format("predicts {}", count) : std::string());
-  return notes;
 }
 
 void save_timeline(const PictureOptions& options, const std::vector<TimelinePanel>& panels,

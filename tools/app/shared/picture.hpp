@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "plan/job/resolve.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/report/picture_file.hpp"
 #include "tools/report/timeline.hpp"
@@ -31,10 +30,6 @@ struct PictureOptions {
 // A --width without a unit is that of lines in the terminal; nullopt where it is none or a
 // picture's. Throws UsageError for one that no line has.
 [[nodiscard]] std::optional<std::size_t> characters(const std::string& width);
-
-// What stands on each rank that its blocks do not show: "predicts 1" where so many blocks predict
-// further tokens. Empty where nothing does.
-[[nodiscard]] std::vector<std::string> notes_of_ranks(const ResolvedPlan& plan);
 
 // Nothing where no file was asked for. Throws UsageError for a width or a palette that is none.
 void save_timeline(const PictureOptions& options, const std::vector<TimelinePanel>& panels,

@@ -172,9 +172,7 @@ SimulateResult simulate(const SimulateRequest& r, const Session& session) {
   if (r.output) save(result, *r.output, session);
   const std::string title = fmt::format("{}: {}", summary(result.plan.loaded.plan),
                                         format_duration(result.forecast.step_time));
-  save_timeline(r.picture,
-                {TimelinePanel{title, {{&result.trace, 0, ""}}, 1, notes_of_ranks(loaded)}},
-                session);
+  save_timeline(r.picture, {TimelinePanel{title, {{&result.trace, 0, ""}}}}, session);
   return result;
 }
 
@@ -186,6 +184,10 @@ nlohmann::ordered_json to_json(const SimulateResult& result) {
 
 void require_success(const SimulateResult& result) {
   if (result.forecast.may_fit()) return;
+  if (const auto host = result.forecast.host_too_full()) {
+    throw NoFeasiblePlan(fmt::format("{} keeps {} with a node's host, which has {}", result.name,
+                                     format_bytes(host->held()), format_bytes(host->memory)));
+  }
   throw NoFeasiblePlan(fmt::format("{} needs {} on its fullest device, the limit is {}",
                                    result.name, format_bytes(result.forecast.peak_memory()),
                                    format_bytes(*result.forecast.memory_limit)));

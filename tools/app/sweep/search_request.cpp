@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "costmodel/links/offload.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/shared/training_fields.hpp"
@@ -58,9 +59,10 @@ void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   own("overlap-grad-reduce", r.parallel.overlap_grad_reduce, baseline.overlap_grad_reduce);
   own("sequence-parallel", r.parallel.sequence_parallel, baseline.sequence_parallel);
   own("tp-comm-overlap", r.parallel.overlap_tensor_parallel, baseline.overlap_tensor_parallel);
-  own("overlap-moe-expert-parallel-comm", r.parallel.overlap_experts, baseline.overlap_experts);
-  own("offload-activations", r.parallel.offload_activations, baseline.offload_activations);
-  own("offload-optimizer", r.parallel.offload_optimizer, baseline.offload_optimizer);
+  // What the baseline leaves on its devices nobody has named.
+  const auto share = [](double of) { return of > 0 ? std::vector{of} : std::vector<double>{}; };
+  own("offload-activations", r.parallel.offload_activations, share(baseline.offload_activations));
+  own("offload-optimizer", r.parallel.offload_optimizer, share(baseline.offload_optimizer));
   if (baseline.ep > 1) {
     own("expert-dispatch", r.parallel.expert_dispatch,
         std::string(to_string(baseline.expert_dispatch)));
@@ -143,7 +145,31 @@ std::vector<std::string> named_beyond(const weir::SweepRequest& asked, const std
     plan.recompute = recompute;
     look(plan);
   }
+  for (const auto& [shares, member] :
+       {std::pair(&asked.offload_optimizer, &Plan::offload_optimizer),
+        {&asked.offload_activations, &Plan::offload_activations}}) {
+    Plan plan = plain();
+    for (const double share : *shares) plan.*member = std::max(plan.*member, share);
+    if (plan.*member > 0) look(plan);
+  }
   return lines;
+}
+
+bool surely_fits(const weir::SweepResult& result) {
+  return !result.plans.empty() && result.plans.front().forecast.fits() == Fits::yes;
+}
+
+bool may_ask_hosts(const weir::SweepRequest& search, const weir::SweepResult& result,
+                   const Cluster& cluster, bool may_fit) {
+  // Only of a search that has looked at all of its space, as far as that may fit.
+  const bool none = result.plans.empty();
+  const bool whole = !result.stopped_after && result.listed && (!none || result.gap == 0);
+  const bool answered = none ? result.candidates == 0 : may_fit || surely_fits(result);
+  if (!whole || answered) return false;
+  const bool named = !search.offload_optimizer.empty() || search.base.offload_optimizer > 0;
+  Plan plan = search.base;
+  plan.offload_optimizer = 1;
+  return !named && search.software.offload_optimizer && !lacks_host(plan, cluster);
 }
 
 weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Cluster& cluster,
@@ -179,6 +205,10 @@ weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Clu
   // What no option names is searched: a named --tp narrows tp, and not what goes with it.
   search.sequence_parallel_where_it_can =
       leaves_degrees_open(r) && !session.given("sequence-parallel");
+  // Nobody who searches would leave it off where it only saves time.
+  search.overlap_experts_where_it_can = leaves_degrees_open(r) &&
+                                        cluster.stack.time.expert_overlap > 0 &&
+                                        !session.given("overlap-moe-expert-parallel-comm");
   set_limits(search, r, cluster);
   search.threads = r.threads;
   search.stop = r.stopping;

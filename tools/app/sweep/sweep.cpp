@@ -47,11 +47,14 @@ namespace {
 void require_sure_fit(const weir::SweepResult& result) {
   const auto& [plan, forecast, gap, pareto, range] = result.plans.front();
   if (forecast.fits() == Fits::yes) return;
+  std::string limit = format_bytes(*forecast.memory_limit);
+  if (forecast.host_fits() != Fits::yes)
+    limit += fmt::format(" and {} of a node's host", format_bytes(forecast.host->memory));
   throw NoFeasiblePlan(fmt::format(
       "no plan surely fits {}; the best that may ({:.0f} % that it does), {} a step, is {}: "
       "--may-fit lists such plans",
-      format_bytes(*forecast.memory_limit), 100 * forecast.fits_probability(),
-      format_duration(forecast.step_time), summary(plan)));
+      limit, 100 * forecast.fits_probability(), format_duration(forecast.step_time),
+      summary(plan)));
 }
 
 // What people should know where nothing fits: why, and what the plan in use needs.
@@ -71,7 +74,12 @@ void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
                              format_bytes(f.peak_memory())));
   }
   // The nearest miss tells how much memory is lacking.
-  if (result.smallest_misfit) {
+  if (const auto& smallest = result.smallest_misfit) {
+    if (const auto host = smallest->forecast.host_too_full()) {
+      throw NoFeasiblePlan(fmt::format(
+          "no plan fits the {} of a node's host; the smallest ({}) keeps {} there",
+          format_bytes(host->memory), summary(smallest->plan), format_bytes(host->held())));
+    }
     throw NoFeasiblePlan(fmt::format("no plan fits {}; the smallest ({}) needs {}",
                                      format_bytes(*search.memory_limit),
                                      summary(result.smallest_misfit->plan),
@@ -232,7 +240,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
       search.baseline ? incomparable(*search.baseline, search, model) : std::nullopt;
   // Rates of unequal work do not compare: the baseline must train the same.
   if (differs) throw InputError(reply.baseline_name, differs->key, differs->reason);
-  const weir::SweepRequest asked = search;
+  weir::SweepRequest asked = search;
   search = with_open_choices(std::move(search), model, reply.cluster);
   set_layouts(search, r, model, of_file, session);
   keep_families(search, r.explain);
@@ -241,7 +249,24 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   if (r.stopping) static_cast<void>(r.stopping());  // from here on it listens
   search.budget = reply.time.left(TimeBound::Part::search);
   const bool leads = !party || party->index == 0;
-  reply.result = searched(search, r, reply, std::move(party), others, session);
+  reply.result = searched(search, r, reply, party, others, session);
+  if (may_ask_hosts(search, reply.result, reply.cluster, r.may_fit)) {
+    weir::SweepRequest other = search;
+    other.offload_optimizer = {1};
+    other.budget = reply.time.left(TimeBound::Part::search);
+    weir::SweepResult found = searched(other, r, reply, party, others, session);
+    if (surely_fits(found) || reply.result.plans.empty()) {
+      const char* const why =
+          "nothing surely fits with all on the devices: searched with the optimizer's state with "
+          "the host (--offload-optimizer)";
+      // Where nothing fits so either, no list says it.
+      if (found.plans.empty()) session.note(why);
+      reply.remarks.emplace_back(why);
+      reply.result = std::move(found);
+      search = std::move(other);
+      asked.offload_optimizer = {1};
+    }
+  }
   if (!leads) {
     // What the result means the first process alone says, so that the others' endings cannot come
     // before its own while it still waits for the search's last exchange.

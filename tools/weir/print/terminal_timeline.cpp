@@ -121,6 +121,14 @@ void print_fold(Printout& out, const std::vector<DrawnRow>& rows, std::size_t fi
   }
 }
 
+// What stands on ranks that no action shows, below the last of their lines.
+void print_notes(Printout& out, const Trace& trace) {
+  for (std::int32_t rank = 0; rank < trace.ranks; ++rank) {
+    if (const std::string note = note_of_rank(trace, rank); !note.empty())
+      out.say("{:>3} {}\n", rank, note);
+  }
+}
+
 }  // namespace
 
 std::vector<DrawnRow> drawn_rows(const Trace& trace, std::size_t most) {
@@ -152,6 +160,7 @@ void draw_in_terminal(Printout& out, std::span<const TitledTrace> traces,
       if (first >= its) continue;
       if (!traces[i].title.empty()) out.say("{}\n", printable_in_line(traces[i].title));
       print_fold(out, drawn[i], first, std::min(first + fold, its));
+      if (first + fold >= its) print_notes(out, *traces[i].trace);
     }
   }
 }
