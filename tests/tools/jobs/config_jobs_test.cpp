@@ -418,6 +418,13 @@ TEST(NemoJob, SizesBesideTheUsualOnes) {
   // Its data are as long as they say, not as the model's may be.
   EXPECT_EQ(tuned("max_seq_length: 24").plan.seq_length, 24);
   EXPECT_NE(job.plan.seq_length, 24);
+  // Left open there it is the model's, and where it is too long its own key is named.
+  for (const char* open : {"-1", "???", "${oc.env:LENGTH}"})
+    EXPECT_EQ(tuned(std::string("max_seq_length: ") + open).plan.seq_length, 32) << open;
+  EXPECT_EQ(complaint([&] {
+              tuned("max_seq_length: many");
+            }).find("nemo.yaml: model.data.train_ds.max_seq_length: "),
+            0U);
   EXPECT_THAT(names(tuned("pad_to_max_length: False")), HasSubstr("train_ds.pad_to_max_length"));
   EXPECT_EQ(names(tuned("pad_to_max_length: True")).find("train_ds"), std::string::npos);
   EXPECT_THAT(names(tuned("shuffle: True")), HasSubstr("train_ds.pad_to_max_length"));

@@ -55,6 +55,11 @@ TEST(MegatronJob, SaysWhatRowsHold) {
   const Job packed = read("--packing true");
   EXPECT_EQ(packed.rows.name, "packing");
   EXPECT_THAT(packed.remarks.back().text, HasSubstr("attention is forecast over whole rows"));
+  // With --sft the rows are conversations', whatever their masks are.
+  const Job both = read("--sft --dataloader-inter-document-masking");
+  EXPECT_EQ(both.rows.name, "sft");
+  EXPECT_EQ(both.rows.rows, RowsOf::packed);
+  EXPECT_EQ(read("--dataloader-inter-document-masking").rows.rows, RowsOf::cut);
   const GivenFields given{.lengths = {{4, 32}, RowsOf::packed}};
   EXPECT_EQ(read("--packing true", given).plan.lengths, given.lengths);
   EXPECT_EQ(read("--variable-seq-lengths", given).plan.lengths.rows, RowsOf::longest);

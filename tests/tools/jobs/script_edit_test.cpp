@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/megatron/patch/patch.hpp"
@@ -84,6 +86,49 @@ TEST(ScriptEdit, AnOrderOfTheScriptsOwnStays) {
   EXPECT_THAT(names(more.remarks), testing::Not(Contains("schedule")));
   EXPECT_THROW(static_cast<void>(patched([](Plan& plan) { plan.schedule = "zb-h2"; }, script)),
                InputError);
+}
+
+// A forecast's lengths change no data of the script's: --sft would read other files by another
+// tokenizer.
+TEST(ScriptEdit, TheScriptsDataDecideItsRows) {
+  for (const RowsOf rows : {RowsOf::packed, RowsOf::cut}) {
+    const Patch patch = patched([&](Plan& plan) { plan.lengths = {{16, 64, 128}, rows}; });
+    EXPECT_EQ(patch.text, kScript);
+    EXPECT_TRUE(std::ranges::any_of(patch.remarks, [](const Remark& remark) {
+      return remark.name == "lengths" && remark.text.starts_with("rows: the script's own data");
+    }));
+  }
+  std::string packed = kScript;
+  packed.replace(packed.find("--bf16"), 6, "--bf16 --sft");
+  const Patch same = patched(
+      [](Plan& plan) {
+        plan.lengths = {{16, 64, 128}, RowsOf::packed};
+      },
+      packed);
+  EXPECT_EQ(same.text, packed);
+  EXPECT_TRUE(std::ranges::none_of(
+      same.remarks, [](const Remark& remark) { return remark.text.starts_with("rows: "); }));
+}
+
+// Muon's own words are the plan's; what Megatron asserts Adam of goes with it.
+TEST(ScriptEdit, MuonComesAndChanges) {
+  std::string script = kScript;
+  script.replace(script.find("--bf16"), 6, "--bf16 --use-precision-aware-optimizer");
+  const auto muon = [](double momentum, int steps) {
+    return [=](Plan& plan) {
+      plan.optimizer.kind = OptimizerKind::muon;
+      plan.optimizer.momentum = momentum;
+      plan.optimizer.newton_schulz = steps;
+    };
+  };
+  const Patch patch = patched(muon(0.95, 5), script);
+  EXPECT_THAT(patch.text, AllOf(HasSubstr("--optimizer muon"), HasSubstr("--muon-momentum 0.95"),
+                                testing::Not(HasSubstr("precision-aware"))));
+  EXPECT_THAT(names(patch.remarks), Contains("use-precision-aware-optimizer"));
+  const Patch again = patched(muon(0.9, 7), patch.text);
+  EXPECT_THAT(again.text,
+              AllOf(HasSubstr("--muon-momentum 0.9"), HasSubstr("--muon-num-ns-steps 7")));
+  EXPECT_THAT(names(again.remarks), testing::Not(Contains("optimizer")));
 }
 
 // TP 4, D 2 on the same 8 devices: "TP=8" on its line, and no other; the comment, #SBATCH, source,

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/plan/complaint.hpp"
 #include "tests/tools/jobs/remark_names.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
@@ -65,20 +67,28 @@ TEST(TorchtitanRegistry, ReadsAsItsTomlDid) {
 
 // Documents are told apart within rows but by PyTorch's own attention, which takes no mask.
 TEST(TorchtitanRegistry, SaysHowDocumentsLieInRows) {
-  const auto rows = [](const std::string& packing, const std::string& backend) {
+  const auto job = [](const std::string& packing, const std::string& backend) {
     return registry(
-               "from torchtitan.trainer import Trainer\nfrom . import model_registry\n\n"
-               "def llama3_8b() -> Trainer.Config:\n    packed = " +
-                   packing +
-                   "(dataset=DATASETS[\"c4\"])\n    return Trainer.Config(\n"
-                   "        model_spec=model_registry(\"8B\"" +
-                   backend +
-                   "),\n"
-                   "        training=TrainingConfig(local_batch_size=8, seq_len=4096),\n"
-                   "        dataloader=GrainDataLoader.Config(dataset=packed),\n    )\n",
-               "llama3_8b")
-        .rows;
+        "from torchtitan.trainer import Trainer\nfrom . import model_registry\n\n"
+        "def llama3_8b() -> Trainer.Config:\n    packed = " +
+            packing +
+            "(dataset=DATASETS[\"c4\"])\n    return Trainer.Config(\n"
+            "        model_spec=model_registry(\"8B\"" +
+            backend +
+            "),\n"
+            "        training=TrainingConfig(local_batch_size=8, seq_len=4096),\n"
+            "        dataloader=GrainDataLoader.Config(dataset=packed),\n    )\n",
+        "llama3_8b");
   };
+  const auto rows = [&](const std::string& packing, const std::string& backend) {
+    return job(packing, backend).rows;
+  };
+  // What counts is not among what has no effect.
+  const auto fate = [](const Job& of) {
+    return std::ranges::find(of.arguments, "dataloader", &JobArgument::name)->fate;
+  };
+  EXPECT_NE(fate(job("FirstFitPackingConfig", ", attn_backend=\"varlen\"")), Fate::no_effect);
+  EXPECT_EQ(fate(job("OtherPacking", "")), Fate::no_effect);
   EXPECT_EQ(rows("ConcatThenSplitPackingConfig", "").name, "dataloader");
   EXPECT_EQ(rows("ConcatThenSplitPackingConfig", "").rows, RowsOf::cut);
   EXPECT_EQ(rows("FirstFitPackingConfig", ", attn_backend=\"varlen\"").rows, RowsOf::packed);

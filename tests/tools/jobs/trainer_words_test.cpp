@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "tests/plan/complaint.hpp"
@@ -212,7 +213,7 @@ TEST(MegatronRows, SharingAndTheHostReadBack) {
   plan.optimizer.kind = OptimizerKind::muon;
   plan.optimizer.momentum = 0.95;
   plan.optimizer.newton_schulz = 6;
-  EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/offload-muon)"));
+  EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/offload-adam-alone)"));
   plan.offload_optimizer = 0;
   EXPECT_EQ(back(plan).optimizer.kind, OptimizerKind::muon);
   EXPECT_EQ(back(plan).optimizer.momentum, 0.95);
@@ -221,6 +222,104 @@ TEST(MegatronRows, SharingAndTheHostReadBack) {
   plan.zero = 3;
   plan.zero_secondary = 4;
   EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/second-shards)"));
+}
+
+// What Megatron asserts of the host's optimizer and of Muon: Adam, delayed scales, no fp16.
+TEST(MegatronRows, OptimizersThatDoNotStart) {
+  Plan plan = pipeline(2, 1, 4);
+  plan.dp = 2;
+  plan.zero = 1;
+  plan.offload_optimizer = 1;
+  plan.fp8 = Fp8Recipe::delayed;
+  plan.fp8_parameters = true;
+  EXPECT_THAT(megatron(plan), HasSubstr("--optimizer-cpu-offload "));
+  plan.fp8 = Fp8Recipe::tensorwise;
+  EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/offload-fp8-parameters)"));
+  plan.fp8 = Fp8Recipe::none;
+  plan.fp8_parameters = false;
+  plan.optimizer.kind = OptimizerKind::sgd;
+  EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/offload-adam-alone)"));
+  plan.offload_optimizer = 0;
+  EXPECT_THAT(megatron(plan), HasSubstr("--optimizer sgd "));
+  plan.optimizer.kind = OptimizerKind::muon;
+  EXPECT_THAT(megatron(plan), HasSubstr("--optimizer muon "));
+  plan.dtype = Dtype::fp16;
+  EXPECT_THAT(refusal(plan), HasSubstr("optimizer: muon: Megatron-LM's muon trains in bf16"));
+}
+
+// Where sequences' ends go along with a row, no step is planned without them and no graph has
+// attention in it; unfused attention is written, and said.
+TEST(MegatronRows, RowsOfSeveralSequences) {
+  for (const RowsOf rows : {RowsOf::packed, RowsOf::cut}) {
+    Plan plan = pipeline(2, 2, 4);
+    plan.lengths = {{16, 64, 128}, rows};
+    plan.dp = plan.ep = 2;
+    plan.expert_dispatch = ExpertDispatch::alltoall;
+    plan.overlap_experts = true;
+    EXPECT_THAT(
+        complaint([&] { static_cast<void>(export_megatron(loaded(plan, with_experts(8)), {})); }),
+        HasSubstr("(row megatron/rows-of-overlapped-experts)"));
+    plan = pipeline(2, 1, 4);
+    plan.lengths = {{16, 64, 128}, rows};
+    for (const char* word : {"step", "blocks", "attn"}) {
+      plan.cuda_graphs = parse_cuda_graphs(word).value();
+      EXPECT_THAT(refusal(plan), HasSubstr("(row megatron/rows-in-graphs)")) << word;
+    }
+    plan.cuda_graphs = parse_cuda_graphs("mlp").value();
+    EXPECT_THAT(megatron(plan), HasSubstr("--cuda-graph-modules mlp "));
+    plan.attention = AttentionKind::unfused;
+    const auto said = export_megatron(loaded(plan, llama_like(8)), {}).not_carried;
+    EXPECT_TRUE(std::ranges::any_of(said, [](const Remark& remark) {
+      return remark.text.ends_with("(row megatron/rows-unfused)");
+    }));
+  }
+}
+
+// The fork is a Megatron-LM of 2024: what came later is refused, and no later word is written.
+TEST(ForkRows, WordsOfLaterYears) {
+  const Allowed fork{.fork = true};
+  const auto refused = [&](void (*change)(Plan&)) {
+    Plan plan = pipeline(2, 1, 4);
+    plan.dp = 2;
+    change(plan);
+    return refusal(plan, fork);
+  };
+  EXPECT_THAT(refused([](Plan& p) { p.optimizer.kind = OptimizerKind::muon; }),
+              HasSubstr("(row megatron-fork/muon)"));
+  EXPECT_THAT(refused([](Plan& p) { p.prediction_layers = 1; }),
+              HasSubstr("(row megatron-fork/prediction)"));
+  EXPECT_THAT(refused([](Plan& p) { p.offload_optimizer = p.zero = 1; }),
+              HasSubstr("(row megatron-fork/offload)"));
+  EXPECT_THAT(refused([](Plan& p) { p.zero_shards = p.zero = 1; }),
+              HasSubstr("(row megatron-fork/groups)"));
+  EXPECT_THAT(refused([](Plan& p) { p.zero = 3; }), HasSubstr("(row megatron-fork/sharding)"));
+  EXPECT_THAT(refused([](Plan& p) { p.fp8 = Fp8Recipe::mxfp8; }),
+              HasSubstr("(row megatron-fork/fp8)"));
+  EXPECT_THAT(refused([](Plan& p) {
+                p.recompute = {.mode = RecomputeMode::selective, .modules = BlockModule::mlp};
+              }),
+              HasSubstr("(row megatron-fork/recompute-modules)"));
+  EXPECT_THAT(refused([](Plan& p) { p.boundaries = {4}; }),
+              HasSubstr("(row megatron-fork/equal-stages)"));
+  EXPECT_THAT(refused([](Plan& p) { p.expert_dispatch = ExpertDispatch::once; }),
+              HasSubstr("(row megatron-fork/dispatch)"));
+  Plan plan = pipeline(2, 1, 4);
+  plan.fp8 = Fp8Recipe::delayed;
+  EXPECT_THAT(megatron(plan, fork),
+              AllOf(HasSubstr("--fp8-format hybrid "), Not(HasSubstr("--fp8-recipe")),
+                    Not(HasSubstr("--attention-backend")), Not(HasSubstr("--ckpt-format")),
+                    Not(HasSubstr("NVTE_"))));
+  plan.attention = AttentionKind::unfused;
+  EXPECT_THAT(megatron(plan, fork), AllOf(HasSubstr("\nexport NVTE_FLASH_ATTN=0\n"),
+                                          HasSubstr("\nexport NVTE_FUSED_ATTN=0\n")));
+  Model scaled = llama_like(8);
+  for (Layer& layer : scaled.layers) {
+    if (auto* block = std::get_if<TransformerShape>(&layer.shape)) block->shared_ffn = 64;
+  }
+  EXPECT_THAT(complaint([&] {
+                static_cast<void>(export_megatron(loaded(plan, scaled), {.allowed = fork}));
+              }),
+              HasSubstr("(row megatron-fork/model)"));
 }
 
 // A dense block of 64 numbers, 8 heads of 16 and 2 of keys and values, an MLP of 192 with a gate:

@@ -139,7 +139,7 @@ TEST(MegatronRows, Schedules) {
   v.schedule = "zb-v";
   EXPECT_THAT(megatron(v, {.fork = true}), HasSubstr("--zero-bubble-v-schedule "));
   v.boundaries = {4, 5, 6};
-  EXPECT_THAT(refusal(v, {.fork = true}), HasSubstr("(row megatron-fork/equal-stages-of-a-v)"));
+  EXPECT_THAT(refusal(v, {.fork = true}), HasSubstr("(row megatron-fork/equal-stages)"));
   // One rank has no order.
   EXPECT_THAT(megatron([] {
                 Plan one = small();
@@ -292,6 +292,26 @@ TEST(DeepSpeedRows, ClippingAndStages) {
   EXPECT_THAT(
       complaint([&] { static_cast<void>(export_deepspeed(loaded(plan, llama_like(8)), {})); }),
       HasSubstr("(row deepspeed/one-stage-a-rank)"));
+}
+
+// The host updates under ZeRO alone; of one replica it is written, and is none when it is read.
+TEST(DeepSpeedRows, TheHostsOptimizerOfOneReplica) {
+  Plan plan = small();
+  plan.offload_optimizer = 1;
+  for (int again = 0; again < 2; ++again) {
+    const ResolvedPlan resolved = loaded(plan, llama_like(8));
+    const std::string text = export_deepspeed(resolved, {}).files[0].text;
+    EXPECT_EQ(parse_json(text, "ds_config.json").at("zero_optimization").at("stage"), 1);
+    const Plan read =
+        read_deepspeed_job(text, "ds_config.json", {.gpus = 1, .model = &resolved.model}).plan;
+    EXPECT_EQ(read.offload_optimizer, 1);
+    EXPECT_EQ(read.zero, 0);
+    plan.zero = read.zero;
+  }
+  plan.dp = 2;
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(export_deepspeed(loaded(plan, llama_like(8)), {})); }),
+      HasSubstr("(row deepspeed/offload-unsharded)"));
 }
 
 // Gradients are divided once, and messages are dense.

@@ -29,14 +29,13 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-// What an exporter makes of a word: text that it writes, "!row" that refuses it, or "~" where it
-// says that another thing runs.
+// What an exporter makes of a word: text that it writes, "^text" that it leaves out where it
+// otherwise writes it, "!row" that refuses it, or "~" where it says that another thing runs.
 struct Word {
   std::string_view title, key;
   void (*say)(Plan& plan);
   const char *megatron, *registry, *toml, *torch, *deepspeed;
   bool experts = false;
-  bool on_by_default = false;  // in the registry
 };
 
 Recompute rebuilt(std::string_view word) { return parse_recompute_word(std::string(word)).value(); }
@@ -153,8 +152,8 @@ constexpr std::array<Word, 29> kWords{{
      "!deepspeed/rows"},
     // On where nothing is said, there.
     {"GraphsOfSteps", "cuda_graphs", [](Plan& p) { p.cuda_graphs = CudaGraphs::of_step(); },
-     "--cuda-graph-impl full_iteration", "Trainer.Config(", "!torchtitan-0.2/graphs",
-     "!torch/graphs", "!deepspeed/graphs", false, true},
+     "--cuda-graph-impl full_iteration", "^disable_cuda_graphs", "!torchtitan-0.2/graphs",
+     "!torch/graphs", "!deepspeed/graphs"},
     {"GraphsOfBlocks", "cuda_graphs", [](Plan& p) { p.cuda_graphs = CudaGraphs::of_blocks(); },
      "--cuda-graph-impl transformer_engine", "!torchtitan/graphs-of-parts",
      "!torchtitan-0.2/graphs", "!torch/graphs", "!deepspeed/graphs"},
@@ -248,11 +247,11 @@ TEST_P(Words, AreWrittenOrRefused) {
       continue;
     }
     const ExportedFile& file = job.files.front();
-    EXPECT_THAT(file.text, HasSubstr(cell));
-    // What is on where nothing is said is in both.
-    if (!word.on_by_default) {
-      EXPECT_THAT(exporter.write(without(word), {}).files.front().text, Not(HasSubstr(cell)));
-    }
+    const std::string other = exporter.write(without(word), {}).files.front().text;
+    const bool left_out = cell.front() == '^';
+    const std::string text = left_out ? cell.substr(1) : cell;
+    EXPECT_THAT(left_out ? other : file.text, HasSubstr(text));
+    EXPECT_THAT(left_out ? file.text : other, Not(HasSubstr(text)));
     ASSERT_NE(exporter.read, nullptr);
     EXPECT_THAT(differences(read_back(exporter.read, file, plan), plan.plan),
                 Not(Contains(std::string(word.key))))
@@ -278,13 +277,17 @@ TEST_P(Words, ArePatchedOrRefused) {
     return;
   }
   const ExportedFile there = patched(plain, plan);
+  // Rows are the data's: the script's own stay, and it is said.
+  if (word.key == "lengths") {
+    EXPECT_THAT(there.text, Not(HasSubstr(cell)));
+    return;
+  }
   EXPECT_THAT(there.text, HasSubstr(cell));
   EXPECT_THAT(differences(read_back(&read_megatron_job, there, plan), plan.plan),
               testing::ElementsAre())
       << there.text;
-  // Rows are the data's: where the plan does not say how they lie they stay the script's. An
-  // overlap that the plan has not stays too.
-  if (word.key == "lengths" || word.key == "overlap_param_gather") return;
+  // An overlap that the plan has not stays the script's.
+  if (word.key == "overlap_param_gather") return;
   const ExportedFile back = patched(plan, plain);
   EXPECT_THAT(differences(read_back(&read_megatron_job, back, plain), plain.plan),
               testing::ElementsAre())

@@ -138,9 +138,11 @@ Json written_config(const Plan& plan) {
   json["gradient_clipping"] = o.clip_norm;  // 1 where nothing is said, since June 2026
   json["bf16"] = {{"enabled", plan.dtype == Dtype::bf16}};
   json["fp16"] = {{"enabled", plan.dtype == Dtype::fp16}};
+  // The host updates under ZeRO alone, and of one replica 1 is as 0.
+  const bool host = plan.offload_optimizer > 0;
   // The pipeline engine takes no more: ZeRO 2 and 3 share gradients before they are all there.
-  json["zero_optimization"] = {{"stage", std::min(plan.zero, 1)}};
-  if (plan.offload_optimizer > 0)
+  json["zero_optimization"] = {{"stage", host ? 1 : std::min(plan.zero, 1)}};
+  if (host)
     json["zero_optimization"]["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
   if (plan.pp > 1) json["pipeline"] = {{"stages", plan.pp}};
   return json;

@@ -111,7 +111,8 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
   compare("allow_reordered", a.allow_reordered, b.allow_reordered);
   compare("recompute", a.recompute, b.recompute);
   // What nobody chose is no wish.
-  if (b.optimizer != Optimizer{}) compare("optimizer", a.optimizer.kind, b.optimizer.kind);
+  if (b.optimizer != Optimizer{} && !same_muon(a.optimizer, b.optimizer))
+    names.emplace_back("optimizer");
   return names;
 }
 
@@ -200,6 +201,11 @@ std::vector<bool> blocks_rebuilt(const ResolvedPlan& loaded, std::string_view to
                                   recompute_word(recompute), tool)});
   }
   return blocks;
+}
+
+bool same_muon(const Optimizer& a, const Optimizer& b) {
+  if (a.kind != b.kind || a.kind != OptimizerKind::muon) return a.kind == b.kind;
+  return a.momentum == b.momentum && a.nesterov == b.nesterov && a.newton_schulz == b.newton_schulz;
 }
 
 void remark_differences(const Plan& again, const Plan& wanted, std::vector<Remark>& remarks) {

@@ -92,6 +92,9 @@ inline constexpr const char* kOwnJob = "the plan's job";  // as its reader's fil
 [[nodiscard]] std::vector<bool> blocks_rebuilt(const ResolvedPlan& loaded, std::string_view tool,
                                                std::vector<Remark>& remarks);
 
+// Whether two optimizers are one rule, and where it is muon, make matrices orthogonal alike.
+[[nodiscard]] bool same_muon(const Optimizer& a, const Optimizer& b);
+
 // What the plan of a changed job, read again, has otherwise than the wanted one, where no remark
 // says so yet.
 void remark_differences(const Plan& again, const Plan& wanted, std::vector<Remark>& remarks);

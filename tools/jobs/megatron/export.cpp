@@ -202,16 +202,17 @@ void add_graphs(MegatronArguments& s, const CudaGraphs& graphs) {
   s.add(kGraphModules, parts);
 }
 
-void add_training(MegatronArguments& s, const Plan& plan, std::vector<Remark>& remarks) {
+void add_training(MegatronArguments& s, const Plan& plan, bool fork, std::vector<Remark>& remarks) {
   s.add("seq-length", plan.seq_length);
-  // auto where nothing is said: a fused kernel where there is one.
-  s.add("attention-backend", plan.attention == AttentionKind::fused ? "fused" : "unfused");
+  // auto where nothing is said: a fused kernel where there is one. The fork's is said by variables.
+  if (!fork)
+    s.add("attention-backend", plan.attention == AttentionKind::fused ? "fused" : "unfused");
   s.add("micro-batch-size", plan.micro_batch_size);
   s.add("global-batch-size", plan.global_batch_size());
   if (plan.dtype == Dtype::bf16 || plan.dtype == Dtype::fp16) s.add(to_string(plan.dtype));
   if (plan.fp8 != Fp8Recipe::none) {
     s.add("fp8-format", "hybrid");
-    s.add("fp8-recipe", to_string(plan.fp8));
+    if (!fork) s.add("fp8-recipe", to_string(plan.fp8));  // the fork's is delayed
     if (plan.fp8_parameters) s.add("fp8-param-gather");
   }
   add_graphs(s, plan.cuda_graphs);
@@ -265,7 +266,7 @@ void add_megatron_run(const ResolvedPlan& loaded, const Allowed& allowed, Megatr
   add_stages(s, loaded, blocks, v_shaped);
   add_sharing(s, plan);
   add_offload(s, loaded);
-  add_training(s, plan, remarks);
+  add_training(s, plan, allowed.fork, remarks);
   add_recompute(s, loaded, blocks, remarks);
   add_rows(s, loaded, megatron_of(allowed), RowKind::needs);
   remark_ours(plan, "Megatron-LM", remarks);
@@ -290,10 +291,10 @@ Trainer megatron_of(const Allowed& allowed) {
   return allowed.fork ? Trainer::fork : Trainer::megatron;
 }
 
-std::string megatron_environment(const ResolvedPlan& loaded) {
+std::string megatron_environment(const ResolvedPlan& loaded, Trainer trainer) {
   const TrainerFacts facts = facts_of(loaded);
   std::string lines;
-  for (const TrainerRow* row : rows_that_hold(Trainer::megatron, RowKind::environment, facts)) {
+  for (const TrainerRow* row : rows_that_hold(trainer, RowKind::environment, facts)) {
     lines += row->value == nullptr
                  ? fmt::format("unset {}\n", row->argument)
                  : fmt::format("export {}={}\n", row->argument, row->value(facts));
@@ -337,8 +338,10 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
                        "conversations packed into rows, a tokenizer and --train-iters"
                      : "a plan has none: give --data-path or --mock-data, a tokenizer and "
                        "--train-iters"});
-  job.files.push_back({"megatron.sh", megatron_script(nodes_of(loaded.plan, options),
-                                                      megatron_environment(loaded), lines)});
+  job.files.push_back(
+      {"megatron.sh",
+       megatron_script(nodes_of(loaded.plan, options),
+                       megatron_environment(loaded, megatron_of(options.allowed)), lines)});
   job.launch = chats ? "sh megatron.sh --data-path \"$CHATS\" --tokenizer-type SFTTokenizer "
                        "--tokenizer-model \"$TOKENIZER\" --train-iters 20"
                      : "sh megatron.sh --mock-data --tokenizer-type NullTokenizer --train-iters 20";

@@ -53,7 +53,7 @@ void add_untried(const ResolvedPlan& loaded, Trainer trainer, std::vector<Remark
 
 [[nodiscard]] Trainer megatron_of(const Allowed& allowed);
 // Lines of a shell that set or unset the variables of its table.
-[[nodiscard]] std::string megatron_environment(const ResolvedPlan& loaded);
+[[nodiscard]] std::string megatron_environment(const ResolvedPlan& loaded, Trainer trainer);
 
 // A script that starts the training behind the lines of its environment, with arguments, each
 // " \\\n  --name value".

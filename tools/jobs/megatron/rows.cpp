@@ -17,14 +17,16 @@ void set_rows(Arguments& a, Job& job) {
              "modelled");
     }
   }
+  // Documents of a stream of which each attends to itself alone (core/datasets/gpt_dataset.py).
+  // With
+  // --sft the rows are that one's (pretrain_gpt.py, train_valid_test_datasets_provider).
+  const std::string apart = "dataloader-inter-document-masking";
+  if (a.flag(apart)) job.rows = {apart, RowsOf::cut};
   for (const char* name : {"packing", "sft", "rl-use-sequence-packing"}) {
     const std::string value = a.values(name);
     if (!a.flag(name) || says_false(value)) continue;
     job.rows = {name, RowsOf::packed};
   }
-  // Documents of a stream of which each attends to itself alone (core/datasets/gpt_dataset.py).
-  const std::string apart = "dataloader-inter-document-masking";
-  if (a.flag(apart)) job.rows = {apart, RowsOf::cut};
   const std::string variable = "variable-seq-lengths";
   if (a.flag(variable)) job.rows = {variable, RowsOf::longest};
 }

@@ -8,6 +8,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "plan/words/error.hpp"
@@ -301,9 +302,18 @@ void set_nemo_rows(ConfigTable& t, Job& job) {
   }
 }
 
-// What Megatron's reader refuses, by the keys of the file.
-Job in_nemos_names(const std::string& arguments, const std::string& file,
-                   const JobOptions& options) {
+// What the tuning's data say of how long samples are; nothing where that is left open (-1, ???, a
+// reference to what is elsewhere), and the model's length is taken.
+std::optional<std::string> tuned_length(ConfigTable& t) {
+  const std::string value = t.text_or(kTunedLength, "");
+  const bool open =
+      value.empty() || value == "-1" || value == "???" || value.find('$') != value.npos;
+  return open ? std::nullopt : std::optional(value);
+}
+
+// What Megatron's reader refuses, by the keys of the file; `length` is that of the sequences'.
+Job in_nemos_names(const std::string& arguments, const std::string& file, const JobOptions& options,
+                   std::string_view length) {
   try {
     return read_megatron_job(arguments, file, options);
   } catch (const DeviceCountError&) {
@@ -313,8 +323,9 @@ Job in_nemos_names(const std::string& arguments, const std::string& file,
     if (!line.starts_with(begin)) throw;
     const std::size_t end = line.find(": ", begin.size());
     if (end == line.npos) throw;
-    throw InputError(file, std::string(nemos_name(line.substr(begin.size(), end - begin.size()))),
-                     line.substr(end + 2));
+    std::string_view key = nemos_name(line.substr(begin.size(), end - begin.size()));
+    if (key == kModelsLength) key = length;
+    throw InputError(file, std::string(key), line.substr(end + 2));
   }
 }
 
@@ -358,12 +369,13 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
     const std::string followed = resolved(all, path, value);
     if (followed != value) t.replace(path, followed);
   }
+  const std::optional<std::string> tuned = tuned_length(t);
   std::string arguments;
   for (const Translation& key : kTranslations) {
     std::string value = t.text_or(key.nemo, "");
     if (key.nemo == "model.position_embedding_type")  // "ALiBi"
       std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::tolower(c); });
-    if (key.nemo == kModelsLength) value = t.text_or(kTunedLength, value);
+    if (key.nemo == kModelsLength) value = tuned.value_or(value);
     if (value.empty() || value == "-1") continue;
     if (key.flag && !says_true(value)) continue;
     if (value.find_first_of("'\n") != value.npos) t.fail(key.nemo, "has a quote in it");
@@ -377,7 +389,7 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
   if (by_default) named.given.attention = AttentionKind::unfused;
   if (const auto whole = t.integer("model.override_vocab_size", 1, 1 << 30))
     named.vocabulary = *whole;
-  Job job = in_nemos_names(arguments, file, named);
+  Job job = in_nemos_names(arguments, file, named, tuned ? kTunedLength : kModelsLength);
   if (by_default) job.defaults.push_back({"attention", "unfused (transformer_engine is false)"});
   std::erase_if(job.defaults, [&](const Remark& taken) {
     return taken.name == "distributed optimizer" && t.has("model.optim.name");

@@ -279,7 +279,7 @@ void account_for(const TomlTable& t, Job& job) {
     JobArgument argument{leaf.path, value, Fate::carried};
     // The loss that every plan has; one over chunks of the logits keeps fewer of them.
     const bool usual = leaf.path == "loss" && leaf.value.starts_with("'CrossEntropyLoss.");
-    if (usual || t.was_read(leaf.path)) {
+    if (usual || t.was_read(leaf.path) || leaf.path == job.rows.name) {
       const bool remarked = std::ranges::any_of(
           job.remarks, [&](const Remark& remark) { return remark.name == leaf.path; });
       if (remarked) argument.fate = Fate::changed;

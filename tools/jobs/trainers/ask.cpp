@@ -14,6 +14,13 @@
 namespace weir {
 namespace {
 
+// Groups of experts, shared ones, a router's bias, and angles as Llama 3.1's.
+bool has_recent_words(const TransformerShape& block) {
+  const bool router = block.expert_groups > 0 || block.shared_ffn > 0 || block.shared_gate ||
+                      (block.experts > 1 && block.router_bias);
+  return router || (block.rotary && block.angles.scaling == RotaryScaling::llama3);
+}
+
 // The plan's own word that a row is about.
 std::string word_of(const TrainerFacts& facts, std::string_view key) {
   const Plan& plan = facts.plan;
@@ -36,6 +43,7 @@ std::string word_of(const TrainerFacts& facts, std::string_view key) {
   if (key == "lengths") return std::string(to_string(plan.lengths.rows));
   if (key == "recompute") return recompute_word(plan.recompute);
   if (key == "expert_dispatch") return std::string(to_string(plan.expert_dispatch));
+  if (key == "etp") return fmt::to_string(plan.etp);
   if (key == "overlap_tensor_parallel" || key == "fp8_parameters") return "true";
   return "";
 }
@@ -71,9 +79,11 @@ TrainerFacts facts_of(const ResolvedPlan& plan) {
   for (const Layer& layer : plan.model.layers) {
     const auto* embedding = std::get_if<EmbeddingShape>(&layer.shape);
     tied = tied || (embedding != nullptr && embedding->tied);
+    facts.recent_model = facts.recent_model || (embedding != nullptr && embedding->norm);
     const auto* block = std::get_if<TransformerShape>(&layer.shape);
     if (block == nullptr) continue;
     llama = llama && is_llamas(*block);
+    facts.recent_model = facts.recent_model || has_recent_words(*block);
     if (block->experts == 1) continue;
     facts.experts = true;
     facts.router_pre_softmax = facts.router_pre_softmax || block->router_pre_softmax;

@@ -1,5 +1,5 @@
-// Megatron-LM's constraints, read in NVIDIA/Megatron-LM@d98e8a64ddf3 (22 August 2026), and those of
-// its zero-bubble fork. Paths are within megatron/.
+// Megatron-LM's constraints, read in NVIDIA/Megatron-LM@d98e8a64ddf3 (22 August 2026). Paths are
+// within megatron/, but that of pretrain_gpt.py.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -24,6 +24,10 @@ bool in_rows(const Facts& f, RowsOf rows) {
   return f.plan.lengths.known() && f.plan.lengths.rows == rows;
 }
 bool packed(const Facts& f) { return in_rows(f, RowsOf::packed); }
+// Rows whose sequences' ends go along with them (packed_seq_params).
+bool told_apart(const Facts& f) { return packed(f) || in_rows(f, RowsOf::cut); }
+bool muon(const Facts& f) { return f.plan.optimizer.kind == OptimizerKind::muon; }
+bool offloads_optimizer(const Facts& f) { return f.plan.offload_optimizer > 0; }
 bool hosts_activations(const Facts& f) { return f.plan.offload_activations > 0; }
 
 // The smallest group of K or more micro-batches of which the last is as large: M = 7, K = 2: 4.
@@ -34,10 +38,6 @@ std::string microbatch_group(const Facts& f) {
   return fmt::to_string(group);
 }
 
-bool forks_order(const std::string& name) {
-  constexpr std::array<std::string_view, 5> kOrders{"zb-h1", "zb-h2", "zb-v", "v-half", "v-min"};
-  return std::ranges::find(kOrders, name) != kOrders.end();
-}
 bool own_order(const Plan& plan) {
   return plan.schedule == (plan.vpp > 1 ? "interleaved-1f1b" : "1f1b");
 }
@@ -45,7 +45,7 @@ bool own_order(const Plan& plan) {
 constexpr const char* kArguments = "training/arguments.py, validate_args";
 constexpr const char* kTransformerConfig = "core/transformer/transformer_config.py, __post_init__";
 
-// What both have. The order's rows come first, since they are what most plans fail by.
+// The order's rows come first, since they are what most plans fail by.
 constexpr TrainerRow kOrders[] = {
     {"own-schedules", RowKind::other_order, "schedule",
      [](const Facts& f) { return f.plan.pp > 1 && !own_order(f.plan); },
@@ -58,34 +58,7 @@ constexpr TrainerRow kOrders[] = {
     {"interleaved-few", RowKind::lacks, "microbatches", few_microbatches,
      "Megatron-LM interleaves at least K micro-batches",
      "core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving"}};
-constexpr TrainerRow kForkOrders[] = {
-    {"own-schedules", RowKind::other_order, "schedule",
-     [](const Facts& f) {
-       return f.plan.pp > 1 && !own_order(f.plan) && !forks_order(f.plan.schedule);
-     },
-     "the fork has 1f1b, interleaved-1f1b, zb-h1, zb-h2, zb-v, v-half and v-min: its 1f1b runs",
-     "sail-sg/zero-bubble-pipeline-parallelism, README"},
-    {"equal-stages-of-a-v", RowKind::lacks, "boundaries",
-     [](const Facts& f) {
-       return f.plan.pp > 1 && f.placement == ChunkPlacement::v_shaped && !f.equal_stages;
-     },
-     "stages of a V hold as many blocks each there", "as above"},
-    {"graphs", RowKind::lacks, "cuda_graphs",
-     [](const Facts& f) { return !f.plan.cuda_graphs.none(); },
-     "the fork's schedules launch kernel by kernel", "as above"},
-    {"overlapped-experts", RowKind::lacks, "overlap_experts", overlaps_experts,
-     "the fork's schedules run one micro-batch at a time", "as above"},
-    {"offload-activations", RowKind::lacks, "offload_activations", hosts_activations,
-     "the fork keeps what the backward reads on the device", "as above"},
-    {"rows", RowKind::lacks, "lengths", [](const Facts& f) { return f.plan.lengths.known(); },
-     "the fork's rows are one sequence each", "as above"},
-    {"interleaved-rounds", RowKind::other_order, "microbatches",
-     [](const Facts& f) { return f.placement != ChunkPlacement::v_shaped && broken_rounds(f); },
-     kOrders[1].says, kOrders[1].source},
-    {"interleaved-few", RowKind::lacks, "microbatches",
-     [](const Facts& f) { return f.placement != ChunkPlacement::v_shaped && few_microbatches(f); },
-     kOrders[2].says, kOrders[2].source}};
-constexpr TrainerRow kBoth[] = {
+constexpr TrainerRow kOthers[] = {
     {"fp8-parameters", RowKind::lacks, "fp8_parameters",
      [](const Facts& f) {
        return f.plan.fp8_parameters && f.plan.zero == 0 && f.plan.replicas() > 1;
@@ -114,11 +87,28 @@ constexpr TrainerRow kBoth[] = {
      "a row's documents attend to each other where nothing is said",
      "core/datasets/gpt_dataset.py, GPTDatasetConfig.inter_document_masking",
      "dataloader-inter-document-masking"},
+    {"rows-of-overlapped-experts", RowKind::lacks, "lengths",
+     [](const Facts& f) { return told_apart(f) && overlaps_experts(f); },
+     "Megatron-LM overlaps experts' exchanges where a row is one sequence: its plan of the step "
+     "is made without the sequences' ends",
+     "pretrain_gpt.py, forward_step"},
+    {"rows-in-graphs", RowKind::lacks, "lengths",
+     [](const Facts& f) {
+       const CudaGraphs& graphs = f.plan.cuda_graphs;
+       return told_apart(f) &&
+              (graphs.whole_step() || graphs.whole_blocks() || graphs.has(GraphPart::attn));
+     },
+     "Megatron-LM records attention in graphs where a row is one sequence",
+     "core/transformer/transformer_layer.py, _te_cuda_graph_replay; pretrain_gpt.py, forward_step"},
+    {"rows-unfused", RowKind::untried, "lengths",
+     [](const Facts& f) { return told_apart(f) && f.plan.attention == AttentionKind::unfused; },
+     "releases of Transformer Engine have no unfused attention for rows of several sequences, and "
+     "then the job does not start: --attention fused",
+     "transformer_engine/pytorch/attention/dot_product_attention/utils.py, get_attention_backend"},
     {"second-shards", RowKind::lacks, "zero_secondary",
      [](const Facts& f) { return f.plan.zero_secondary > 0; },
      "Megatron-LM keeps weights divided once: hpZ is DeepSpeed's", kArguments},
-    {"offload-precision", RowKind::needs, "offload_optimizer",
-     [](const Facts& f) { return f.plan.offload_optimizer > 0; },
+    {"offload-precision", RowKind::needs, "offload_optimizer", offloads_optimizer,
      "the host's optimizer goes by the code of that one", kArguments,
      "use-precision-aware-optimizer"},
     {"offload-unsharded", RowKind::lacks, "offload_optimizer",
@@ -130,11 +120,18 @@ constexpr TrainerRow kBoth[] = {
     {"offload-sharded", RowKind::needs, "offload_optimizer",
      [](const Facts& f) { return f.plan.offload_optimizer > 0 && f.plan.zero == 0; },
      "that one is of the distributed optimizer", kArguments, "use-distributed-optimizer"},
-    {"offload-muon", RowKind::lacks, "offload_optimizer",
+    {"offload-adam-alone", RowKind::lacks, "offload_optimizer",
      [](const Facts& f) {
-       return f.plan.offload_optimizer > 0 && f.plan.optimizer.kind == OptimizerKind::muon;
+       // What is written for rmsprop is adam too.
+       return offloads_optimizer(f) && (muon(f) || f.plan.optimizer.kind == OptimizerKind::sgd);
      },
-     "Megatron-LM's host updates by Adam alone", "core/optimizer/__init__.py"},
+     "Megatron-LM's host updates by Adam alone",
+     "core/optimizer/optimizer_config.py, OptimizerConfig.__post_init__"},
+    {"offload-fp8-parameters", RowKind::lacks, "offload_optimizer",
+     [](const Facts& f) {
+       return offloads_optimizer(f) && f.plan.fp8_parameters && f.plan.fp8 != Fp8Recipe::delayed;
+     },
+     "Megatron-LM's host updates weights in 8 bits with delayed scales alone", kArguments},
     {"offload-rest", RowKind::lacks, "offload_activations",
      [](const Facts& f) { return f.plan.offload_activations > f.offloadable + 5e-4; },
      "Megatron-LM's modules that may be offloaded keep less", kTransformerConfig},
@@ -166,14 +163,14 @@ constexpr TrainerRow kBoth[] = {
     {"offload-environment", RowKind::environment, "offload_activations", hosts_activations,
      "Transformer Engine 2.10 and later would offload weights too", kArguments,
      "NVTE_CPU_OFFLOAD_V1", [](const Facts&) { return std::string("1"); }},
+    {"muon-format", RowKind::lacks, "optimizer",
+     [](const Facts& f) { return muon(f) && f.plan.dtype == Dtype::fp16; },
+     "Megatron-LM's muon trains in bf16 and fp32, and not in fp16", "core/optimizer/__init__.py"},
     {"muon-groups", RowKind::lacks, "zero_shards",
-     [](const Facts& f) {
-       return f.plan.zero_shards > 0 && f.plan.optimizer.kind == OptimizerKind::muon;
-     },
+     [](const Facts& f) { return f.plan.zero_shards > 0 && muon(f); },
      "Megatron-LM distributes muon's matrices among all replicas",
      "core/optimizer/layer_wise_optimizer.py"},
-    {"muon-fsdp", RowKind::lacks, "zero",
-     [](const Facts& f) { return fsdp(f) && f.plan.optimizer.kind == OptimizerKind::muon; },
+    {"muon-fsdp", RowKind::lacks, "zero", [](const Facts& f) { return fsdp(f) && muon(f); },
      "Megatron-LM's muon needs whole matrices, which FSDP divides",
      "core/optimizer/layer_wise_optimizer.py"},
     {"prediction-chunks", RowKind::lacks, "recompute",
@@ -288,8 +285,7 @@ constexpr std::array<TrainerRow, A + B> joined(const TrainerRow (&first)[A],
   std::copy_n(second, B, all.begin() + A);
   return all;
 }
-constexpr auto kMegatron = joined(kOrders, kBoth);
-constexpr auto kFork = joined(kForkOrders, kBoth);
+constexpr auto kMegatron = joined(kOrders, kOthers);
 
 bool always(const Facts&) { return true; }
 const std::vector<std::string_view> kChunks{"num-layers-per-virtual-pipeline-stage",
@@ -305,7 +301,6 @@ std::string megatron_dispatcher(ExpertDispatch way) {
   return way == ExpertDispatch::allgather ? "allgather" : "alltoall";
 }
 std::span<const TrainerRow> megatron_rows() { return kMegatron; }
-std::span<const TrainerRow> megatron_fork_rows() { return kFork; }
 
 const std::vector<ArgumentRule>& megatron_argument_rules() {
   static const std::vector<ArgumentRule> kRules{

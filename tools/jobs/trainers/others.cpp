@@ -261,7 +261,9 @@ constexpr TrainerRow kDeepSpeed[] = {
      "configuration does not make",
      "deepspeed/runtime/activation_checkpointing/checkpointing.py"},
     {"offload-unsharded", RowKind::lacks, "offload_optimizer",
-     [](const Facts& f) { return f.plan.offload_optimizer == 1 && f.plan.zero == 0; },
+     [](const Facts& f) {
+       return f.plan.offload_optimizer == 1 && f.plan.zero == 0 && f.plan.replicas() > 1;
+     },
      "DeepSpeed's host updates under ZeRO alone", "deepspeed/runtime/engine.py"},
     {"groups", RowKind::lacks, "zero_shards", groups,
      "MiCS is of ZeRO 3, and pipeline.py's engine takes 1 at most",

@@ -64,14 +64,11 @@ constexpr std::array<std::string_view, 5> kFp8{"fp8-format", "fp8-recipe", "fp8-
 constexpr std::array<std::string_view, 2> kPrediction{"mtp-num-layers", "mtp-loss-scaling-factor"};
 constexpr std::array<std::string_view, 3> kDispatch{
     "moe-token-dispatcher-type", "moe-enable-deepep", "moe-flex-dispatcher-backend"};
-constexpr std::string_view kMaskless = "no-create-attention-mask-in-dataloader";
-constexpr std::array<std::string_view, 3> kRows{"sft", "dataloader-inter-document-masking",
-                                                kMaskless};
-constexpr std::array<ArgumentGroup, 26> kRun{
-    kStages, kRecompute, kSharding,   kAttention, kSchedule,        kFormat,    kFp8,
-    kTensor, kPipeline,  kContext,    kSequence,  kReduction,       kRankOrder, kMicroBatch,
-    kBatch,  kTokens,    kExperts,    kDispatch,  kGroups,          kGraphs,    kOffload,
-    kHost,   kInstances, kPrediction, kRows,      kOffloadsInFlight};
+constexpr std::array<ArgumentGroup, 25> kRun{
+    kStages, kRecompute, kSharding,   kAttention,       kSchedule,  kFormat,    kFp8,
+    kTensor, kPipeline,  kContext,    kSequence,        kReduction, kRankOrder, kMicroBatch,
+    kBatch,  kTokens,    kExperts,    kDispatch,        kGroups,    kGraphs,    kOffload,
+    kHost,   kInstances, kPrediction, kOffloadsInFlight};
 constexpr std::array<std::string_view, 4> kMuon{"optimizer", "muon-momentum", "muon-nesterov",
                                                 "muon-num-ns-steps"};
 constexpr std::array<std::string_view, 11> kRate{"lr-decay-style",
@@ -100,9 +97,9 @@ ArgumentGroup muon_arguments() { return kMuon; }
 std::span<const ArgumentGroup> run_arguments() { return kRun; }
 std::span<const ArgumentGroup> training_arguments() { return kTraining; }
 
-// Graphs of whole steps, the host's optimizer and packed rows need these, others may have them.
+// Graphs of whole steps and the host's optimizer need these, others may have them.
 bool stays_alone(std::string_view argument) {
-  return argument == kUnchecked || argument == kPrecise || argument == kMaskless;
+  return argument == kUnchecked || argument == kPrecise;
 }
 
 }  // namespace weir

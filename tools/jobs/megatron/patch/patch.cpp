@@ -140,11 +140,13 @@ ExportedJob patched_megatron(const Patch& patch, const ResolvedPlan& plan,
       lines += " \\\n  " + open_again(line, open);
     }
   }
-  ExportedJob job{.files = {{"megatron.sh", megatron_script(nodes_of(plan.plan, options),
-                                                            megatron_environment(plan), lines)}},
-                  .launch = "sh megatron.sh",
-                  .not_carried = patch.remarks,
-                  .whole_job = true};
+  ExportedJob job{
+      .files = {{"megatron.sh",
+                 megatron_script(nodes_of(plan.plan, options),
+                                 megatron_environment(plan, megatron_of(options.allowed)), lines)}},
+      .launch = "sh megatron.sh",
+      .not_carried = patch.remarks,
+      .whole_job = true};
   if (!made.empty()) {
     job.not_carried.push_back(
         {"job", fmt::format("left out, for commands of the script make their values: {}",

@@ -43,7 +43,11 @@ Values exported(const ResolvedPlan& plan, const Allowed& allowed, std::vector<Re
 class Changes {
  public:
   explicit Changes(const PatchedJob& patched)
-      : is_(patched.is), wanted_(patched.wanted), scope_(patched.scope), allowed_(patched.allowed) {
+      : is_(patched.is),
+        wanted_(patched.wanted),
+        scope_(patched.scope),
+        allowed_(patched.allowed),
+        rows_(patched.job.rows.name.empty() ? std::nullopt : std::optional(patched.job.rows.rows)) {
     for (const JobArgument& argument : patched.job.arguments)
       given_[argument.name] = std::string(trimmed(argument.value));
   }
@@ -55,9 +59,11 @@ class Changes {
     for (const ArgumentGroup group : run_arguments()) change_group(group);
     if (scope_ == PatchScope::training) {
       for (const ArgumentGroup group : training_arguments()) change_group(group);
-    } else if (wants_or_drops_muon()) {
+    } else if (concerns_muon()) {
       change_group(muon_arguments());
     }
+    drop_precision(remarks);
+    remark_rows(remarks);
     keep_overlap(remarks);
     change_idle_flags();
     remove_lonely(facts_of(is_), remarks);
@@ -100,6 +106,28 @@ class Changes {
                          "the forward, which the plan waits for"});
     }
   }
+  // Megatron asserts adam of it (core/optimizer/optimizer_config.py).
+  void drop_precision(std::vector<Remark>& remarks) {
+    const auto optimizer = std::ranges::find(changes_, "optimizer", &ArgumentChange::name);
+    if (optimizer == changes_.end() || !optimizer->after || *optimizer->after == "adam") return;
+    const std::string name = "use-precision-aware-optimizer";
+    if (remove(name)) remarks.push_back({name, "goes: it is of adam alone"});
+  }
+  // Rows of conversations are made of other data by another tokenizer, and documents told apart
+  // train otherwise: a plan's lengths are a forecast's word, and the script's data stay as they
+  // are.
+  void remark_rows(std::vector<Remark>& remarks) const {
+    const SequenceLengths& lengths = wanted_.plan.lengths;
+    if (!lengths.known() || rows_ == lengths.rows) return;
+    const bool packed = lengths.rows == RowsOf::packed;
+    remarks.push_back(
+        {"lengths",
+         fmt::format("rows: the script's own data decides, nothing is written: {}",
+                     packed ? "--sft would need lines of JSON with messages, SFTTokenizer and "
+                              "--no-create-attention-mask-in-dataloader, and no mock data"
+                            : "--dataloader-inter-document-masking would tell a row's documents "
+                              "apart")});
+  }
   // A flag that Megatron ignores today and would heed in the changed job.
   void change_idle_flags() {
     const Plan& plan = wanted_.plan;
@@ -141,16 +169,17 @@ class Changes {
 
   // An optimizer that somebody chose, where matrices are made orthogonal by one of the two: it is
   // another state and other work. All other optimizers stay the script's.
-  bool wants_or_drops_muon() const {
-    const OptimizerKind here = is_.plan.optimizer.kind, there = wanted_.plan.optimizer.kind;
-    const bool muon = here == OptimizerKind::muon || there == OptimizerKind::muon;
-    return muon && here != there && wanted_.plan.optimizer != Optimizer{};
+  bool concerns_muon() const {
+    const Optimizer &here = is_.plan.optimizer, &there = wanted_.plan.optimizer;
+    const bool muon = here.kind == OptimizerKind::muon || there.kind == OptimizerKind::muon;
+    return muon && there != Optimizer{} && !same_muon(here, there);
   }
 
   const ResolvedPlan& is_;
   const ResolvedPlan& wanted_;
   PatchScope scope_;
   Allowed allowed_;
+  std::optional<RowsOf> rows_;  // of the script, where it says so
   Values given_, here_, there_;
   std::vector<ArgumentChange> changes_;
 };
