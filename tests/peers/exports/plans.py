@@ -140,7 +140,25 @@ def options(r, name):
                 "lr-warmup-iters": r.choice([10, 2000]),
             }
         )
+    add_rare(r, o)
     return o
+
+
+def add_rare(r, o):
+    """What few jobs have, each a few times in a hundred."""
+    if r.random() < 0.08:
+        recipe = r.choice(["delayed", "tensorwise", "mxfp8", "blockwise"])
+        o.update({"dtype": "fp8", "fp8-recipe": recipe})
+        if r.random() < 0.3:
+            o["fp8-param-gather"] = None
+    if r.random() < 0.06:
+        o.update({"lengths": "64,256,1024", "rows": r.choice(["packed", "cut"])})
+    if r.random() < 0.06:
+        o["offload-optimizer"] = r.choice([0.5, 1])
+    if r.random() < 0.06:
+        o["optimizer"] = "muon"
+    if r.random() < 0.06:
+        o["mtp-num-layers"] = 1
 
 
 def words(given):

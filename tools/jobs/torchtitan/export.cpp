@@ -120,7 +120,12 @@ void set_model(TorchtitanJob& job, const ResolvedPlan& loaded, Trainer version,
                                 "rope_scaling_args",
                                 python_number(d.block.angles.factor))});
     }
-    if (!is_llamas(d.block) || d.block.qk_norm || d.embedding.tied) {
+    if (d.block.experts > 1) {
+      remarks.push_back(
+          {"model", fmt::format("llama3 is dense and the model's {} experts, {} a token, are not "
+                                "written: the file starts no job until it names one that has them",
+                                d.block.experts, d.block.experts_per_token)});
+    } else if (!is_llamas(d.block) || d.block.qk_norm || d.embedding.tied) {
       remarks.push_back(
           {"model",
            "blocks there are Llama's: rotary positions, RMS norms, one gated MLP, an untied head"});
