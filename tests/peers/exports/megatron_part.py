@@ -26,7 +26,11 @@ def wanted_of(plan, overlap=True):
     }
     # Among one replica's devices alone the state is whole either way, and a job may need the flag.
     if plan["dp"] * plan["cp"] > 1:
-        wanted["use_distributed_optimizer"] = zero > 0
+        # Muon's matrices are distributed whole, by another optimizer that it makes of the flag.
+        whole = plan["optimizer"]["kind"] == "muon"
+        wanted["use_distributed_optimizer"] = zero > 0 and not whole
+        if whole:
+            wanted["use_layer_wise_distributed_optimizer"] = zero > 0
     if recompute in ("none", "selective", "full"):
         wanted["recompute_granularity"] = None if recompute == "none" else recompute
     if overlap:

@@ -88,6 +88,8 @@ ORDERS = (
     + ["interleaved-1f1b"] * 5
     + ["gpipe", "zb-h1", "zb-v", "v-half", "looped-bfs", "dualpipe"]
 )
+# Whose devices multiply in 8 bits, which this machine may not say of itself.
+CLUSTER = os.path.abspath(f"{__file__}/../../../../tools/examples/clusters/dgx-h100.json")
 CHUNKED, FOLDED = ("interleaved-1f1b", "looped-bfs"), ("zb-v", "v-half")
 
 
@@ -148,7 +150,7 @@ def add_rare(r, o):
     """What few jobs have, each a few times in a hundred."""
     if r.random() < 0.08:
         recipe = r.choice(["delayed", "tensorwise", "mxfp8", "blockwise"])
-        o.update({"dtype": "fp8", "fp8-recipe": recipe})
+        o.update({"dtype": "fp8", "fp8-recipe": recipe, "cluster": CLUSTER})
         if r.random() < 0.3:
             o["fp8-param-gather"] = None
     if r.random() < 0.06:
