@@ -421,6 +421,13 @@ TEST(NemoJob, SizesBesideTheUsualOnes) {
   // Left open there it is the model's, and where it is too long its own key is named.
   for (const char* open : {"-1", "???", "${oc.env:LENGTH}"})
     EXPECT_EQ(tuned(std::string("max_seq_length: ") + open).plan.seq_length, 32) << open;
+  const std::string above =
+      "  max_position_embeddings: 32\n  data:\n    train_ds:\n      max_seq_length: 64\n";
+  std::string learned = base + above;
+  learned.replace(learned.find("rope"), 4, "learned_absolute");
+  EXPECT_EQ(complaint([&] { static_cast<void>(read_nemo_job(learned, "nemo.yaml", {})); }),
+            "nemo.yaml: model.max_position_embeddings: is below "
+            "model.data.train_ds.max_seq_length");
   EXPECT_EQ(complaint([&] {
               tuned("max_seq_length: many");
             }).find("nemo.yaml: model.data.train_ds.max_seq_length: "),

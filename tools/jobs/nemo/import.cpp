@@ -325,7 +325,9 @@ Job in_nemos_names(const std::string& arguments, const std::string& file, const 
     if (end == line.npos) throw;
     std::string_view key = nemos_name(line.substr(begin.size(), end - begin.size()));
     if (key == kModelsLength) key = length;
-    throw InputError(file, std::string(key), line.substr(end + 2));
+    std::string why = line.substr(end + 2);
+    if (why == "is below seq-length") why = fmt::format("is below {}", length);
+    throw InputError(file, std::string(key), why);
   }
 }
 
