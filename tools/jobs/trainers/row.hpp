@@ -28,8 +28,8 @@ struct TrainerFacts {
   bool experts = false;
   bool router_pre_softmax = false;
   bool recent_model = false;  // with arguments that Megatron-LM had no earlier than 2025
-  bool equal_stages = true;  // as many blocks on each
-  bool norm_alone = false;   // on a stage of its own: the final norm
+  bool equal_stages = true;   // as many blocks on each
+  bool norm_alone = false;    // on a stage of its own: the final norm
   ChunkPlacement placement = ChunkPlacement::looped;
   bool copies = false;     // of the weights, or slices of sequences
   double offloadable = 0;  // of what blocks keep, the share that Megatron's modules hold
