@@ -158,7 +158,7 @@ class Chooser {
       }
       // A host holds the least with everything rebuilt: between the two nothing is looked for.
       const Fits host = f.host_fits();
-      if (host > most.host_fits() && host != Fits::yes) return all;
+      if (host == Fits::no || host > most.host_fits()) return all;
       if (fits) return now;
     }
     return all;
@@ -204,7 +204,8 @@ AutomaticRecompute automatic_recompute(const ResolvedPlan& resolved, const Layer
 
 std::string describe(const AutomaticRecompute& chosen) {
   const std::string word = recompute_word(chosen.recompute);
-  if (chosen.recompute.mode == RecomputeMode::none) return "recompute: none, all of it fits";
+  if (chosen.recompute.mode == RecomputeMode::none && chosen.fits == Fits::yes)
+    return "recompute: none, all of it fits";
   std::string text = "recompute: " + word;
   if (!chosen.layers.empty())
     text += fmt::format(" ({} layers by rank)", fmt::join(chosen.layers, " "));

@@ -184,55 +184,38 @@ Round searched(weir::SweepRequest search, const char* name, const SweepReply& re
   return round;
 }
 
-// Whether a host's memory stood in the way.
-bool lacks_host_memory(const weir::SweepResult& result) {
-  const bool left_out = std::ranges::any_of(
-      result.left_out, [](const LeftOut& one) { return one.reason == "host memory"; });
-  return left_out ||
-         (!result.plans.empty() && result.plans.front().forecast.host_fits() != Fits::yes);
-}
-
-// Searches, and once more with the optimizer's state with the hosts where nothing surely fits
-// without; with half of it where a host does not hold all. `search` and `asked` are then those
-// whose result is the reply's.
+// Searches, and once more with the optimizer's state, or half of it, with the hosts where nothing
+// surely fits without. `search` and `asked` are then those whose result is the reply's.
 void search_all(weir::SweepRequest& search, weir::SweepRequest& asked, SweepReply& reply,
                 const Searchers& by) {
-  std::vector<Round> rounds;
-  const auto look = [&](const weir::SweepRequest& of, const char* name) {
-    rounds.push_back(searched(of, name, reply, by));
-    return rounds.back().result;
-  };
-  reply.result = look(search, "");
-  if (may_ask_hosts(search, reply.result, reply.cluster, by.r.may_fit)) {
-    const char* const why =
-        "nothing surely fits with all on the devices: searched with the optimizer's state with "
-        "the host (--offload-optimizer)";
-    const weir::SweepRequest first = search;
-    bool taken = false;
-    for (const auto& [share, name] : {std::pair(1.0, ".hosts"), {0.5, ".half-hosts"}}) {
-      // Where it ends now it goes on from what all of them have left.
-      if (rounds.back().file) rounds.back().file->finish(false);
-      weir::SweepRequest other = first;
-      other.offload_optimizer = {share};
-      other.budget = reply.time.left(TimeBound::Part::search);
-      weir::SweepResult found = look(other, name);
-      const bool sure = surely_fits(found), full = lacks_host_memory(found);
-      const bool stopped = found.stopped_after.has_value();
-      if (sure || reply.result.plans.empty()) {
-        taken = true;
-        reply.result = std::move(found);
-        search = std::move(other);
-        asked.offload_optimizer = {share};
-      }
-      if (sure || stopped || !full) break;
-    }
-    // Where nothing surely fits so either, no list says it.
-    if (!surely_fits(reply.result)) by.session.note(why);
-    if (taken) reply.remarks.emplace_back(why);
+  Round first = searched(search, "", reply, by);
+  reply.result = std::move(first.result);
+  if (!may_ask_hosts(search, reply.result, reply.cluster, by.r.may_fit)) {
+    if (first.file) first.file->finish(first.done);
+    return;
   }
-  const bool done = std::ranges::all_of(rounds, &Round::done);
-  for (Round& round : rounds)
-    if (round.file) round.file->finish(done);
+  // Resumed it is had again, up to where the second one begins.
+  if (first.file) first.file->finish(false);
+  const char* const why =
+      "nothing surely fits with all on the devices: searched with the optimizer's state with "
+      "the host (--offload-optimizer)";
+  weir::SweepRequest other = search;
+  // Half of it updates in half the time, and a host may not hold all.
+  other.offload_optimizer = {0.5, 1};
+  other.budget = reply.time.left(TimeBound::Part::search);
+  Round second = searched(other, ".hosts", reply, by);
+  const bool done = first.done && second.done;
+  const bool sure = surely_fits(second.result);
+  // Where nothing surely fits so either, no list says it.
+  if (!sure) by.session.note(why);
+  if (sure || reply.result.plans.empty()) {
+    if (sure) reply.remarks.emplace_back(why);
+    reply.result = std::move(second.result);
+    asked.offload_optimizer = other.offload_optimizer;
+    search = std::move(other);
+  }
+  for (auto* file : {&first.file, &second.file})
+    if (*file) (*file)->finish(done);
 }
 
 // What is listed says how sure it is as a forecast of it alone would.
