@@ -197,7 +197,7 @@ TEST_F(SearchCommand, ABaselineIsAlwaysShown) {
       weir("sweep tiny.json --gpus 2 --baseline plan.json --memory-limit '1 KiB'" + cluster_);
   EXPECT_EQ(none.code, 4);
   EXPECT_THAT(none.out, testing::AllOf(HasSubstr("baseline plan.json: "),
-                                       HasSubstr("no plan fits 1.00 KiB; the smallest")));
+                                       HasSubstr("no plan fits 1.00 KiB")));
 }
 
 // From the plan in use to the best: each change is faster than the one before it, none is faster
@@ -458,7 +458,7 @@ TEST_F(SearchCommand, OverlapsWhatTheTrainerTakes) {
   const auto overlapped = [&](const std::string& blocks) {
     const CommandResult found =
         weir("-q --json sweep " WEIR_SOURCE_DIR
-             "/tools/examples/models/mixtral-8x7b.json --gpus 32 --global-batch-size 128 "
+             "/tools/examples/models/mixtral-8x7b.json --gpus 64 --global-batch-size 128 "
              "--seq-length 4096 --stack megatron-core --top 5 --mtp-num-layers " +
              blocks + cluster_);
     EXPECT_EQ(found.code, 0) << found.out;
@@ -491,12 +491,13 @@ TEST_F(SearchCommand, RebuildsWhatAHostDoesNotHold) {
 
 // The second copy of DualPipe's last stage stands on the first rank, with its blocks that predict.
 TEST_F(SearchCommand, CopiesOfStagesPredictToo) {
-  ASSERT_EQ(weir("plan " WEIR_SOURCE_DIR
-                 "/tools/examples/models/mixtral-8x7b.json -K 4 -M 8 --schedule dualpipe "
-                 "--mtp-num-layers 2 --dtype bf16 --attention fused -o plan.json" +
-                 cluster_)
-                .code,
-            0);
+  ASSERT_EQ(
+      weir("plan " WEIR_SOURCE_DIR
+           "/tools/examples/models/mixtral-8x7b.json -K 4 -M 8 --schedule dualpipe "
+           "--seq-length 4096 --mtp-num-layers 2 --dtype bf16 --attention fused -o plan.json" +
+           cluster_)
+          .code,
+      0);
   const CommandResult drawn = weir("simulate plan.json --timeline" + cluster_);
   EXPECT_THAT(drawn.out, HasSubstr("  0 predicts 2"));
   EXPECT_THAT(drawn.out, HasSubstr("  3 predicts 2"));
