@@ -463,7 +463,8 @@ TEST_F(SearchCommand, OverlapsWhatTheTrainerTakes) {
              blocks + cluster_);
     EXPECT_EQ(found.code, 0) << found.out;
     int those = 0;
-    for (const Json& row : Json::parse(found.out)["plans"])
+    const Json json = Json::parse(found.out);
+    for (const Json& row : json["plans"])
       those += row["plan"].value("overlap_experts", false) ? 1 : 0;
     return those;
   };
