@@ -284,7 +284,8 @@ namespace {
 std::string predictions(const ResolvedPlan& loaded) {
   const ScheduleShape& shape = loaded.schedule.shape;
   std::vector<int> of_rank(static_cast<std::size_t>(shape.ranks), 0);
-  for (std::int32_t s = 0; s < shape.stages; ++s) {
+  // Copies of stages among them: they stand on other ranks.
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
     const LayerRange layers = loaded.stage(Stage{s}).layers;
     for (int l = layers.first; l < layers.last; ++l) {
       const Layer& layer = loaded.model.layers[static_cast<std::size_t>(l)];

@@ -3,6 +3,15 @@
 #include "costmodel/links/expert_overlap.hpp"
 
 namespace weir {
+namespace {
+
+// Modules that a graph has recorded cannot be taken apart; one of a whole step has all of it.
+bool records_experts(const CudaGraphs& graphs) {
+  if (graphs.whole_step()) return false;
+  return graphs.whole_blocks() || graphs.has(GraphPart::moe) || graphs.has(GraphPart::mlp);
+}
+
+}  // namespace
 
 std::optional<std::string_view> why_experts_wait(const Plan& plan) {
   if (plan.microbatches < 2) return "M = 1 has no other micro-batch";
@@ -11,6 +20,13 @@ std::optional<std::string_view> why_experts_wait(const Plan& plan) {
     return "all forwards before all backwards leave no two side by side";
   if (plan.expert_dispatch == ExpertDispatch::allgather)
     return "tokens that are gathered (expert_dispatch) are not sent beside other work";
+  if (bytes_per_element(plan.dtype) != 2) return "it is done in bf16 and fp16 alone";
+  if (plan.prediction_layers > 1)
+    return "several blocks that predict further tokens are not taken apart";
+  if (records_experts(plan.cuda_graphs)) return "experts and MLPs in CUDA graphs are one piece";
+  // What takes the passes apart is not told where a row's sequences end.
+  if (plan.lengths.known() && plan.lengths.rows != RowsOf::longest)
+    return "rows of several sequences are not taken apart";
   switch (plan.recompute.mode) {
     case RecomputeMode::full:
     case RecomputeMode::stage:

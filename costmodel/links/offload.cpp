@@ -2,16 +2,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "costmodel/links/offload.hpp"
 
+#include <algorithm>
+#include <vector>
+
 #include "costmodel/links/collectives.hpp"
 
 namespace weir {
 
-double offloaded_numbers(const StagePart& stage, const Plan& plan) {
+std::int64_t repeated_numbers(const ModelPart& part, std::span<const LayerRange> held) {
+  std::int64_t repeated = 0;
+  for (const std::vector<ParameterId>& uses : part.ties) {
+    bool known = false;
+    for (const ParameterId use : uses) {
+      const bool here = std::ranges::any_of(held, [use](const LayerRange& layers) {
+        return use.layer >= layers.first && use.layer < layers.last;
+      });
+      if (!here) continue;
+      const ParameterTensor& tensor = part.parameter(use);
+      if (known && !tensor.frozen) repeated += tensor.elements();
+      known = true;
+    }
+  }
+  return repeated;
+}
+
+double offloaded_numbers(const StagePart& stage, const Plan& plan, std::int64_t repeated) {
   const std::int64_t experts = stage.trained_expert_parameters;
   const int among = plan.zero > 0 ? plan.sharers() : 1,
             expert_among = plan.zero > 0 ? plan.expert_sharers() : 1;
-  const double numbers = static_cast<double>(stage.trained_parameters - experts) / among +
-                         static_cast<double>(experts) / expert_among;
+  const double numbers =
+      static_cast<double>(stage.trained_parameters - experts - repeated) / among +
+      static_cast<double>(experts) / expert_among;
   return numbers * plan.offload_optimizer;
 }
 
@@ -23,15 +44,16 @@ OffloadedUpdate offloaded_update(double numbers, double gradient, const Plan& pl
     return Bytes(static_cast<std::int64_t>(numbers * each));
   };
   const auto element = static_cast<double>(bytes_per_element(plan.dtype));
-  constexpr double kReadAndWritten = 28;
+  // Weight, state and gradient are read, the first two written, each in fp32.
+  const double read_and_written = 12 + 8 * state_numbers(plan.optimizer);
   return {point_to_point(bytes(gradient), host.link),
-          bytes(kReadAndWritten + element) / host.bandwidth,
+          bytes(read_and_written + element) / host.bandwidth,
           point_to_point(bytes(element), host.link)};
 }
 
-Bytes host_bytes(double numbers) {
-  constexpr double kHeld = 16;
-  return Bytes(static_cast<std::int64_t>(numbers * kHeld));
+Bytes host_bytes(double numbers, const Optimizer& optimizer) {
+  const int held = 8 + 4 * state_numbers(optimizer);
+  return Bytes(static_cast<std::int64_t>(numbers * held));
 }
 
 std::int64_t kept_bytes(const LayerPart& layer, const Plan& plan, bool rebuilt) {

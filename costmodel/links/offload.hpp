@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "plan/job/cluster.hpp"
@@ -16,8 +17,15 @@
 
 namespace weir {
 
-// The numbers of a stage that the host updates for one device: its share of what is trained.
-[[nodiscard]] double offloaded_numbers(const StagePart& stage, const Plan& plan);
+// Of what is trained in these layers, the numbers that are uses of a weight which one of them has
+// already: a device that holds all of them has its state once. No layer is in two of the ranges.
+[[nodiscard]] std::int64_t repeated_numbers(const ModelPart& part,
+                                            std::span<const LayerRange> held);
+
+// The numbers of a stage that the host updates for one device: its share of what is trained, less
+// those that are `repeated`.
+[[nodiscard]] double offloaded_numbers(const StagePart& stage, const Plan& plan,
+                                       std::int64_t repeated);
 
 // Once a step, of one device, one after the other: nothing of it is hidden.
 struct OffloadedUpdate {
@@ -30,15 +38,17 @@ struct OffloadedUpdate {
 // Of n numbers that the host updates for the device: gradients in `gradient` bytes each go up,
 // weights in the number format come back (NVIDIA/Megatron-LM@d98e8a64ddf3,
 // core/optimizer/cpu_offloading/hybrid_optimizer.py: step), each in latency + bytes / bandwidth of
-// the host's link; the host reads weight, both moments and gradient in fp32 and writes the first
-// three and what goes back, 28 bytes and those, at the rate that such a process reaches.
+// the host's link; the host reads weight, what the optimizer keeps and gradient in fp32 and writes
+// the first two and what goes back, of Adam 28 bytes and those, at the rate that such a process
+// reaches.
 // Precondition: the cluster has a host.
 [[nodiscard]] OffloadedUpdate offloaded_update(double numbers, double gradient, const Plan& plan,
                                                const Cluster& cluster);
 
-// What the host holds of so many numbers: master weight, moments and a gradient in fp32 of each, 16
-// bytes.
-[[nodiscard]] Bytes host_bytes(double numbers);
+// What the host holds of so many numbers: of each in fp32 master weight, gradient and what the
+// optimizer keeps, of Adam 16 bytes. Of Muon's matrices two moments are counted, where it has one:
+// no host's optimizer has it.
+[[nodiscard]] Bytes host_bytes(double numbers, const Optimizer& optimizer);
 
 // What a block keeps of a micro-batch from its forward to its backward: all that it saves and that
 // no re-materialisation makes again, its input among it; of one that is `rebuilt` the input alone.

@@ -47,13 +47,20 @@ std::vector<std::int64_t> activations(const ResolvedPlan& loaded, const ModelPar
 }
 
 // By rank, the numbers whose state the host keeps for one of its devices.
-std::vector<double> numbers(const ResolvedPlan& loaded) {
+std::vector<double> numbers(const ResolvedPlan& loaded, const ModelPart& part) {
   const ScheduleShape& shape = loaded.schedule.shape;
   std::vector<double> all(static_cast<std::size_t>(shape.ranks), 0);
   if (loaded.plan.offload_optimizer == 0) return all;
-  for (std::int32_t s = 0; s < shape.total_stages(); ++s)
-    all[shape.rank_of(Stage{s}).position()] +=
-        offloaded_numbers(loaded.stage(Stage{s}), loaded.plan);
+  std::vector<std::vector<LayerRange>> held(all.size());
+  for (std::int32_t s = 0; s < shape.total_stages(); ++s) {
+    const StagePart& stage = loaded.stage(Stage{s});
+    std::vector<LayerRange>& its = held[shape.rank_of(Stage{s}).position()];
+    // What the rank's stages repeat between them, this one's own among it.
+    const std::int64_t before = repeated_numbers(part, its);
+    its.push_back(stage.layers);
+    const std::int64_t repeated = repeated_numbers(part, its) - before;
+    all[shape.rank_of(Stage{s}).position()] += offloaded_numbers(stage, loaded.plan, repeated);
+  }
   return all;
 }
 
@@ -68,7 +75,7 @@ std::optional<HostHeld> fullest_host(const ResolvedPlan& loaded, const ModelPart
   const Plan& plan = loaded.plan;
   if (plan.offload_optimizer == 0 && plan.offload_activations == 0) return std::nullopt;
   const std::vector<std::int64_t> kept = activations(loaded, part);
-  const std::vector<double> updated = numbers(loaded);
+  const std::vector<double> updated = numbers(loaded, part);
   std::optional<HostHeld> fullest;
   for (const PlacedNode& node : Placement(plan, cluster).nodes(plan)) {
     double state = 0;
@@ -77,7 +84,7 @@ std::optional<HostHeld> fullest_host(const ResolvedPlan& loaded, const ModelPart
       state += updated[rank.position()];
       waiting += kept[rank.position()];
     }
-    const HostHeld its{host_bytes(state), Bytes(waiting),
+    const HostHeld its{host_bytes(state, plan.optimizer), Bytes(waiting),
                        cluster.kind(node.kind).host.value().memory};
     if (!fullest || share(its) > share(*fullest)) fullest = its;
   }

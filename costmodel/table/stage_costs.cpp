@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "costmodel/links/collectives.hpp"
@@ -198,8 +199,9 @@ Seconds StageCosts::by_the_host(const StagePart& stage) const {
   const Cluster& nodes = cluster_.kind(0);
   const Stack& stack = cluster_.stack;
   const double gradient = stack.own_tensors ? 4 : stack.memory.gradients;
-  return offloaded_update(offloaded_numbers(stage, plan_), gradient, plan_, nodes).all() *
-         anchor_.step;
+  const std::int64_t repeated = repeated_numbers(*known_.part(), std::span(&stage.layers, 1));
+  const double numbers = offloaded_numbers(stage, plan_, repeated);
+  return offloaded_update(numbers, gradient, plan_, nodes).all() * anchor_.step;
 }
 
 bool StageCosts::keeps_backward_whole(const StagePart& stage) const {

@@ -70,16 +70,14 @@ class Changer {
 
  private:
   [[nodiscard]] const Plan& plan() const { return base_.plan; }
-  // Of what blocks keep nothing is left to offload.
-  static bool rebuilds_whole(const Plan& of) {
-    return of.recompute.mode == RecomputeMode::full || of.recompute.mode == RecomputeMode::stage;
-  }
+  // Its blocks keep nothing, so nothing is left to offload.
+  static bool rebuilds_stages(const Plan& of) { return of.recompute.mode == RecomputeMode::stage; }
   [[nodiscard]] bool of_file() const { return plan().schedule.ends_with(".csv"); }
 
   void add(std::string choice, std::string to, Plan changed) {
     // What the changed plan cannot have goes with the change: no trainer would take the two.
     if (why_experts_wait(changed) && !why_experts_wait(plan())) changed.overlap_experts = false;
-    if (rebuilds_whole(changed) && !rebuilds_whole(plan())) changed.offload_activations = 0;
+    if (rebuilds_stages(changed) && !rebuilds_stages(plan())) changed.offload_activations = 0;
     Change change{std::move(choice), std::move(to), std::move(changed), {}, {}};
     if (auto reason = refusal(change.plan)) change.refused = std::move(*reason);
     changes_.push_back(std::move(change));
@@ -283,8 +281,13 @@ class Changer {
     if (!cluster_.kind(0).host) return;
     Plan changed = plan();
     changed.offload_optimizer = plan().offload_optimizer > 0 ? 0 : 1;
-    add("optimizer's state", changed.offload_optimizer > 0 ? "with the host" : "on the device",
-        changed);
+    // The trainers' hosts update by Adam alone.
+    const OptimizerKind kind = plan().optimizer.kind;
+    const bool adam = kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
+    if (adam || changed.offload_optimizer == 0) {
+      add("optimizer's state", changed.offload_optimizer > 0 ? "with the host" : "on the device",
+          changed);
+    }
     // How much of what blocks keep may go to the host is the trainer's to say, whose modules no
     // stack names: none is proposed.
     if (plan().offload_activations == 0) return;

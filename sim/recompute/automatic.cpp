@@ -57,7 +57,7 @@ class Chooser {
     const Forecast best = forecast_of(recompute);
     AutomaticRecompute chosen = result(recompute, best, best.fits());
     // A copy of a stage stands on another rank, which has a bisection of its own.
-    chosen.exact = resolved_.schedule.shape.replicas == 1;
+    chosen.exact = resolved_.schedule.shape.replicas == 1 && !best.host;
     for (const auto& all : choices_) chosen.exact = chosen.exact && all.exact;
     for (std::size_t k = 0; k < set.size(); ++k)
       chosen.layers.push_back(static_cast<int>(choices_[k].choices[set[k]].layers.size()));
@@ -156,6 +156,9 @@ class Chooser {
         // One byte more at least: each attempt leaves less room than the one before.
         beside[k] = std::max(beside[k] + 1, peak(f, k) - peak_of(k, now[k]));
       }
+      // A host holds the least with everything rebuilt: between the two nothing is looked for.
+      const Fits host = f.host_fits();
+      if (host == Fits::no || host > most.host_fits()) return all;
       if (fits) return now;
     }
     return all;
@@ -201,7 +204,8 @@ AutomaticRecompute automatic_recompute(const ResolvedPlan& resolved, const Layer
 
 std::string describe(const AutomaticRecompute& chosen) {
   const std::string word = recompute_word(chosen.recompute);
-  if (chosen.recompute.mode == RecomputeMode::none) return "recompute: none, all of it fits";
+  if (chosen.recompute.mode == RecomputeMode::none && chosen.fits == Fits::yes)
+    return "recompute: none, all of it fits";
   std::string text = "recompute: " + word;
   if (!chosen.layers.empty())
     text += fmt::format(" ({} layers by rank)", fmt::join(chosen.layers, " "));

@@ -57,6 +57,8 @@ void take_best(const SearchGround& ground, const Answer& answer, SweepResult& re
   Answer of_all = answer;
   of_all.best = std::move(best);
   result.gap = of_all.gap();
+  const bool unsure = !of_all.best.empty() && of_all.best.front().cut.fits != Fits::yes;
+  result.surer_open = unsure && answer.open_ns != std::numeric_limits<double>::max();
 }
 
 }  // namespace

@@ -40,6 +40,8 @@ struct SweepResult {
   // 0 where none can be better; infinity where nothing is known of the rest: a signal or the budget
   // ended a search that has no bounds, or the listing, or a search that has found no plan.
   double gap = 0;
+  // No plan surely fits, and the effort ended before all that might were forecast.
+  bool surer_open = false;
   std::vector<Ranked> plans;  // those that fit or may, best first (sim/search/space/ranking)
   // Where the best surely fits: the fastest that may fit, if that is faster.
   std::optional<Ranked> faster_if_it_fits;

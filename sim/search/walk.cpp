@@ -165,7 +165,8 @@ bool Walk::over() const {
   return (request.stop && request.stop()) || (goal_.until && ground_.seconds() >= *goal_.until);
 }
 
-// Without a budget the effort ends a search that has found a plan; one that has not looks on.
+// Without a budget the effort ends a search that has found a plan that surely fits; one that has
+// not looks on: without a plan to the end, with one that may fit for some times the effort.
 bool Walk::spent() {
   const SweepRequest& request = ground_.request;
   if (request.stop) ground_.stopped = ground_.stopped || agreed(request.stop());
@@ -180,7 +181,12 @@ bool Walk::spent() {
   constexpr int kTooLarge = 32;
   const bool in_vain = refined_ >= kInVain * goal_.effort || too_large_ >= kTooLarge * goal_.effort;
   if (!goal_.whole && in_vain) return true;
-  return !best_.empty() && refined_ >= goal_.effort;
+  if (best_.empty() || refined_ < goal_.effort) return false;
+  // People take no plan that only may fit, so one is worth more than a smaller gap. Parts of the
+  // space, and searches whose effort is small on purpose, answer with what they have.
+  constexpr int kUnsure = 8;
+  const bool looks_on = goal_.whole && best_.front().cut.fits != Fits::yes;
+  return !looks_on || refined_ >= kUnsure * goal_.effort;
 }
 
 // Clocks differ, and signals come when they come: of several processes the first one's answer

@@ -62,29 +62,31 @@ TEST(Experts, TokensTravelThereAndBack) {
   EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), uneven, kLink).f), 3 * 1024);
 }
 
-// Of 2048 ns three quarters run beside another micro-batch's work, where the stack can and the plan
-// asks for it; one of the two is not enough. Of four micro-batches three have a partner: 9/16 of
-// it are hidden and 896 ns left.
+// Of bf16's 1024 ns three quarters run beside another micro-batch's work, where the stack can and
+// the plan asks for it; one of the two is not enough. Of four micro-batches three have a partner:
+// 9/16 of it are hidden and 448 ns left.
 TEST(Experts, ExchangesBesideOtherWorkAreThePlansWord) {
   StackTime beside;
   beside.expert_overlap = 0.75;
   Plan overlapped = plan(2, 2);
+  overlapped.dtype = Dtype::bf16;
   overlapped.microbatches = 4;
   overlapped.schedule = "1f1b";
-  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink, beside).f), 2048);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink, beside).f), 1024);
   overlapped.overlap_experts = true;
-  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink, beside).f), 896);
-  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink, beside).i), 896);
-  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink).f), 2048);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink, beside).f), 448);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink, beside).i), 448);
+  EXPECT_DOUBLE_EQ(ns(expert_traffic(block(), overlapped, kLink).f), 1024);
 }
 
 // One micro-batch has no other; a pipeline without chunks has no forward beside a backward, nor has
-// GPipe's order; the rest Megatron-LM refuses. Each leaves all of the 2048 ns.
+// GPipe's order; the rest Megatron-LM refuses. Each leaves all of the 1024 ns.
 TEST(Experts, ExchangesWaitWhereNothingCanHideThem) {
   StackTime beside;
   beside.expert_overlap = 0.75;
   const auto left = [&](const auto& change) {
     Plan p = plan(2, 2);
+    p.dtype = Dtype::bf16;
     p.microbatches = 4;
     p.overlap_experts = true;
     p.schedule = "1f1b";
@@ -92,8 +94,8 @@ TEST(Experts, ExchangesWaitWhereNothingCanHideThem) {
     return std::pair(ns(expert_traffic(block(), p, kLink, beside).f), why_experts_wait(p));
   };
   using Left = std::pair<double, std::optional<std::string_view>>;
-  const auto hidden = [](const Left& of) { return of.first < 2048 && !of.second; };
-  const auto waits = [](const Left& of) { return of.first == 2048 && of.second; };
+  const auto hidden = [](const Left& of) { return of.first < 1024 && !of.second; };
+  const auto waits = [](const Left& of) { return of.first == 1024 && of.second; };
   EXPECT_TRUE(hidden(left([](Plan&) {})));
   EXPECT_TRUE(waits(left([](Plan& p) { p.microbatches = 1; })));
   EXPECT_TRUE(waits(left([](Plan& p) { p.pp = 2; })));
@@ -111,9 +113,26 @@ TEST(Experts, ExchangesWaitWhereNothingCanHideThem) {
   EXPECT_TRUE(hidden(left([](Plan& p) {
     p.recompute = {.mode = RecomputeMode::selective, .modules = BlockModule::mlp};
   })));
-  // Gathered: 32 tokens of 8 numbers of 4 bytes from the other device, there and back, as without.
+  const auto why = [](const auto& change) {
+    Plan p = plan(2, 2);
+    p.microbatches = 4;
+    p.schedule = "1f1b";
+    p.dtype = Dtype::bf16;
+    change(p);
+    return why_experts_wait(p);
+  };
+  EXPECT_FALSE(why([](Plan& p) { p.prediction_layers = 1; }));
+  EXPECT_TRUE(why([](Plan& p) { p.prediction_layers = 2; }));
+  EXPECT_TRUE(why([](Plan& p) { p.dtype = Dtype::fp32; }));
+  EXPECT_TRUE(why([](Plan& p) { p.cuda_graphs = CudaGraphs::of_blocks(); }));
+  EXPECT_TRUE(why([](Plan& p) { p.cuda_graphs = CudaGraphs().add(GraphPart::mlp); }));
+  EXPECT_FALSE(why([](Plan& p) { p.cuda_graphs = CudaGraphs::of_step(); }));
+  EXPECT_TRUE(why([](Plan& p) { p.lengths = {{512}, RowsOf::packed}; }));
+  EXPECT_FALSE(why([](Plan& p) { p.lengths = {{512}, RowsOf::longest}; }));
+  // Gathered: 32 tokens of 8 numbers of 2 bytes from the other device, there and back, as without.
   const auto gathered = [](Plan& p) { p.expert_dispatch = ExpertDispatch::allgather; };
   Plan without = plan(2, 2);
+  without.dtype = Dtype::bf16;
   gathered(without);
   EXPECT_EQ(left(gathered).first, ns(expert_traffic(block(), without, kLink, beside).f));
   EXPECT_TRUE(left(gathered).second);

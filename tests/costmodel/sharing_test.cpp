@@ -141,11 +141,35 @@ TEST(Offload, TheHostUpdatesWhatItKeeps) {
   EXPECT_NEAR(nanoseconds(update.gradients), 4000, 1e-6);
   EXPECT_NEAR(nanoseconds(update.update), 15'000, 1e-6);
   EXPECT_NEAR(nanoseconds(update.weights), 2000, 1e-6);
-  EXPECT_EQ(host_bytes(4 * 1000).count(), 64'000);
+  EXPECT_EQ(host_bytes(4 * 1000, {.kind = OptimizerKind::adamw}).count(), 64'000);
+  // SGD without momentum has no state: weight and gradient alone; 12 bytes move and 2.
+  EXPECT_EQ(host_bytes(4 * 1000, {.kind = OptimizerKind::sgd, .momentum = 0}).count(), 32'000);
+  Plan sgd = plan;
+  sgd.optimizer = {.kind = OptimizerKind::sgd, .momentum = 0};
+  EXPECT_NEAR(nanoseconds(offloaded_update(1000, 4, sgd, cluster).update), 7000, 1e-6);
   // A stage of 16,000 numbers, all trained: a quarter is the device's, half of that the host's.
   StagePart stage;
   stage.parameters = stage.trained_parameters = 16'000;
-  EXPECT_EQ(offloaded_numbers(stage, plan), 2000);
+  EXPECT_EQ(offloaded_numbers(stage, plan, 0), 2000);
+  EXPECT_EQ(offloaded_numbers(stage, plan, 8'000), 1000);
+}
+
+// An embedding and a head that are uses of one weight, 6 numbers, on one device and on two; frozen
+// it has no state to count.
+TEST(Offload, TiedWeightsHaveTheirStateOnce) {
+  ModelPart part;
+  part.kinds.resize(1);
+  part.kinds[0].tensors.parameters = {{.name = "w", .shape = {2, 3}, .tied_with = "words"}};
+  part.kind = {0, 0};
+  part.ties = {{{0, 0}, {1, 0}}};
+  const auto repeated = [&](const std::vector<LayerRange>& held) {
+    return repeated_numbers(part, held);
+  };
+  EXPECT_EQ(repeated({{0, 2}}), 6);
+  EXPECT_EQ(repeated({{0, 1}, {1, 2}}), 6);
+  EXPECT_EQ(repeated({{1, 2}}), 0);
+  part.kinds[0].tensors.parameters[0].frozen = true;
+  EXPECT_EQ(repeated({{0, 2}}), 0);
 }
 
 TEST(Offload, TheDeviceHoldsTheRest) {

@@ -73,6 +73,9 @@ class Errors(unittest.TestCase):
             self.assertIn("-K 2 -M 4 -o plan.json", said(weir.simulate, model))
             self.assertIn("memory_limit", said(weir.sweep, model, pp=2, microbatches=4,
                                                cluster="dgx-h100", memory_limit="many"))
+            self.assertIn("expected at least one number",
+                          said(weir.sweep, model, gpus=8, global_batch_size=8,
+                               cluster="dgx-h100", offload_optimizer=[]))
 
     def test_a_time_that_is_none_is_bad_input(self):
         # 1e12 s are beyond 63 bits of nanoseconds.

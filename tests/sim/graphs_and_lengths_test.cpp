@@ -108,7 +108,8 @@ TEST(GraphsSearched, EachIsAPlanOfItsOwn) {
   EXPECT_THAT(tried, ElementsAre("none", "blocks"));
 }
 
-// Each pair of shares is a plan; blocks that are rebuilt whole leave nothing to choose about.
+// Each pair of shares is a plan, where blocks are rebuilt too: their inputs travel. Stages that are
+// rebuilt as a whole leave nothing to choose about: the least share stands for all.
 TEST(OffloadSearched, EachShareIsAPlanOfItsOwn) {
   SweepRequest request;
   request.base = plan_of(1);
@@ -119,7 +120,13 @@ TEST(OffloadSearched, EachShareIsAPlanOfItsOwn) {
     tried.emplace_back(plan.offload_optimizer, plan.offload_activations);
     EXPECT_FALSE(offloads_nothing(request, plan));
     plan.recompute.mode = RecomputeMode::full;
+    EXPECT_FALSE(offloads_nothing(request, plan));
+    plan.recompute.mode = RecomputeMode::stage;
     EXPECT_EQ(offloads_nothing(request, plan), plan.offload_activations > 0);
+    SweepRequest without_none = request;
+    without_none.offload_activations = {1, 0.5};
+    plan.offload_activations = 0.5;
+    EXPECT_FALSE(offloads_nothing(without_none, plan));
   }
   using Pair = std::pair<double, double>;
   EXPECT_THAT(tried, ElementsAre(Pair(0, 0), Pair(0, 0.5), Pair(1, 0), Pair(1, 0.5)));
@@ -148,6 +155,8 @@ TEST(OverlapSearched, IsSetWhereItHides) {
   request.overlap_experts_where_it_can = true;
   EXPECT_THAT(overlapped(as_it_is), ElementsAre(false, true));
   EXPECT_THAT(overlapped(pipeline), ElementsAre(false, false));
+  EXPECT_THAT(overlapped([](Plan& plan) { plan.prediction_layers = 2; }),
+              ElementsAre(false, false));
   request.base.overlap_experts = true;
   EXPECT_THAT(overlapped(pipeline), ElementsAre(false, true));
 }
@@ -310,7 +319,8 @@ TEST(Changes, ProposeOnlyWhatATrainerCanHave) {
   for (const Change& change : proposed(plan)) {
     EXPECT_FALSE(change.plan.overlap_experts && why_experts_wait(change.plan)) << change.to;
     if (change.plan.recompute.mode != RecomputeMode::full) continue;
-    EXPECT_EQ(change.plan.offload_activations, 0);
+    // Their inputs still travel.
+    EXPECT_EQ(change.plan.offload_activations, 0.5);
     ++full;
   }
   EXPECT_EQ(full, 1);

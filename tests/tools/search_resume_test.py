@@ -101,6 +101,23 @@ with tempfile.TemporaryDirectory() as name:
         broken = run(folder, "-o", "s.json", "--resume")
         expect("a spoilt state is refused", broken.returncode == 3)
         expect("by its seal", "not as it was written" in broken.stderr)
+    # One that asked once more, for what is with the hosts, goes on from there.
+    hosts = command("-o", "h.json", "--threads", "1")
+    hosts[3] = str(SOURCES / "tools/examples/models/llama-3-70b.json")
+    hosts += ["--seq-length", "4096", "--stack", "megatron-core"]
+    both = [folder / "h.json.search", folder / "h.json.hosts.search"]
+    expect("hosts are asked", subprocess.run(hosts, cwd=folder).returncode == 0)
+    with_hosts = result(folder / "h.json")
+    expect("with hosts nothing is left", not any(file.exists() for file in both))
+    with subprocess.Popen(hosts, cwd=folder) as search:
+        while search.poll() is None and not both[1].exists():
+            time.sleep(0.0005)
+        search.kill()
+    # What is done before it is killed has left nothing, and is searched again.
+    again = subprocess.run([*hosts, "--resume"], cwd=folder, capture_output=True, text=True)
+    expect(f"hosts' search goes on: {again.stderr}", again.returncode == 0)
+    expect("hosts' search finds the same", result(folder / "h.json") == with_hosts)
+    expect("hosts' search leaves nothing", not any(file.exists() for file in both))
     alone = run(folder, "--resume")
     expect("--resume without --output", alone.returncode == 2 and "--output" in alone.stderr)
     fresh = run(folder, "-o", "fresh.json", "--resume", quiet=())

@@ -95,13 +95,10 @@ class Argument {
   template <class Value>
   void operator()(std::vector<Value>* target) const {
     *target = list_of<Value>(value_);
-    if constexpr (std::is_same_v<Value, int>) {
+    if constexpr (std::is_arithmetic_v<Value>) {
       if (target->empty())
         throw UsageError(fmt::format("{}: expected at least one number", name()));
-      for (const int number : *target) check(number);
-    }
-    if constexpr (std::is_same_v<Value, double>) {
-      for (const double number : *target) check(number);
+      for (const Value number : *target) check(number);
     }
   }
   // True is the number that may be left out on the command line, False is none.

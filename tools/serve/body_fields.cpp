@@ -80,6 +80,7 @@ class Filling {
     const auto add = [&](const Json& one) { Filling(field_, key_, one)(&target->emplace_back()); };
     if (!value_.is_array()) return add(value_);
     for (const Json& one : list()) add(one);
+    if (target->empty()) fail("expected at least one number");
   }
   void operator()(std::vector<std::string>* target) const { *target = texts(); }
   void operator()(std::vector<Path>* target) const {

@@ -120,9 +120,10 @@ void settle(const SweepRequest& request, Plan& plan) {
 }
 
 bool offloads_nothing(const SweepRequest& request, const Plan& plan) {
-  if (plan.offload_activations == 0 || request.offload_activations.size() < 2) return false;
-  const RecomputeMode mode = plan.recompute.mode;
-  return mode == RecomputeMode::full || mode == RecomputeMode::stage;
+  if (plan.recompute.mode != RecomputeMode::stage || request.offload_activations.empty())
+    return false;
+  // One of the shares stands for all of them.
+  return plan.offload_activations != std::ranges::min(request.offload_activations);
 }
 
 bool same_order(const SweepRequest& request, const Plan& plan) {

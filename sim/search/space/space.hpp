@@ -120,7 +120,8 @@ struct SweepRequest {
 // The candidate as its software takes it: without the words that the search set and that it cannot
 // have.
 void settle(const SweepRequest& request, Plan& plan);
-// Whether it is another candidate again: blocks that are rebuilt leave nothing to offload.
+// Whether it is another candidate again: stages that are rebuilt as a whole leave nothing to
+// offload.
 [[nodiscard]] bool offloads_nothing(const SweepRequest& request, const Plan& plan);
 
 // With one rank both orders of the devices are the same: the second of two is passed over.

@@ -155,6 +155,14 @@ std::vector<std::string> named_beyond(const weir::SweepRequest& asked, const std
   return lines;
 }
 
+namespace {
+
+bool updates_by_adam(const Optimizer& optimizer) {
+  return optimizer.kind == OptimizerKind::adam || optimizer.kind == OptimizerKind::adamw;
+}
+
+}  // namespace
+
 bool surely_fits(const weir::SweepResult& result) {
   return !result.plans.empty() && result.plans.front().forecast.fits() == Fits::yes;
 }
@@ -167,6 +175,8 @@ bool may_ask_hosts(const weir::SweepRequest& search, const weir::SweepResult& re
   const bool answered = none ? result.candidates == 0 : may_fit || surely_fits(result);
   if (!whole || answered) return false;
   const bool named = !search.offload_optimizer.empty() || search.base.offload_optimizer > 0;
+  // The trainers' hosts update by Adam alone; so does the host whose time is forecast.
+  if (!updates_by_adam(search.base.optimizer)) return false;
   Plan plan = search.base;
   plan.offload_optimizer = 1;
   return !named && search.software.offload_optimizer && !lacks_host(plan, cluster);

@@ -50,11 +50,23 @@ void require_sure_fit(const weir::SweepResult& result) {
   std::string limit = format_bytes(*forecast.memory_limit);
   if (forecast.host_fits() != Fits::yes)
     limit += fmt::format(" and {} of a node's host", format_bytes(forecast.host->memory));
+  const char* const open =
+      result.surer_open ? ", but not all were forecast; a longer --budget looks on" : "";
   throw NoFeasiblePlan(fmt::format(
-      "no plan surely fits {}; the best that may ({:.0f} % that it does), {} a step, is {}: "
+      "no plan surely fits {}{}; the best that may ({:.0f} % that it does), {} a step, is {}: "
       "--may-fit lists such plans",
-      limit, 100 * forecast.fits_probability(), format_duration(forecast.step_time),
+      limit, open, 100 * forecast.fits_probability(), format_duration(forecast.step_time),
       summary(plan)));
+}
+
+// The memory that nothing fits: the devices', and the hosts' where that alone was too little.
+std::string memory_of(const weir::SweepResult& result, const weir::SweepRequest& search) {
+  std::string text = format_bytes(*search.memory_limit);
+  for (const LeftOut& one : result.left_out) {
+    if (one.reason == "host memory")
+      text += fmt::format(" and the memory of a node's host, which alone leaves out {}", one.count);
+  }
+  return text;
 }
 
 // What people should know where nothing fits: why, and what the plan in use needs.
@@ -99,15 +111,15 @@ void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
     throw NoFeasiblePlan(fmt::format(
         "none of {} candidates that were looked at fits {}, and not all were listed; a longer "
         "budget looks on",
-        result.effort->looked_at, format_bytes(*search.memory_limit)));
+        result.effort->looked_at, memory_of(result, search)));
   }
   if (more) {
-    throw NoFeasiblePlan(fmt::format(
-        "none of {} candidates of {} fits {}; a longer budget looks on", result.effort->looked_at,
-        result.candidates, format_bytes(*search.memory_limit)));
+    throw NoFeasiblePlan(
+        fmt::format("none of {} candidates of {} fits {}; a longer budget looks on",
+                    result.effort->looked_at, result.candidates, memory_of(result, search)));
   }
   throw NoFeasiblePlan(result.candidates > 0
-                           ? fmt::format("no plan fits {}", format_bytes(*search.memory_limit))
+                           ? fmt::format("no plan fits {}", memory_of(result, search))
                            : "no plan is possible for these options");
 }
 
@@ -122,38 +134,88 @@ Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequ
   return load(r.costs, layers, search.base, cluster, splits(search, model));
 }
 
-// The search, which leaves where it stands beside its output until it is done.
-weir::SweepResult searched(weir::SweepRequest search, const SweepRequest& r,
-                           const SweepReply& reply, std::optional<SearchParty> party,
-                           Processes* others, const Session& session) {
-  const bool leads = !party || party->index == 0;
-  std::optional<SearchFile> file;
-  if (r.output) file.emplace(*r.output, search, reply.costs, reply.cluster, session);
+// Who searches, and for whom.
+struct Searchers {
+  const SweepRequest& r;
+  std::optional<SearchParty> party;
+  Processes* others;
+  const Session& session;
+  [[nodiscard]] bool lead() const { return !party || party->index == 0; }
+};
+
+// A search and the file that says where it stands until all is done: a later one is asked by the
+// result of those before it, which must be had again when that one is resumed.
+struct Round {
+  weir::SweepResult result;
+  std::optional<SearchFile> file;  // the first process's: all have the same state
+  bool done = false;               // a longer budget would not go on
+};
+
+// `name`: of its file, behind the output's.
+Round searched(weir::SweepRequest search, const char* name, const SweepReply& reply,
+               const Searchers& by) {
+  const SweepRequest& r = by.r;
+  Round round;
+  std::optional<SearchFile>& file = round.file;
+  if (r.output)
+    file.emplace(r.output->string() + name, search, reply.costs, reply.cluster, by.session);
   if (r.resume && !file) throw UsageError("--resume needs --output, beside which a search stands");
   // Each looks at its share of the candidates: of another search that would be a share of others.
-  if (others != nullptr) {
+  if (by.others != nullptr) {
     WhatIsRun given = what_is_searched(search, reply.costs, reply.cluster);
     given.emplace_back("budget", r.budget.empty() ? "none" : r.budget);
     given.emplace_back("an unfinished search to go on with", r.resume ? "given" : "not given");
-    require_agreement(*others, given);
+    require_agreement(*by.others, given);
   }
   if (r.resume) {
     // Other processes may not see the first one's file: it tells them.
     std::string text;
-    const std::optional<SearchState> state = leads ? file->state() : std::nullopt;
+    const std::optional<SearchState> state = by.lead() ? file->state() : std::nullopt;
     if (state) text = to_json(*state).dump();
-    if (party) text = party->exchange(text).front();
+    if (by.party) text = by.party->exchange(text).front();
     if (!text.empty()) search.resume = parse_search_state(parse_json(text, "--resume"), "--resume");
-    if (!search.resume) session.note("nothing unfinished beside " + r.output->string());
+    if (!search.resume) by.session.note("nothing unfinished beside " + r.output->string() + name);
   }
-  if (file && leads) search.checkpoint = [&](const SearchState& state) { file->keep(state); };
-  search.party = std::move(party);
-  // Only the first process keeps the state: all have the same.
-  weir::SweepResult result = weir::sweep(search, reply.costs, reply.cluster);
-  // A longer budget would go on.
-  const bool done = !result.stopped_after && (r.budget.empty() || result.gap == 0);
-  if (file && leads) file->finish(done);
-  return result;
+  if (!by.lead()) file.reset();
+  if (file) search.checkpoint = [&file](const SearchState& state) { file->keep(state); };
+  search.party = by.party;
+  round.result = weir::sweep(search, reply.costs, reply.cluster);
+  round.done = !round.result.stopped_after && (r.budget.empty() || round.result.gap == 0);
+  return round;
+}
+
+// Searches, and once more with the optimizer's state, or half of it, with the hosts where nothing
+// surely fits without. `search` and `asked` are then those whose result is the reply's.
+void search_all(weir::SweepRequest& search, weir::SweepRequest& asked, SweepReply& reply,
+                const Searchers& by) {
+  Round first = searched(search, "", reply, by);
+  reply.result = std::move(first.result);
+  if (!may_ask_hosts(search, reply.result, reply.cluster, by.r.may_fit)) {
+    if (first.file) first.file->finish(first.done);
+    return;
+  }
+  // Resumed it is had again, up to where the second one begins.
+  if (first.file) first.file->finish(false);
+  const char* const why =
+      "nothing surely fits with all on the devices: searched with the optimizer's state with "
+      "the host (--offload-optimizer)";
+  weir::SweepRequest other = search;
+  // Half of it updates in half the time, and a host may not hold all.
+  other.offload_optimizer = {0.5, 1};
+  other.budget = reply.time.left(TimeBound::Part::search);
+  Round second = searched(other, ".hosts", reply, by);
+  const bool done = first.done && second.done;
+  const bool sure = surely_fits(second.result);
+  // Where nothing surely fits so either, no list says it.
+  if (!sure) by.session.note(why);
+  if (sure || reply.result.plans.empty()) {
+    if (sure) reply.remarks.emplace_back(why);
+    reply.result = std::move(second.result);
+    asked.offload_optimizer = other.offload_optimizer;
+    search = std::move(other);
+  }
+  for (auto* file : {&first.file, &second.file})
+    if (*file) (*file)->finish(done);
 }
 
 // What is listed says how sure it is as a forecast of it alone would.
@@ -248,26 +310,9 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   search.known_software = unnamed_software(search.base.dtype, reply.costs.basis, reply.cluster);
   if (r.stopping) static_cast<void>(r.stopping());  // from here on it listens
   search.budget = reply.time.left(TimeBound::Part::search);
-  const bool leads = !party || party->index == 0;
-  reply.result = searched(search, r, reply, party, others, session);
-  if (may_ask_hosts(search, reply.result, reply.cluster, r.may_fit)) {
-    weir::SweepRequest other = search;
-    other.offload_optimizer = {1};
-    other.budget = reply.time.left(TimeBound::Part::search);
-    weir::SweepResult found = searched(other, r, reply, party, others, session);
-    if (surely_fits(found) || reply.result.plans.empty()) {
-      const char* const why =
-          "nothing surely fits with all on the devices: searched with the optimizer's state with "
-          "the host (--offload-optimizer)";
-      // Where nothing fits so either, no list says it.
-      if (found.plans.empty()) session.note(why);
-      reply.remarks.emplace_back(why);
-      reply.result = std::move(found);
-      search = std::move(other);
-      asked.offload_optimizer = {1};
-    }
-  }
-  if (!leads) {
+  const Searchers by{r, std::move(party), others, session};
+  search_all(search, asked, reply, by);
+  if (!by.lead()) {
     // What the result means the first process alone says, so that the others' endings cannot come
     // before its own while it still waits for the search's last exchange.
     if (reply.result.stopped_after && r.stopping) reply.stopped_by = r.stopping();
