@@ -63,6 +63,11 @@ with tempfile.TemporaryDirectory() as name:
             continue
         if needs_torch:
             os.environ["PYTHONPATH"] = torch
+            # What installing PyTorch would put beside the interpreter.
+            launcher = environment / "bin/torchrun"
+            launcher.write_text(f'#!/bin/sh\nexec "{environment}/bin/python" '
+                                '-m torch.distributed.run "$@"\n')
+            launcher.chmod(0o755)
         found, times = pages.check(
             tutorial, "weir", environment / "share/weir/examples", long=True)
         faults += found
