@@ -68,7 +68,7 @@ ProductSet products_of(std::string text, const Place& place) {
 std::optional<Adapters> take_swift_adapters(PostTrainerValues& values, const std::string& file) {
   const auto take = [&values](const char* name, const std::string& otherwise) {
     auto given = values.extract(name);
-    return given ? std::move(given.mapped()) : otherwise;
+    return given ? given.mapped() : otherwise;
   };
   // The first is the newer name.
   const std::string type = take("tuner-type", ""), older = take("train-type", "");
