@@ -17,11 +17,17 @@ double share(Nanoseconds part, Nanoseconds whole) {
   return static_cast<double>(part.count()) / static_cast<double>(whole.count());
 }
 
+// Without a limit, or where memory was not counted, nobody has judged.
+Json fits_json(const Forecast& f) {
+  return f.memory_limit && !f.memory.empty() ? Json(to_string(f.fits())) : Json();
+}
+
 // A plan with what it takes, where a place in a ranking is not the point.
 Json plan_and_cost(const Ranked& ranked) {
   const Forecast& f = ranked.forecast;
   return {{"step_time_s", f.step_time.count()},
           {"peak_memory_bytes", f.peak_memory().count()},
+          {"fits", fits_json(f)},
           {"plan", plan_json(ranked.plan)}};
 }
 
@@ -59,9 +65,7 @@ Json what_if_json(const std::vector<WhatIf>& rows) {
       row["step_time_s"] = forecast->step_time.count();
       row["peak_memory_bytes"] =
           forecast->memory.empty() ? Json() : Json(forecast->peak_memory().count());
-      // Without a limit, or where memory was not counted, nobody has judged.
-      const bool judged = forecast->memory_limit && !forecast->memory.empty();
-      row["fits"] = judged ? Json(to_string(forecast->fits())) : Json();
+      row["fits"] = fits_json(*forecast);
       row["plan"] = plan_json(change.plan);
     }
     all.push_back(std::move(row));

@@ -54,6 +54,7 @@ void print_choices(Printout& out, const std::string& title, const std::vector<Re
                {"times"},
                {"step"},
                {"peak memory"},
+               {"fits"},
                left("the best such plan, or why there is none")},
               {},
               {}};
@@ -61,7 +62,7 @@ void print_choices(Printout& out, const std::string& title, const std::vector<Re
     const std::string name = one.choice + ": " + one.value;
     // Why no such plan is among the results matters as much as the plan.
     if (!one.best) {
-      table.rows.push_back({name, "-", "-", "-", one.reason});
+      table.rows.push_back({name, "-", "-", "-", "-", one.reason});
       continue;
     }
     const Forecast& f = one.best->forecast;
@@ -70,7 +71,8 @@ void print_choices(Printout& out, const std::string& title, const std::vector<Re
                                    ? fmt::format(" (another may be {:.1f}% faster)", 100 * one.gap)
                                    : "";
     table.rows.push_back({name, fmt::format("{:.3f}", one.ratio), format_duration(f.step_time),
-                          format_bytes(f.peak_memory()), summary(one.best->plan) + faster});
+                          format_bytes(f.peak_memory()), fit_word(f),
+                          summary(one.best->plan) + faster});
   }
   out.show(table);
 }
@@ -93,12 +95,14 @@ void print_outside(Printout& out, const std::vector<Rejected>& rows, const std::
 
 void print_front(Printout& out, const std::vector<Ranked>& front) {
   out.say("\n");
-  Table table{{left("what less memory costs"), {"times"}, {"step"}, {"peak memory"}}, {}, {}};
+  Table table{
+      {left("what less memory costs"), {"times"}, {"step"}, {"peak memory"}, {"fits"}}, {}, {}};
   for (const Ranked& ranked : front) {
     const Forecast& f = ranked.forecast;
     const double times = f.step_time / front.front().forecast.step_time;
     table.rows.push_back({summary(ranked.plan), fmt::format("{:.3f}", times),
-                          format_duration(f.step_time), format_bytes(f.peak_memory())});
+                          format_duration(f.step_time), format_bytes(f.peak_memory()),
+                          fit_word(f)});
   }
   out.show(table);
 }
