@@ -85,11 +85,7 @@ void check_model(const Plan& plan, const Model& model, const std::string& file) 
         file, "frozen",
         fmt::format("{}: expected layers from 0 to {}", layers_word(plan.frozen), whole - 1));
   }
-  if (model.max_positions > 0 && plan.seq_length > model.max_positions) {
-    throw InputError(
-        file, "seq_length",
-        fmt::format("{} is above the model's {} positions", plan.seq_length, model.max_positions));
-  }
+  require_positions(plan, model, file);
   // Images and timed layers have no length.
   if (plan.seq_length == 0 && model.family != "timed" &&
       model.seq_length + model.max_positions > 0) {
@@ -142,6 +138,13 @@ ResolvedPlan resolve_from(const Plan& plan, const std::filesystem::path& base,
 }
 
 }  // namespace
+
+void require_positions(const Plan& plan, const Model& model, const std::string& file) {
+  if (model.max_positions == 0 || plan.seq_length <= model.max_positions) return;
+  throw InputError(
+      file, "seq_length",
+      fmt::format("{} is above the model's {} positions", plan.seq_length, model.max_positions));
+}
 
 ResolvedPlan load_plan(const std::filesystem::path& file,
                        const std::function<void(const Plan&)>& before_schedule) {

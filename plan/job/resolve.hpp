@@ -75,6 +75,8 @@ struct ResolvedPlan {
 // The same plan, its stages beginning elsewhere.
 [[nodiscard]] ResolvedPlan with_boundaries(ResolvedPlan resolved, std::vector<int> boundaries);
 
+// Throws InputError where the sequences are longer than what the model accepts.
+void require_positions(const Plan& plan, const Model& model, const std::string& file);
 // Throws InputError where a stage has no layer and the stack cannot leave one empty.
 void require_stages(const ResolvedPlan& resolved, const Stack& stack);
 

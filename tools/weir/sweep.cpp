@@ -1,6 +1,7 @@
 // What people read of `weir sweep`.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/sweep/sweep.hpp"
+#include "tools/app/sweep/verdict.hpp"
 
 #include <fmt/core.h>
 

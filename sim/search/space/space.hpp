@@ -60,7 +60,7 @@ struct SweepRequest {
   std::vector<int> zero_shards{0};  // devices among which ZeRO divides, where they do; 0: all
   std::vector<CudaGraphs> cuda_graphs{CudaGraphs()};
   // Shares that the host's memory has, of the optimizer's state and of what blocks keep; empty: the
-  // base's. Of blocks that are rebuilt nothing is left to send there but with one share alone.
+  // base's. Stages that are rebuilt as a whole take the least of the latter alone.
   std::vector<double> offload_optimizer = {}, offload_activations = {};
   // What experts exchange travels beside other work wherever it can (costmodel/links/
   // expert_overlap), which makes no step longer; false: as the base has it.

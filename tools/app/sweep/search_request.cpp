@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "costmodel/links/offload.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "tools/app/shared/training_fields.hpp"
@@ -63,6 +62,13 @@ void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   const auto share = [](double of) { return of > 0 ? std::vector{of} : std::vector<double>{}; };
   own("offload-activations", r.parallel.offload_activations, share(baseline.offload_activations));
   own("offload-optimizer", r.parallel.offload_optimizer, share(baseline.offload_optimizer));
+  for (const auto& [option, its] : {std::pair("offload-optimizer", baseline.offload_optimizer),
+                                    {"offload-activations", baseline.offload_activations}}) {
+    if (its == 0 || session.given(option)) continue;
+    session.note(
+        fmt::format("--{} {} is the baseline's, and kept: --{} 0,{} searches without it too",
+                    option, its, option, its));
+  }
   if (baseline.ep > 1) {
     own("expert-dispatch", r.parallel.expert_dispatch,
         std::string(to_string(baseline.expert_dispatch)));
@@ -153,33 +159,6 @@ std::vector<std::string> named_beyond(const weir::SweepRequest& asked, const std
     if (plan.*member > 0) look(plan);
   }
   return lines;
-}
-
-namespace {
-
-bool updates_by_adam(const Optimizer& optimizer) {
-  return optimizer.kind == OptimizerKind::adam || optimizer.kind == OptimizerKind::adamw;
-}
-
-}  // namespace
-
-bool surely_fits(const weir::SweepResult& result) {
-  return !result.plans.empty() && result.plans.front().forecast.fits() == Fits::yes;
-}
-
-bool may_ask_hosts(const weir::SweepRequest& search, const weir::SweepResult& result,
-                   const Cluster& cluster, bool may_fit) {
-  // Only of a search that has looked at all of its space, as far as that may fit.
-  const bool none = result.plans.empty();
-  const bool whole = !result.stopped_after && result.listed && (!none || result.gap == 0);
-  const bool answered = none ? result.candidates == 0 : may_fit || surely_fits(result);
-  if (!whole || answered) return false;
-  const bool named = !search.offload_optimizer.empty() || search.base.offload_optimizer > 0;
-  // The trainers' hosts update by Adam alone; so does the host whose time is forecast.
-  if (!updates_by_adam(search.base.optimizer)) return false;
-  Plan plan = search.base;
-  plan.offload_optimizer = 1;
-  return !named && search.software.offload_optimizer && !lacks_host(plan, cluster);
 }
 
 weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Cluster& cluster,

@@ -32,12 +32,4 @@ void take_devices(const SweepRequest& request, SweepReply& reply);
 [[nodiscard]] weir::SweepRequest search_for(const SweepRequest& request, const Plan& base,
                                             const Cluster& cluster, const Session& session);
 
-// Whether a search's best plan surely fits.
-[[nodiscard]] bool surely_fits(const weir::SweepResult& result);
-// Whether a search that found nothing that does, or where that is enough nothing that may, is asked
-// again with the optimizer's state in the hosts' memory: it was not named, the software and the
-// cluster have it, and the space was looked at.
-[[nodiscard]] bool may_ask_hosts(const weir::SweepRequest& search, const weir::SweepResult& result,
-                                 const Cluster& cluster, bool may_fit);
-
 }  // namespace weir::app

@@ -5,16 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "exec/processes/agreement.hpp"
 #include "exec/processes/all_gather.hpp"
 #include "exec/processes/threads/threaded_run.hpp"
 #include "plan/job/assumed_stack.hpp"
 #include "plan/job/plan_json.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/model/readers/model_import.hpp"
-#include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/parallel.hpp"
@@ -31,10 +29,11 @@
 #include "tools/app/shared/training_fields.hpp"
 #include "tools/app/shared/training_tokens.hpp"
 #include "tools/app/simulate/builtin_accuracy.hpp"
-#include "tools/app/sweep/search_file.hpp"
 #include "tools/app/sweep/search_request.hpp"
+#include "tools/app/sweep/search_rounds.hpp"
 #include "tools/app/sweep/sweep_files.hpp"
 #include "tools/app/sweep/sweep_layouts.hpp"
+#include "tools/app/sweep/verdict.hpp"
 #include "tools/report/picture_file.hpp"
 #include "tools/reproduce/known_software.hpp"
 #include "traces/metrics.hpp"
@@ -42,86 +41,6 @@
 
 namespace weir::app {
 namespace {
-
-// What may fit is no answer unless that was asked for.
-void require_sure_fit(const weir::SweepResult& result) {
-  const auto& [plan, forecast, gap, pareto, range] = result.plans.front();
-  if (forecast.fits() == Fits::yes) return;
-  std::string limit = format_bytes(*forecast.memory_limit);
-  if (forecast.host_fits() != Fits::yes)
-    limit += fmt::format(" and {} of a node's host", format_bytes(forecast.host->memory));
-  const char* const open =
-      result.surer_open ? ", but not all were forecast; a longer --budget looks on" : "";
-  throw NoFeasiblePlan(fmt::format(
-      "no plan surely fits {}{}; the best that may ({:.0f} % that it does), {} a step, is {}: "
-      "--may-fit lists such plans",
-      limit, open, 100 * forecast.fits_probability(), format_duration(forecast.step_time),
-      summary(plan)));
-}
-
-// The memory that nothing fits: the devices', and the hosts' where that alone was too little.
-std::string memory_of(const weir::SweepResult& result, const weir::SweepRequest& search) {
-  std::string text = format_bytes(*search.memory_limit);
-  for (const LeftOut& one : result.left_out) {
-    if (one.reason == "host memory")
-      text += fmt::format(" and the memory of a node's host, which alone leaves out {}", one.count);
-  }
-  return text;
-}
-
-// What people should know where nothing fits: why, and what the plan in use needs.
-void require_feasible(const SweepReply& reply, const weir::SweepRequest& search,
-                      const Session& session) {
-  const weir::SweepResult& result = reply.result;
-  if (!result.plans.empty()) return;
-  // Stopped first: nothing was found because nothing was looked at.
-  if (result.stopped_after) throw RunFailed("stopped before a plan was found");
-  // Reasons before the verdict: what was refused and left out may be what to change.
-  for (const std::string& reason : result.refused) session.note("left out: " + reason);
-  for (const LeftOut& left_out : result.left_out) session.note("left out: " + to_text(left_out));
-  if (result.baseline) {
-    const Forecast& f = result.baseline->ranked.forecast;
-    session.note(fmt::format("baseline {}: {} a step, {} on its fullest device",
-                             reply.baseline_name, format_duration(f.step_time),
-                             format_bytes(f.peak_memory())));
-  }
-  // The nearest miss tells how much memory is lacking.
-  if (const auto& smallest = result.smallest_misfit) {
-    if (const auto host = smallest->forecast.host_too_full()) {
-      throw NoFeasiblePlan(fmt::format(
-          "no plan fits the {} of a node's host; the smallest ({}) keeps {} there",
-          format_bytes(host->memory), summary(smallest->plan), format_bytes(host->held())));
-    }
-    throw NoFeasiblePlan(fmt::format("no plan fits {}; the smallest ({}) needs {}",
-                                     format_bytes(*search.memory_limit),
-                                     summary(result.smallest_misfit->plan),
-                                     format_bytes(result.smallest_misfit->forecast.peak_memory())));
-  }
-  // The budget may have ended before all candidates were listed.
-  const bool more =
-      result.effort && (result.effort->looked_at < result.candidates || std::isinf(result.gap));
-  // Bounds alone say of no plan that it does not fit.
-  if (more && result.effort->refined == 0) {
-    throw NoFeasiblePlan(
-        fmt::format("none of {} candidates{} was forecast before the budget was over; a longer "
-                    "one looks on",
-                    result.candidates, result.listed ? "" : " that were listed"));
-  }
-  if (more && !result.listed) {
-    throw NoFeasiblePlan(fmt::format(
-        "none of {} candidates that were looked at fits {}, and not all were listed; a longer "
-        "budget looks on",
-        result.effort->looked_at, memory_of(result, search)));
-  }
-  if (more) {
-    throw NoFeasiblePlan(
-        fmt::format("none of {} candidates of {} fits {}; a longer budget looks on",
-                    result.effort->looked_at, result.candidates, memory_of(result, search)));
-  }
-  throw NoFeasiblePlan(result.candidates > 0
-                           ? fmt::format("no plan fits {}", memory_of(result, search))
-                           : "no plan is possible for these options");
-}
 
 Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequest& search,
                 const Cluster& cluster) {
@@ -132,90 +51,6 @@ Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequ
     layers.layers.insert(layers.layers.end(), its.begin(), its.end());
   }
   return load(r.costs, layers, search.base, cluster, splits(search, model));
-}
-
-// Who searches, and for whom.
-struct Searchers {
-  const SweepRequest& r;
-  std::optional<SearchParty> party;
-  Processes* others;
-  const Session& session;
-  [[nodiscard]] bool lead() const { return !party || party->index == 0; }
-};
-
-// A search and the file that says where it stands until all is done: a later one is asked by the
-// result of those before it, which must be had again when that one is resumed.
-struct Round {
-  weir::SweepResult result;
-  std::optional<SearchFile> file;  // the first process's: all have the same state
-  bool done = false;               // a longer budget would not go on
-};
-
-// `name`: of its file, behind the output's.
-Round searched(weir::SweepRequest search, const char* name, const SweepReply& reply,
-               const Searchers& by) {
-  const SweepRequest& r = by.r;
-  Round round;
-  std::optional<SearchFile>& file = round.file;
-  if (r.output)
-    file.emplace(r.output->string() + name, search, reply.costs, reply.cluster, by.session);
-  if (r.resume && !file) throw UsageError("--resume needs --output, beside which a search stands");
-  // Each looks at its share of the candidates: of another search that would be a share of others.
-  if (by.others != nullptr) {
-    WhatIsRun given = what_is_searched(search, reply.costs, reply.cluster);
-    given.emplace_back("budget", r.budget.empty() ? "none" : r.budget);
-    given.emplace_back("an unfinished search to go on with", r.resume ? "given" : "not given");
-    require_agreement(*by.others, given);
-  }
-  if (r.resume) {
-    // Other processes may not see the first one's file: it tells them.
-    std::string text;
-    const std::optional<SearchState> state = by.lead() ? file->state() : std::nullopt;
-    if (state) text = to_json(*state).dump();
-    if (by.party) text = by.party->exchange(text).front();
-    if (!text.empty()) search.resume = parse_search_state(parse_json(text, "--resume"), "--resume");
-    if (!search.resume) by.session.note("nothing unfinished beside " + r.output->string() + name);
-  }
-  if (!by.lead()) file.reset();
-  if (file) search.checkpoint = [&file](const SearchState& state) { file->keep(state); };
-  search.party = by.party;
-  round.result = weir::sweep(search, reply.costs, reply.cluster);
-  round.done = !round.result.stopped_after && (r.budget.empty() || round.result.gap == 0);
-  return round;
-}
-
-// Searches, and once more with the optimizer's state, or half of it, with the hosts where nothing
-// surely fits without. `search` and `asked` are then those whose result is the reply's.
-void search_all(weir::SweepRequest& search, weir::SweepRequest& asked, SweepReply& reply,
-                const Searchers& by) {
-  Round first = searched(search, "", reply, by);
-  reply.result = std::move(first.result);
-  if (!may_ask_hosts(search, reply.result, reply.cluster, by.r.may_fit)) {
-    if (first.file) first.file->finish(first.done);
-    return;
-  }
-  // Resumed it is had again, up to where the second one begins.
-  if (first.file) first.file->finish(false);
-  const char* const why =
-      "nothing surely fits with all on the devices: searched with the optimizer's state with "
-      "the host (--offload-optimizer)";
-  weir::SweepRequest other = search;
-  // Half of it updates in half the time, and a host may not hold all.
-  other.offload_optimizer = {0.5, 1};
-  other.budget = reply.time.left(TimeBound::Part::search);
-  Round second = searched(other, ".hosts", reply, by);
-  const bool done = first.done && second.done;
-  const bool sure = surely_fits(second.result);
-  // Where nothing surely fits so either, no list says it.
-  if (!sure) by.session.note(why);
-  if (sure || reply.result.plans.empty()) {
-    if (sure) reply.remarks.emplace_back(why);
-    reply.result = std::move(second.result);
-    asked.offload_optimizer = other.offload_optimizer;
-    search = std::move(other);
-  }
-  for (auto* file : {&first.file, &second.file})
-    if (*file) (*file)->finish(done);
 }
 
 // What is listed says how sure it is as a forecast of it alone would.
@@ -291,6 +126,7 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   Plan base = base_plan(r.common, r.seed, model, session);
   if (baseline) take_unnamed(baseline->plan, base);
   require_tokens(r.train_tokens, base);
+  require_positions(base, model, base.model_path);
   weir::SweepRequest search = search_for(r, base, reply.cluster, session);
   // A run is of every plan, as is a list of what was said; a report has five.
   if (!r.run && searches) search.keep = std::max(r.top, r.report ? 5 : 1);
@@ -568,10 +404,6 @@ std::string trust(const SweepReply& reply) {
   const std::string& device = reply.cluster.device.name;
   if (reply.costs.basis == Basis::builtin) return describe(builtin_accuracy(device), device);
   return fmt::format("{} costs of {}", to_string(reply.costs.basis), reply.costs.machine);
-}
-
-std::string to_text(const LeftOut& left_out) {
-  return fmt::format("{} by {}, as {}", left_out.count, left_out.reason, left_out.nearest);
 }
 
 nlohmann::ordered_json to_json(const SweepReply& reply) {

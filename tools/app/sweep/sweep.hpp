@@ -17,8 +17,6 @@ namespace weir::app {
 [[nodiscard]] SweepReply sweep(const SweepRequest& request, const Session& session);
 // weir.sweep/1; null where another process has it.
 [[nodiscard]] nlohmann::ordered_json to_json(const SweepReply& reply);
-// "12 by memory, as PLAN needs ..."
-[[nodiscard]] std::string to_text(const LeftOut& left_out);
 // The signal that ended it before its end; 0: none did.
 [[nodiscard]] inline int stopped_by(const SweepReply& reply) { return reply.stopped_by; }
 // What stands behind the forecasts, for people.
