@@ -112,5 +112,23 @@ TEST_F(FitsCommand, AFullHostIsNamed) {
               HasSubstr("plan.json keeps 119.66 GiB"));
 }
 
+// With no software named a rank's upper bound is of its parameters and its activations: here rank 0
+// has the larger expected peak, and rank 1, with the head, the larger bound, which decides.
+TEST_F(FitsCommand, TheRankIsTheOneThatDecides) {
+  ASSERT_EQ(weir("plan " WEIR_SOURCE_DIR
+                 "/tools/examples/models/llama-3-70b.json -K 2 --tp 8 -M 8 --seq-length 4096 "
+                 "--dtype bf16 --attention fused --offload-optimizer 1 --recompute full "
+                 "--cluster dgx-h100 -o host.json")
+                .code,
+            0);
+  const Json forecast =
+      of("simulate host.json --cluster dgx-h100 --memory-limit '38 GiB'", 0)["ranks"];
+  ASSERT_EQ(forecast.size(), 2);
+  EXPECT_GT(forecast[0]["peak_memory_bytes"], forecast[1]["peak_memory_bytes"]);
+  EXPECT_LT(forecast[0]["peak_memory_upper_bytes"], forecast[1]["peak_memory_upper_bytes"]);
+  EXPECT_THAT(weir("-q fits host.json --cluster dgx-h100 --memory-limit '38 GiB'").out,
+              HasSubstr("host.json may not fit: rank 1 needs "));
+}
+
 }  // namespace
 }  // namespace weir::fits_command_test

@@ -73,11 +73,15 @@ PlacedPlan load_job(const FitsRequest& r, const Session& session) {
   return load(import_job(import, job, session).plan, session);
 }
 
-// By the share of its memory that a rank's peak takes.
+// By the share of its memory that a rank takes: where one's expected peak is above its limit by
+// that, else by what it takes at most, which decides whether the job surely fits.
 std::size_t fullest_rank(const Forecast& f) {
-  const auto share = [&f](std::size_t r) {
-    return static_cast<double>(f.memory[r].peak.count()) /
-           static_cast<double>(f.memory_limit_of(r)->count());
+  bool above = false;
+  for (std::size_t r = 0; r < f.memory.size(); ++r)
+    above = above || f.memory[r].peak > *f.memory_limit_of(r);
+  const auto share = [&](std::size_t r) {
+    const Bytes held = above ? f.memory[r].peak : f.memory[r].upper;
+    return static_cast<double>(held.count()) / static_cast<double>(f.memory_limit_of(r)->count());
   };
   std::size_t fullest = 0;
   for (std::size_t r = 1; r < f.memory.size(); ++r)
