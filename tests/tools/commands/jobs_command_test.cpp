@@ -429,6 +429,29 @@ TEST_F(JobsCommand, ExportsSayWhatNobodyChose) {
             std::string::npos);
 }
 
+// How tokens come to their experts is the stack's where the plan does not say it: the script has
+// one way, and the export says that the forecast may be of another.
+TEST_F(JobsCommand, ExportsSayHowTokensTravel) {
+  const std::string plan = "plan " WEIR_SOURCE_DIR
+                           "/tools/examples/models/mixtral-8x7b.json -K 2 --dp 8 --ep 8 --zero 1 "
+                           "-M 4 --seq-length 4096 --dtype bf16 --attention fused -o experts.json";
+  constexpr const char* kSaid = "moe-token-dispatcher-type: the plan leaves it to its stack";
+  ASSERT_EQ(weir(plan).code, 0);
+  EXPECT_THAT(weir("export experts.json --to megatron -o there").out, HasSubstr(kSaid));
+  ASSERT_EQ(weir(plan + " --expert-dispatch alltoall").code, 0);
+  EXPECT_THAT(weir("export experts.json --to megatron -o there").out,
+              testing::Not(HasSubstr(kSaid)));
+}
+
+// One replica has nothing to reduce: what its script says of it is named, as no search has it.
+TEST_F(JobsCommand, OverlapOfOneReplicaIsNamed) {
+  write("one.args", read("job.args") + "--overlap-grad-reduce\n");
+  constexpr const char* kSaid = "overlap-grad-reduce: one replica reduces nothing";
+  EXPECT_THAT(weir("plan --from megatron one.args --dp 1 -o one.json").out, HasSubstr(kSaid));
+  EXPECT_THAT(weir("plan --from megatron one.args --dp 2 -o two.json").out,
+              testing::Not(HasSubstr(kSaid)));
+}
+
 // The script stays the user's: what is not understood too.
 TEST_F(JobsCommand, AScriptIsPatched) {
   ASSERT_EQ(weir("plan --from megatron job.args --dp 2 -o plan.json").code, 0);

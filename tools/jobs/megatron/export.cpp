@@ -331,6 +331,12 @@ ExportedJob export_megatron(const ResolvedPlan& loaded, const ExportOptions& opt
   for (const auto& [name, value] : arguments.all()) {
     lines += fmt::format(" \\\n  --{}{}", name, argument_words(name, value));
   }
+  if (loaded.plan.ep > 1 && loaded.plan.expert_dispatch == ExpertDispatch::by_stack) {
+    job.not_carried.push_back(
+        {"moe-token-dispatcher-type",
+         "the plan leaves it to its stack, and alltoall is written: Megatron-Core's forecast sends "
+         "a token once to each node that it visits (--expert-dispatch once), which is faster"});
+  }
   const SequenceLengths& lengths = loaded.plan.lengths;
   const bool chats = lengths.known() && lengths.rows == RowsOf::packed;
   job.not_carried.push_back(

@@ -145,6 +145,10 @@ void set_sharing(Arguments& a, Plan& plan, std::vector<Remark>& remarks) {
   plan.overlap_tensor_parallel = a.flag("tp-comm-overlap") && plan.sequence_parallel;
   plan.zero = plan.replicas() > 1 ? zero : 0;
   plan.overlap_grad_reduce = overlap && plan.replicas() > 1;
+  if (overlap && !plan.overlap_grad_reduce) {
+    remarks.push_back({"overlap-grad-reduce",
+                       "one replica reduces nothing; nor does a search from this plan overlap it"});
+  }
   set_groups(a, plan);
   // Weights are gathered once a step where replicas share the update and no more.
   const bool gathers = plan.zero == 1 || plan.zero == 2;
