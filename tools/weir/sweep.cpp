@@ -1,7 +1,6 @@
 // What people read of `weir sweep`.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/sweep/sweep.hpp"
-#include "tools/app/sweep/verdict.hpp"
 
 #include <fmt/core.h>
 
@@ -12,6 +11,7 @@
 #include "sim/explain/place_of_baseline.hpp"
 #include "sim/training_cost.hpp"
 #include "tools/app/sweep/sweep_layouts.hpp"
+#include "tools/app/sweep/verdict.hpp"
 #include "tools/report/breakdown.hpp"
 #include "tools/reproduce/known_software.hpp"
 #include "tools/weir/commands.hpp"
