@@ -10,7 +10,8 @@ asks a trainer in a process of its own, judge_NAME.py.
 WEIR_TRAINERS names a folder of checkouts (megatron, torchtitan, torchtitan-0.2, deepspeed); a part
 whose checkout is not there is left out, and without any the test is skipped (77). WEIR_GATE_PLANS:
 plans a trainer, 60 where it is not set, or a folder of them (plans/*.json). WEIR_GATE_WORK: where
-what is written stays. No trainer's code is here, and none needs a GPU.
+what is written stays. No trainer's code is here, and none needs a GPU; torchtitan's jobs in 8 bits
+need torchao.
 """
 # SPDX-License-Identifier: Apache-2.0
 
