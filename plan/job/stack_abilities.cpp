@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 namespace weir {
 namespace {
@@ -37,6 +38,13 @@ StackAbilities abilities_for(StackAbilities all, const Model& model) {
 std::optional<std::string> order_beyond(const StackAbilities& abilities, const Plan& plan) {
   if (plan.pp == 1) return std::nullopt;  // one rank has no order to choose
   if (!has(abilities.schedules, plan.schedule)) return fmt::format("schedule {}", plan.schedule);
+  // Software that names its schedules runs those of several stages with several alone: with one
+  // Megatron-Core takes 1f1b, and torchtitan refuses (distributed/pipeline_parallel.py).
+  constexpr std::array kOfSeveral{"interleaved-1f1b", "interleaved-zb", "looped-bfs"};
+  if (!abilities.schedules.empty() && plan.vpp == 1 &&
+      std::ranges::find(kOfSeveral, plan.schedule) != kOfSeveral.end()) {
+    return fmt::format("schedule {} with one stage a rank", plan.schedule);
+  }
   if (abilities.whole_rounds && plan.vpp > 1 && plan.microbatches % plan.pp != 0) {
     return fmt::format("{} micro-batches with v = {}, which are no multiple of {} ranks",
                        plan.microbatches, plan.vpp, plan.pp);

@@ -8,6 +8,7 @@
 
 #include "costmodel/memory/stage_memory.hpp"
 #include "plan/job/derive.hpp"
+#include "sim/search/partitions/kept_together.hpp"
 #include "sim/search/partitions/pool_partition.hpp"
 #include "sim/search/partitions/refine.hpp"
 
@@ -66,7 +67,7 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   Plan placed = candidate;
   if (pools) {
     problem = pool_problem(candidate, costs, cluster, schedule.shape);
-    placed.boundaries = pool_boundaries(*problem);
+    placed.boundaries = kept_together(costs.model(), pool_boundaries(*problem));
   }
   ResolvedPlan resolved = derived(placed, costs, *shape);
   const auto ranked = [&] { return forecast_of(resolved, sources, limits.memory); };
@@ -76,9 +77,11 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   const bool within = problem && slowest_ns(*problem, placed.boundaries);
   const auto refine = [&] {
     RefineLimits descent{.operations = kDescent, .over = limits.over};
-    if (within) {
-      descent.allowed = [&problem](const std::vector<int>& boundaries) {
-        return slowest_ns(*problem, boundaries).has_value();
+    const bool predicts = candidate.prediction_layers > 1;
+    if (within || predicts) {
+      descent.allowed = [&](const std::vector<int>& boundaries) {
+        return (!within || slowest_ns(*problem, boundaries).has_value()) &&
+               (!predicts || keeps_together(costs.model(), boundaries));
       };
     }
     return refine_boundaries(resolved, shape->compiled(resolved.lowering), costs, cluster, descent);

@@ -68,6 +68,16 @@ TEST(StackAbilities, ChunksWantWholeRounds) {
   EXPECT_EQ(beyond(megatron(), plan), std::nullopt);
 }
 
+// One stage a rank is the other schedule's there; software that lists none has them all.
+TEST(StackAbilities, SchedulesOfSeveralStagesWantSeveral) {
+  Plan plan = pipeline();
+  plan.schedule = "interleaved-1f1b";
+  EXPECT_EQ(beyond(megatron(), plan), "schedule interleaved-1f1b with one stage a rank");
+  EXPECT_EQ(beyond(StackAbilities(), plan), std::nullopt);
+  plan.vpp = 2;
+  EXPECT_EQ(beyond(megatron(), plan), std::nullopt);
+}
+
 // One rank has no order, and other ZeRO stages; where nothing is shared no order of ranks either.
 TEST(StackAbilities, WithoutAPipelineOtherListsHold) {
   Plan plan = pipeline();

@@ -12,6 +12,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/engine/compiled_engine.hpp"
 #include "sim/partition/shipped.hpp"
+#include "sim/search/partitions/kept_together.hpp"
 
 namespace weir::partitioning_test {
 namespace {
@@ -39,6 +40,29 @@ Nanoseconds step_of(const Plan& plan, const LayerCosts& known, const Cluster& cl
   const ResolvedPlan resolved = derive(plan, known.model(), schedule, known.part());
   const auto program = std::get<CompiledProgram>(compile(resolved.program));
   return CompiledEngine(program).makespan(cost_table(resolved, known, cluster).table);
+}
+
+// The embedding, 4 blocks, the norm, two blocks that predict (6, 7) and the head (8). A boundary at
+// 7 parts the two; at 6 or 8 it stands before or behind both.
+TEST(Partitioning, BlocksThatPredictStayTogether) {
+  Model model;
+  model.layers.push_back({"embedding", EmbeddingShape{.vocabulary = 32, .hidden = 8}, ""});
+  const TransformerShape block{.hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn = 32};
+  for (int l = 0; l < 4; ++l) model.layers.push_back({"block", block, ""});
+  model.layers.push_back({"norm", NormShape{}, ""});
+  model.layers.push_back({"head", HeadShape{.vocabulary = 32, .hidden = 8}, ""});
+  EXPECT_TRUE(keeps_together(model, std::vector{1, 2, 3, 4, 5, 6}));
+  set_prediction(model, 2);
+  ASSERT_EQ(model.layers.size(), 9);
+  using Boundaries = std::vector<int>;
+  EXPECT_TRUE(keeps_together(model, Boundaries{3, 6, 8}));
+  EXPECT_FALSE(keeps_together(model, Boundaries{3, 7}));
+  EXPECT_EQ(kept_together(model, {3, 6, 8}), Boundaries({3, 6, 8}));
+  EXPECT_EQ(kept_together(model, {3, 7}), Boundaries({3, 6}));
+  // What stands at 6 makes room, and so does what stands there before it.
+  EXPECT_EQ(kept_together(model, {5, 6, 7, 8}), Boundaries({4, 5, 6, 8}));
+  // Eight boundaries leave no stage with two layers.
+  EXPECT_EQ(kept_together(model, {1, 2, 3, 4, 5, 6, 7, 8}), Boundaries({1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
 // Ten layers in three stages: 36 partitions, all simulated, for few and for many micro-batches.

@@ -11,6 +11,7 @@
 #include "costmodel/table/stage_costs.hpp"
 #include "sim/partition/balanced.hpp"
 #include "sim/partition/candidates.hpp"
+#include "sim/search/partitions/kept_together.hpp"
 #include "sim/search/partitions/layer_memory.hpp"
 #include "sim/search/partitions/layer_times.hpp"
 #include "sim/search/partitions/refine.hpp"
@@ -101,14 +102,17 @@ ChosenPartition shortest_step_partition(const Plan& plan, const LayerCosts& know
     problem.memory.reset();
     found = partition_candidates(problem, units, heads);
   }
+  for (std::vector<int>& boundaries : found.boundaries)
+    boundaries = kept_together(known.model(), std::move(boundaries));
   // Any partition will do for the program: other boundaries change its durations only.
   Plan first = plan;
   first.boundaries = found.boundaries.front();
   const ResolvedPlan resolved = derive(first, known.model(), schedule, known.part());
   // Some seconds at most, whatever the size.
   constexpr std::int64_t kOperations = 300'000'000;
-  const auto allowed = [&problem](const std::vector<int>& boundaries) {
-    return !problem.memory || slowest_ns(problem, boundaries).has_value();
+  const auto allowed = [&](const std::vector<int>& boundaries) {
+    return (!problem.memory || slowest_ns(problem, boundaries).has_value()) &&
+           keeps_together(known.model(), boundaries);
   };
   const Refined refined =
       refine_boundaries(resolved, known, cluster, {found.boundaries, allowed, kOperations});

@@ -175,6 +175,27 @@ TEST_F(SearchedWords, SharesWithTheHostAreChosen) {
   EXPECT_THAT(odd.out, HasSubstr("--offload-optimizer"));
 }
 
+// What is proposed for Megatron-Core is what it runs: blocks that predict further tokens on one
+// stage, and no interleaving of one stage a rank, of which deep pipelines had some.
+TEST_F(SearchedWords, WhatIsProposedIsExported) {
+  const std::string models = WEIR_SOURCE_DIR "/tools/examples/models/";
+  for (const std::string& search :
+       {models + "mixtral-8x7b.json --gpus 64 --mtp-num-layers 2 --seq-length 4096",
+        models + "llama-3-8b.json --gpus 16 --seq-length 2048 -K 8,16"}) {
+    const CommandResult found =
+        weir("-q --json sweep " + search +
+             " --stack megatron-core --global-batch-size 128 --top 25" + cluster_);
+    ASSERT_EQ(found.code, 0) << found.out;
+    const Json json = Json::parse(found.out);
+    ASSERT_GE(json["plans"].size(), 20);
+    for (const Json& row : json["plans"]) {
+      write("one.json", row["plan"].dump());
+      const CommandResult exported = weir("export one.json --to megatron -o one.sh");
+      ASSERT_EQ(exported.code, 0) << exported.out;
+    }
+  }
+}
+
 // What a baseline has with its host the search keeps, and says.
 TEST_F(SearchedWords, ABaselinesShareIsKeptAndSaid) {
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --boundaries 3 --offload-optimizer 0.5" + cluster_ +
