@@ -196,6 +196,24 @@ TEST_F(SearchedWords, WhatIsProposedIsExported) {
   }
 }
 
+// Words that all candidates share are held to no list of a stack: the trainer's table says them.
+TEST_F(SearchedWords, WhatTheTrainerLacksIsSaid) {
+  const std::string search =
+      "sweep " WEIR_SOURCE_DIR
+      "/tools/examples/models/llama-3-8b.json --gpus 8 --seq-length 1024 --global-batch-size 16 "
+      "-K 2 --tp 1,2 --top 1" +
+      cluster_;
+  constexpr const char* kSaid = "the best plan is not run as it stands: optimizer: torchtitan's";
+  const auto said = [&](const std::string& more) { return weir(search + more).out; };
+  EXPECT_THAT(said(" --stack torchtitan --optimizer muon"),
+              testing::AllOf(HasSubstr(kSaid), HasSubstr("(row torchtitan/muon)")));
+  EXPECT_THAT(said(" --stack torchtitan"), testing::Not(HasSubstr("not run as it stands")));
+  EXPECT_THAT(said(" --stack megatron-core --optimizer muon"),
+              testing::Not(HasSubstr("not run as it stands")));
+  EXPECT_THAT(said(" --stack torchtitan --optimizer muon --any-schedule"),
+              testing::Not(HasSubstr("not run as it stands")));
+}
+
 // What a baseline has with its host the search keeps, and says.
 TEST_F(SearchedWords, ABaselinesShareIsKeptAndSaid) {
   ASSERT_EQ(weir("plan tiny.json -K 2 -M 4 --boundaries 3 --offload-optimizer 0.5" + cluster_ +

@@ -33,6 +33,7 @@
 #include "tools/app/sweep/search_rounds.hpp"
 #include "tools/app/sweep/sweep_files.hpp"
 #include "tools/app/sweep/sweep_layouts.hpp"
+#include "tools/app/sweep/trainer_says.hpp"
 #include "tools/app/sweep/verdict.hpp"
 #include "tools/report/picture_file.hpp"
 #include "tools/reproduce/known_software.hpp"
@@ -159,6 +160,12 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   if (reply.result.plans.front().plan.pp == 1 && !reply.result.families.empty())
     reply.with_pipeline = std::move(reply.result.families.back());
   reply.layouts = listed_layouts(search, model, reply.result.plans);
+  // Beyond the stack's limits a search goes where it was asked to.
+  if (!r.any_schedule) {
+    const ResolvedPlan best = resolve(reply.result.plans.front().plan, search.folder);
+    auto refusal = trainer_refuses(reply.cluster.stack.name, best);
+    if (refusal) reply.remarks.push_back(std::move(*refusal));
+  }
   const Searched searched_for{asked, search, reply.result, reply.time, reply.not_looked_at};
   reply.first_changes = first_changes_for(searched_for, r.costs, reply.cluster);
   // Interrupted: what was found so far is an answer, its reasons would be of half a search.
