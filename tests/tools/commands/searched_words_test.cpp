@@ -207,6 +207,9 @@ TEST_F(SearchedWords, WhatTheTrainerLacksIsSaid) {
   const auto said = [&](const std::string& more) { return weir(search + more).out; };
   EXPECT_THAT(said(" --stack torchtitan --optimizer muon"),
               testing::AllOf(HasSubstr(kSaid), HasSubstr("(row torchtitan/muon)")));
+  const CommandResult of_programs =
+      weir("-q --json " + search + " --stack torchtitan --optimizer muon");
+  EXPECT_THAT(Json::parse(of_programs.out)["remarks"].dump(), HasSubstr(kSaid));
   EXPECT_THAT(said(" --stack torchtitan"), testing::Not(HasSubstr("not run as it stands")));
   EXPECT_THAT(said(" --stack megatron-core --optimizer muon"),
               testing::Not(HasSubstr("not run as it stands")));

@@ -247,6 +247,7 @@ nlohmann::ordered_json json_of(const SweepReply& reply) {
   }
   if (reply.reasons) json["explained"] = to_json(*reply.reasons, reply.front);
   if (!reply.not_looked_at.empty()) json["not_looked_at"] = reply.not_looked_at;
+  if (!reply.remarks.empty()) json["remarks"] = reply.remarks;
   // Built-in costs say how far off they were elsewhere.
   if (reply.costs.basis == Basis::builtin)
     return with_accuracy(std::move(json), reply.cluster.device.name);
