@@ -24,21 +24,26 @@ std::vector<Shape> all(const Drawing& drawing) {
   return shapes;
 }
 
-// Whether a legend's words lie on any of the lines, each looked at in 500 places between two
-// points.
+// Whether any of the lines goes through a legend, from its dots to its last word, each line looked
+// at in 500 places between two points.
 bool is_on_a_line(const Drawing& drawing, const std::vector<std::string>& names) {
+  constexpr double kDots = 10;  // what stands before a name
+  double left = drawing.width, right = 0, top = drawing.height, bottom = 0;
   for (const Text& text : all<Text>(drawing)) {
     if (std::ranges::find(names, text.text) == names.end()) continue;
-    const double right = text.x + text_width(text.text, text.size);
-    for (const Line& line : all<Line>(drawing)) {
-      if (line.colour != kBlue && line.colour != kRed) continue;  // grid and marks
-      for (std::size_t i = 1; i < line.points.size(); ++i) {
-        const auto [x0, y0] = line.points[i - 1];
-        const auto [x1, y1] = line.points[i];
-        for (int part = 0; part <= 500; ++part) {
-          const double x = x0 + (x1 - x0) * part / 500, y = y0 + (y1 - y0) * part / 500;
-          if (x >= text.x && x <= right && y >= text.y - text.size && y <= text.y) return true;
-        }
+    left = std::min(left, text.x - kDots);
+    right = std::max(right, text.x + text_width(text.text, text.size));
+    top = std::min(top, text.y - text.size);
+    bottom = std::max(bottom, text.y);
+  }
+  for (const Line& line : all<Line>(drawing)) {
+    if (line.colour != kBlue && line.colour != kRed) continue;  // grid and marks
+    for (std::size_t i = 1; i < line.points.size(); ++i) {
+      const auto [x0, y0] = line.points[i - 1];
+      const auto [x1, y1] = line.points[i];
+      for (int part = 0; part <= 500; ++part) {
+        const double x = x0 + (x1 - x0) * part / 500, y = y0 + (y1 - y0) * part / 500;
+        if (x >= left && x <= right && y >= top && y <= bottom) return true;
       }
     }
   }
