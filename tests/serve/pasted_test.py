@@ -63,7 +63,7 @@ class Pasted(unittest.TestCase):
             {"name": "config.json", "text": (models / "llama-3-70b.json").read_text()}]})
         self.assertEqual(told["kind"], "model")
         body = {"model": told["model"], "cluster": "dgx-h100:32", "global-batch-size": 1024,
-                "seq-length": 8192, "explain": True, "top": 1000, "budget": "10min",
+                "seq-length": 8192, "explain": True, "top": 1000, "budget": "60s",
                 "may-fit": True}
         fronts, done, stopped = [], [], False
         for name, data in self.served.events("POST", "/api/sweep", body):
