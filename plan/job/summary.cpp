@@ -4,6 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
 namespace weir {
 
 std::string to_text(const Recompute& recompute) {
@@ -55,6 +60,38 @@ std::string summary(const Plan& plan) {
   if (plan.skips == SkipTransport::direct) text += " direct skips";
   if (plan.recompute.mode != RecomputeMode::none) text += " " + to_text(plan.recompute);
   return boundaries.empty() ? text : text + " [" + boundaries + "]";
+}
+
+std::string legend_of_summaries(const std::vector<std::string>& names) {
+  // In the order of a name.
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kLetters{
+      {{"K", "ranks of the pipeline"},
+       {"v", "stages a rank"},
+       {"tp", "tensor-parallel devices (an s behind: with sequence parallelism)"},
+       {"cp", "context-parallel devices"},
+       {"dp", "replicas"},
+       {"ep", "devices that share experts"},
+       {"zero", "stage of ZeRO"},
+       {"M", "micro-batches a step"},
+       {"b", "samples a micro-batch"}}};
+  // A letter stands before its number, at the beginning of a word.
+  const auto has = [](const std::string& name, std::string_view letter) {
+    for (std::size_t at = name.find(letter); at != name.npos; at = name.find(letter, at + 1)) {
+      const std::size_t behind = at + letter.size();
+      const bool digit = behind < name.size() && name[behind] >= '0' && name[behind] <= '9';
+      if (digit && (at == 0 || name[at - 1] == ' ')) return true;
+    }
+    return false;
+  };
+  std::string text;
+  for (const auto& [letter, meaning] : kLetters) {
+    if (std::ranges::any_of(names, [&, letter = letter](auto& name) { return has(name, letter); }))
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", letter, meaning);
+  }
+  text += "; then the schedule and what else the plan has";
+  const bool split = std::ranges::any_of(
+      names, [](const std::string& name) { return name.find('[') != name.npos; });
+  return split ? text + "; in brackets the layers at which further stages begin" : text;
 }
 
 }  // namespace weir

@@ -26,6 +26,8 @@ CASES = {
     "weir plan --bound": "weir plan --boundaries ",
     "weir doctor --const": "weir doctor --constants ",
     "weir simulate my-pl": "weir simulate my-plan.json ",
+    "weir sweep --cluster dgx-h1": "weir sweep --cluster dgx-h100 ",
+    "weir sweep --cluster my-pl": "weir sweep --cluster my-plan.json ",
 }
 SHELLS = {
     "bash": (["bash", "--norc", "--noprofile", "-i"],

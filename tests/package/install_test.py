@@ -34,8 +34,14 @@ def completes(prefix, weir):
     ask = f"""source '{scripts["bash"]}'
     ask() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weir; echo "${{COMPREPLY[*]}}"; }}
     ask weir sim; ask weir --json run --back; ask weir export --to m; ask weir plan -; ask weir x
+    for command in calibrate compare explain fits model page plan simulate sweep; do
+      ask weir $command --cluster dgx-h1; done
+    ask weir sweep --cluster ./dgx; ask weir sweep --cluster g
     """
-    commands, option, value, options, none = run("bash", "-c", ask).splitlines()
+    commands, option, value, options, none, *clusters = run("bash", "-c", ask).splitlines()
+    # Names where one begins so; nothing where none does, and then bash goes on with files.
+    assert clusters[:-2] == ["dgx-h100"] * 9, clusters
+    assert clusters[-2] == "" and {"gb200-nvl72", "gh200"} <= set(clusters[-1].split()), clusters
     assert commands == "simulate", commands
     assert option == "--backend", option
     assert value == "megatron", value

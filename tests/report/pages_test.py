@@ -126,6 +126,41 @@ def room(tab, page):
         assert not cut, f"{page}, {width} px: {cut}"
 
 
+def wide(tab, page):
+    """Charts are as wide as the page, to a twentieth, on a telephone and on a desk; a timeline is
+    that wide or scrolls."""
+    for width in (400, 1400):
+        tab.show(pathlib.Path(page).absolute().as_uri(), width, "light")
+        room = tab.ask("(() => { const style = getComputedStyle(document.body);"
+                       " return document.body.clientWidth - parseFloat(style.paddingLeft)"
+                       " - parseFloat(style.paddingRight); })()")
+        for kind in ("chart", "timeline"):
+            widths = json.loads(tab.ask(
+                f"JSON.stringify([...document.querySelectorAll('.{kind} svg')].filter(s => "
+                "s.getClientRects().length).map(s => s.getBoundingClientRect().width))"))
+            assert widths or (kind == "timeline" and page.startswith("evaluated")), (page, kind)
+            for its in widths:
+                assert its >= 0.95 * room, f"{page}, {width} px: a {kind} of {its} in {room}"
+                assert kind == "timeline" or its <= room, f"{page}, {width} px: {its} in {room}"
+
+
+def in_order():
+    """What to do comes first, then what that changes against today, then how it was found."""
+    text = pathlib.Path("large.html").read_text()
+    places = [text.index(part) for part in (
+        "<p>Use <b>", "<dt>step, forecast</dt>", "Forecast step with its",
+        "<h2>What changes against the present plan</h2>", "<p>First: ", "<h2>The best plans</h2>",
+        "<h2>Timelines of the best plan and the present one</h2>",
+        "<h2>Where the forecast step goes</h2>", "<h2>What one change would bring</h2>",
+        "<h2>Step time against memory</h2>", "<h2>How this page was made</h2>")]
+    assert places == sorted(places), places
+    assert text.count('<tr class="best"><td>1: ') == 1, "one winner"
+    # What is compared stands side by side: a column each, and the plan in use has its own point.
+    assert "<th>best plan</th><th>share</th><th>present plan</th><th>share</th>" in text
+    assert "<th>present plan</th><th>best plan</th>" in text
+    assert len(re.findall(r"<title>present plan: [\d.]+, [\d.]+</title>", text)) == 3  # widths
+
+
 def in_view(tab, page):
     """The first window says the step's time, its bubble and its memory, without a scroll."""
     for width in (400, 1400):
@@ -187,6 +222,7 @@ with tempfile.TemporaryDirectory() as folder:
         for page, texts in pages():
             look(tab, pathlib.Path(page).absolute().as_uri(), texts)
             room(tab, page)
+            wide(tab, page)
             if pictures:
                 keep(tab, pathlib.Path(page).absolute().as_uri(), pictures,
                      page.removesuffix(".html").replace("/", "-"))
@@ -196,6 +232,11 @@ with tempfile.TemporaryDirectory() as folder:
             assert not tab.complaints, f"{page}: {tab.complaints}"
             count += 1
         both_timelines()
+        in_order()
+        if pictures:  # for who looks at them: on a telephone and a desk, light and dark, on paper
+            kept = {picture.name for picture in pictures.glob("large-*.png")}
+            assert kept >= {f"large-{what}.png" for what in (
+                "400-light", "400-dark", "1400-light", "1400-dark", "paper")}, kept
         # The test sees what it looks for.
         pathlib.Path("bad.html").write_text("<p style='width:900px'>x</p><script>no()</script>")
         tab.show(pathlib.Path("bad.html").absolute().as_uri(), 400, "light")

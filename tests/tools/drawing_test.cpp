@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
 
 #include "tools/report/font.hpp"
+#include "tools/report/palette.hpp"
 #include "tools/report/pdf.hpp"
 #include "tools/report/svg.hpp"
 #include "tools/report/ticks.hpp"
@@ -107,6 +112,47 @@ TEST(Timeline, WritesWhatFits) {
   EXPECT_THAT(narrow, HasSubstr(">B backward</text>"));
   EXPECT_THAT(narrow, Not(HasSubstr("W backward")));
   EXPECT_THAT(to_svg(draw_timeline(panels, {.width = 720})), HasSubstr(">0B123</text>"));
+}
+
+// A V of two ranks: rank 0 has stages 0 and 3. 24 actions a row are some 8 points each, too narrow
+// for "3F12" and for "12" in letters of 6.5 points (9), wide enough for "12" in 5 (7.2): the stage
+// stands above the micro-batch, both digits of it, and the second stage's foot is shaded.
+TEST(Timeline, TellsAVsWayBackFromItsWayThere) {
+  Trace trace;
+  trace.ranks = 2;
+  trace.steps = {{Nanoseconds(0), Nanoseconds(24'000'000)}};
+  for (const int stage : {0, 3}) {
+    Span span;
+    span.action = {Stage{stage}, ActionKind::F, Microbatch{12}};
+    span.rank = Rank{0};
+    span.start = Nanoseconds(stage * 1'000'000);
+    span.end = Nanoseconds((stage + 1) * 1'000'000);
+    trace.spans.push_back(span);
+  }
+  const std::array panels{TimelinePanel{"", {{&trace, 0, ""}}}};
+  const Drawing drawing = draw_timeline(panels, {.width = 237.6});
+  const Paint& forward = colours(Palette::standard)[ActionKind::F];
+  std::vector<Box> boxes, feet;
+  std::vector<std::string> labels;
+  bool told = false;
+  for (const auto& shape : drawing.shapes) {
+    if (const auto* box = std::get_if<Box>(&shape)) {
+      if (!box->tip.empty()) boxes.push_back(*box);
+      if (box->fill == shade_of(forward) && box->height == 6) feet.push_back(*box);
+    }
+    const auto* text = std::get_if<Text>(&shape);
+    if (text != nullptr && text->size == 5) labels.push_back(text->text);
+    told = told || (text != nullptr && text->text == "foot: a rank's second stage");
+  }
+  EXPECT_THAT(labels, ElementsAre("0", "12", "3", "12"));
+  ASSERT_EQ(boxes.size(), 2U);
+  ASSERT_EQ(feet.size(), 1U);
+  EXPECT_EQ(feet[0].x, boxes[1].x);
+  EXPECT_EQ(feet[0].y + feet[0].height, boxes[1].y + boxes[1].height);
+  EXPECT_TRUE(told);
+  // Of one stage a rank nothing is shaded, and a number stands alone where it fits.
+  trace.spans.pop_back();
+  EXPECT_THAT(to_svg(draw_timeline(panels, {.width = 237.6})), Not(HasSubstr("foot:")));
 }
 
 // What stands on a rank beside its blocks is behind its name, and has its room.

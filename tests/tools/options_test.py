@@ -38,6 +38,35 @@ def numbers(command):
     return re.findall(r"^  (?:-\w,)?(--[a-z-]+)\S* (?:INT|UINT|FLOAT)(:\S+ to \S+)?", text, re.M)
 
 
+def groups(commands):
+    """An option stands under the same heading wherever it is; of what a command does itself, which
+    stands under none, there are at most twenty, however many options it has."""
+    where = {}
+    for command in commands:
+        heading, under = None, {}
+        for line in run(f"{command} --help").stdout.splitlines():
+            if re.fullmatch(r"[A-Z][\w ]+:", line):
+                heading = line[:-1]
+            option = re.match(r"  (?:-\w,)?(--[a-z0-9-]+)", line)
+            if not option or heading == "Examples":
+                continue
+            under.setdefault(heading, []).append(option[1])
+            where.setdefault(option[1], {}).setdefault(heading, []).append(command)
+        if len(under["Options"]) > 20:
+            faults.append(f"weir {command} --help: {len(under['Options'])} options in no group")
+        if command in ("plan", "sweep") and len(under) < 7:
+            faults.append(f"weir {command} --help: its groups are {sorted(under)}")
+    for option, headings in where.items():
+        if len(headings) > 1:
+            faults.append(f"{option}: under {headings}")
+    for option, heading in (("--tp", "Parallel degrees"), ("--etp", "Parallel degrees"),
+                            ("--recompute", "Schedule and stages"),
+                            ("--learning-rate", "Optimizer"), ("--mtbf", "Failures"),
+                            ("--cluster", "Machine and software")):
+        if set(where[option]) != {heading}:
+            faults.append(f"{option}: under {where[option]}, expected {heading}")
+
+
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     pathlib.Path("tiny.json").write_text(json.dumps(TINY))
@@ -109,8 +138,9 @@ with tempfile.TemporaryDirectory() as folder:
         if part not in run(f"help {topic}").stdout:
             faults.append(f"weir help {topic}: no {part}")
     refused("help filez", 2, "did you mean files")
-    if "Parallel degrees:" not in run("plan --help").stdout:
-        faults.append("weir plan --help: options in no groups")
+    if run("-q help schedules").stdout != run("help schedules").stdout:
+        faults.append("weir -q help schedules: says otherwise than without -q")
+    groups(commands)
 
     # Of two cores one is used where one is asked for. 5: a build that does not train.
     tuned = run("tune tiny.json --global-batch-size 2 --rounds 1 --steps 1 --plans 1 -K 1 -o tuned")

@@ -150,10 +150,8 @@ def memory():
     assert not list(collisions("p.svg")), list(collisions("p.svg"))
 
 
-def tikz():
-    """A TikZ picture has an SVG's texts, each at its place, and its boxes; LaTeX, where it is here,
-    takes it."""
-    shown = ("schedule", "zb-v", "-K", 4, "-M", 8, *TIMES, "--width", "3.3in", "--memory")
+def as_in_svg(*shown):
+    """A TikZ picture has an SVG's texts, each at its place, and its boxes."""
     run(*shown, "--svg", "a.svg")
     run(*shown, "--tikz", "a.tex")
     text = open("a.tex").read()
@@ -171,6 +169,18 @@ def tikz():
     assert text.count(" rectangle ++(") == boxes, (text.count(" rectangle ++("), boxes)
     defined = set(re.findall(r"\\definecolor\{(weir\d+)\}", text))
     assert set(re.findall(r"weir\d+", text)) == defined and len(defined) > 5, defined
+    return {words for *_, words in placed}
+
+
+def tikz():
+    """One schedule with what it holds, and several with one of one's own, drawn together; LaTeX,
+    where it is here, takes them."""
+    run("schedule", "gpipe", "-K", 4, "-M", 12, "--csv", "mine.csv")
+    several = ("mine.csv", "zb-h1", "zb-v", "1f1b")
+    words = as_in_svg("schedule", *several, "-K", 4, "-M", 12, *TIMES, "--width", "7in")
+    for name in several:
+        assert any(text.startswith(name) for text in words), (name, words)
+    as_in_svg("schedule", "zb-v", "-K", 4, "-M", 8, *TIMES, "--width", "3.3in", "--memory")
     refused = subprocess.run([weir, "schedule", "1f1b", "--svg", "a.png"], capture_output=True)
     assert refused.returncode == 2 and b".svg, .pdf or .tex" in refused.stderr, refused
     if not shutil.which("pdflatex"):

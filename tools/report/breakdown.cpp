@@ -8,6 +8,7 @@
 #include <array>
 #include <numeric>
 
+#include "plan/job/summary.hpp"
 #include "plan/words/figures.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/svg.hpp"
@@ -46,6 +47,13 @@ std::string disturbance_warning(const std::string& disturbed) {
 
 std::string changes_table(const std::vector<ReportChange>& changes, const std::string& before,
                           const std::string& after) {
+  // A single one is a sentence.
+  if (changes.size() == 1) {
+    const auto& [name, was, is] = changes.front();
+    return fmt::format("<p>Only {}: {} ({}), {} ({}).</p>\n", escape(name),
+                       was.empty() ? "-" : escape(was), escape(before),
+                       is.empty() ? "-" : escape(is), escape(after));
+  }
   std::string rows =
       fmt::format("<tr><th></th><th>{}</th><th>{}</th></tr>\n", escape(before), escape(after));
   const auto cell = [](const std::string& text) {
@@ -89,6 +97,10 @@ std::string facts(const Forecast& f, std::optional<Seconds> measured) {
 bool is_ever_idle(const StepMetrics& step) {
   return std::ranges::any_of(
       step.ranks, [](const RankMetrics& rank) { return rank.idle.total() > Nanoseconds(0); });
+}
+
+std::string legend_note(const std::vector<std::string>& names) {
+  return "<p class=\"note\">Plans in short: " + escape(legend_of_summaries(names)) + ".</p>\n";
 }
 
 std::string bubble_table(const std::vector<BubbleColumn>& columns) {

@@ -28,7 +28,8 @@ namespace weir {
 struct ReportChange {
   std::string name, before, after;
 };
-// What each of them is, in the plans that are called `before` and `after`.
+// What each of them is, in the plans that are called `before` and `after`; a sentence of a single
+// one.
 [[nodiscard]] std::string changes_table(const std::vector<ReportChange>& changes,
                                         const std::string& before,
                                         const std::string& after = "best plan");
@@ -48,6 +49,9 @@ struct BubbleColumn {
 [[nodiscard]] std::string bubble_table(const std::vector<BubbleColumn>& columns);
 
 [[nodiscard]] bool is_ever_idle(const StepMetrics& step);
+
+// What stands behind a table of plans by their names in short; each part that they have.
+[[nodiscard]] std::string legend_note(const std::vector<std::string>& names);
 
 // A rank's busy time and its idle time by cause, as cells of a table, and what stands above them.
 [[nodiscard]] std::string busy_and_idle_heads();

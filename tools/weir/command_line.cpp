@@ -211,8 +211,11 @@ std::vector<std::string> words_of(int argc, char** argv, const std::vector<std::
     if (utf8_prefix(words[i]) != words[i].size())
       throw UsageError(fmt::format("argument {} is not UTF-8: {}", i + 1, words[i]));
   }
-  if (!words.empty() && words.front() == "help") {
-    words.erase(words.begin());
+  // Who wants no notes may say so before "help" as well.
+  const auto first = std::ranges::find_if(
+      words, [](const std::string& word) { return word != "-q" && word != "--quiet"; });
+  if (first != words.end() && *first == "help") {
+    words.erase(words.begin(), first + 1);
     if (const auto text = words.size() == 1 ? help_on(words[0]) : std::nullopt) {
       fmt::print("{}", *text);
       throw CLI::Success();

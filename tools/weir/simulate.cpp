@@ -7,6 +7,7 @@
 
 #include "plan/words/figures.hpp"
 #include "sim/training_cost.hpp"
+#include "tools/app/schedule/timed_schedule.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/simulate/builtin_accuracy.hpp"
 #include "tools/jobs/job/doubt.hpp"
@@ -46,7 +47,8 @@ void print_source(Printout& out, const IntervalSource& source) {
           source.clusters, source.stacks);
 }
 
-Table rank_table(const Forecast& f) {
+// In flight as `weir schedule` counts it: in micro-batches of a whole rank.
+Table rank_table(const ScheduleShape& shape, const Forecast& f) {
   Table table{{{"rank"},
                {"busy"},
                {"fill"},
@@ -65,7 +67,7 @@ Table rank_table(const Forecast& f) {
     table.rows.push_back({std::to_string(r), d(m.busy), d(m.idle.fill), d(m.idle.drain),
                           d(m.idle.imbalance), d(m.idle.communication), d(m.idle.host),
                           d(m.idle.optimizer), format_bytes(f.memory[r].peak),
-                          std::to_string(f.peak_in_flight[r])});
+                          fmt::format("{:.4g}", most_in_flight(shape, f.peak_in_flight[r]))});
   }
   return table;
 }
@@ -80,7 +82,7 @@ void print_forecast(Printout& out, const ResolvedPlan& loaded, const Forecast& f
   if (f.model_tflops_per_device)
     out.say(", {} model TFLOP/s a device", format_figure(*f.model_tflops_per_device, 4));
   out.say("{}\n", cost_clause(f));
-  out.show(rank_table(f));
+  out.show(rank_table(loaded.schedule.shape, f));
   if (f.interval_source) print_source(out, *f.interval_source);
   if (f.memory_limit)
     out.say("{}{}{}\n", describe_fit(f), doubt_text(loaded.plan), leaner_text(loaded.plan, f));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/job/summary.hpp"
 #include "plan/words/figures.hpp"
 #include "sim/explain/place_of_baseline.hpp"
 #include "sim/training_cost.hpp"
@@ -125,6 +126,9 @@ void print_rows(Printout& out, const app::SweepReply& reply) {
   if (result.effort) print_effort(out, result);
   for (const std::string& reason : result.refused) note("left out: " + reason);
   for (const LeftOut& left_out : result.left_out) note("left out: " + app::to_text(left_out));
+  std::vector<std::string> names;
+  for (const app::SweepRow& row : reply.rows) names.push_back(summary(reply.ranked(row).plan));
+  if (!names.empty()) note("plans in short: " + legend_of_summaries(names));
   out.show(table_of(out, reply));
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "plan/job/summary.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/print/printout.hpp"
 
@@ -47,6 +48,9 @@ void print(Printout& out, const app::TuneRequest& request, const app::TuneResult
   // The winner first, or why there is none.
   out.say("{}\n",
           result.winner.empty() ? "no winner: " + report.no_winner : "winner: " + result.winner);
+  std::vector<std::string> names;
+  for (const ReportRow& row : report.rows) names.push_back(row.plan);
+  note("plans in short: " + legend_of_summaries(names));
   out.show(table_of(report));
   out.say("\nmedian error {:.1f} % as first predicted{}\n", report.error_before * 100,
           report.error_after

@@ -49,7 +49,7 @@ TEST_F(MachineCommand, AForecastNamesItsStack) {
   EXPECT_EQ(forecast("--cluster dgx-h100")["stack"], "typical");
   EXPECT_EQ(forecast("--cluster dgx-h100 --stack nanotron")["stack"], "nanotron");
   EXPECT_THAT(weir("simulate plan.json --cluster dgx-h100").out,
-              HasSubstr("stack: typical, half-way between the leanest"));
+              HasSubstr("weir: no --stack given: typical, half-way between the leanest "));
   EXPECT_EQ(forecast("--stack mine.json --cluster dgx-h100")["stack"], "mine");
   EXPECT_EQ(weir("simulate plan.json --stack none.json").code, 3);
   const CommandResult none = weir("simulate plan.json --stack megatron-cure");

@@ -243,9 +243,8 @@ std::optional<std::string> remark_on(const StackChoice& choice, const std::strin
   if (!is_assumed(taken))
     return fmt::format("stack: {}, as the job or its costs name it; --stack names another", taken);
   return fmt::format(
-      "stack: {}, half-way between the leanest software that is known and the plainest: --stack "
-      "says "
-      "which runs it, as megatron-core",
+      "no --stack given: {}, half-way between the leanest software that is known and the plainest; "
+      "name yours, as megatron-core",
       taken);
 }
 

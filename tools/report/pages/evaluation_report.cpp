@@ -55,16 +55,18 @@ std::string all_plans(std::vector<Outcome> outcomes) {
       "interval</th><th>measured</th>"
       "<th>half of its steps within</th><th>error</th><th>peak forecast</th><th>peak "
       "measured</th></tr>\n";
+  std::vector<std::string> names;
   for (const Outcome& o : outcomes) {
+    names.push_back(summary(o.plan));
     text += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:+.1f} "
         "%</td><td>{}</td><td>{}</td></tr>\n",
-        escape(summary(o.plan)), format_duration(o.predicted), interval_cell(o),
+        escape(names.back()), format_duration(o.predicted), interval_cell(o),
         format_duration(o.measured()), format_duration(o.noise()), o.error() * 100,
         format_bytes(o.predicted_peak),
         o.measured_peak.count() > 0 ? format_bytes(o.measured_peak) : "not known");
   }
-  return html_table(text);
+  return html_table(text) + legend_note(names);
 }
 
 // What of the errors is the machine's: it ran faster or slower than when the forecasts were made.

@@ -61,6 +61,12 @@ std::string changes_section(const Report& report) {
   return html + changes_table(report.changes, report.baseline, won ? "best plan" : "fastest plan");
 }
 
+std::vector<std::string> names_of(const Report& report) {
+  std::vector<std::string> names;
+  for (const ReportRow& row : report.rows) names.push_back(row.plan);
+  return names;
+}
+
 std::string intervals(const Report& report) {
   const auto step = [](const std::string& name, const ReportRow& row) {
     return ForecastStep{name, &row.forecast, row.measured};
@@ -73,7 +79,18 @@ std::string intervals(const Report& report) {
   return interval_figure(steps);
 }
 
+// Of a plan alone: what its row would say.
+std::string only_plan(const ReportRow& row) {
+  return fmt::format(
+      "<p>{} alone: predicted {}, measured {} ({:+.1f} %); peak memory predicted {}, measured {}; "
+      "bubble predicted {:.1f} %, measured {:.1f} %.</p>\n",
+      escape(row.plan), format_duration(row.forecast.step_time), format_duration(row.measured),
+      row.error() * 100, format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
+      row.forecast.metrics.bubble_fraction * 100, row.measured_bubble * 100);
+}
+
 std::string ranking(const Report& report, std::size_t most) {
+  if (report.rows.size() == 1) return only_plan(report.rows.front());
   std::string text =
       "<tr><th>plan</th><th>predicted</th><th>measured</th><th>error</th><th>after "
       "recalibration</th>"
@@ -100,6 +117,9 @@ std::string ranking(const Report& report, std::size_t most) {
 }
 
 std::string idle_table(const ReportRow& row) {
+  if (!is_ever_idle(row.comparison.predicted_metrics) &&
+      !is_ever_idle(row.comparison.measured_metrics))
+    return "<p>No rank is ever idle.</p>\n";
   std::string text = "<tr><th>rank</th><th></th>" + busy_and_idle_heads() + "</tr>\n";
   const auto add = [&text](std::size_t rank, const char* which, const RankMetrics& m) {
     text += fmt::format("<tr><td>{}</td><td>{}</td>{}</tr>\n", rank, which, busy_and_idle_cells(m));
@@ -112,15 +132,24 @@ std::string idle_table(const ReportRow& row) {
 }
 
 std::string waterfall(const ReportRow& row) {
-  std::string rows = "<tr><th>part</th><th>difference</th></tr>\n";
+  std::vector<WaterfallPart> parts;
   for (const WaterfallPart& part : row.comparison.waterfall) {
-    if (std::abs(part.difference.count()) < 5e-7) continue;  // as written it would be nothing
-    rows += fmt::format("<tr><td>{}</td><td>{:+.3f} ms</td></tr>\n", part.cause,
-                        part.difference.count() * 1e3);
+    // As written a shorter one would be nothing.
+    if (std::abs(part.difference.count()) >= 5e-7) parts.push_back(part);
   }
-  return fmt::format("<p>From predicted {} to the measured step, averaged over ranks:</p>\n",
-                     format_duration(row.comparison.predicted)) +
-         html_table(rows);
+  const auto ms = [](const WaterfallPart& part) {
+    return fmt::format("{:+.3f} ms", part.difference.count() * 1e3);
+  };
+  const std::string from =
+      fmt::format("<p>From predicted {} to the measured step, averaged over ranks: ",
+                  format_duration(row.comparison.predicted));
+  if (parts.empty()) return from + "no difference.</p>\n";
+  if (parts.size() == 1)
+    return from + fmt::format("{} of {}.</p>\n", ms(parts.front()), parts.front().cause);
+  std::string rows = "<tr><th>part</th><th>difference</th></tr>\n";
+  for (const WaterfallPart& part : parts)
+    rows += fmt::format("<tr><td>{}</td><td>{}</td></tr>\n", part.cause, ms(part));
+  return from + "</p>\n" + html_table(rows);
 }
 
 std::string accuracy(const Report& report) {
@@ -158,8 +187,9 @@ std::string report_html(const Report& report) {
       "{:.1f} % as first predicted{}.</p>\n",
       disturbance_warning(report.disturbed), first_sentence(report),
       facts(best.forecast, best.measured), intervals(report), changes_section(report),
-      ranking(report, kFirstRows), report.candidates, report.feasible, escape(report.costs_origin),
-      escape(report.machine), report.error_before * 100,
+      ranking(report, kFirstRows) + legend_note(names_of(report)), report.candidates,
+      report.feasible, escape(report.costs_origin), escape(report.machine),
+      report.error_before * 100,
       report.error_after
           ? fmt::format(", {:.1f} % after recalibration with each plan left out of its own fit",
                         *report.error_after * 100)

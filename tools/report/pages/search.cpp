@@ -115,9 +115,15 @@ std::string rank_table(const Forecast& f) {
   return html_table(text);
 }
 
-// What each of its causes takes, rank by rank; of a plan without any nothing is left to say.
+// A ranking of the best plan alone would say what stands above it.
+bool is_one_row(const SearchReport& report) {
+  return report.names.size() == 1 && !report.result->baseline && report.run.empty();
+}
+
+// What each of its causes takes, rank by rank; of a plan without any, and of a single rank, whose
+// bubble by cause stands above, nothing is left to say.
 std::string idle_section(const Forecast& f) {
-  if (!is_ever_idle(f.metrics)) return "";
+  if (!is_ever_idle(f.metrics) || f.metrics.ranks.size() == 1) return "";
   return "<h2>Idle time by cause, rank by rank</h2>\n" + rank_table(f);
 }
 
@@ -180,10 +186,12 @@ std::string search_html(const SearchReport& report) {
   const SweepResult& result = *report.result;
   const Ranked& best = result.plans.front();
   std::string html = fmt::format(
-      "<p>{}</p>\n{}{}{}<h2>The best plans</h2>\n{}<p class=\"note\">{} candidates, {} fit; {}. "
+      "<p>{}</p>\n{}{}{}<h2>The best plans</h2>\n{}{}<p class=\"note\">{} candidates, {} fit; {}. "
       "Costs: {}. Machine: {}. {}.</p>\n",
       first_sentence(report), facts(best.forecast), intervals(report), changes_section(report),
-      ranking(report), result.candidates, result.feasible,
+      is_one_row(report) ? "<p>No other is listed; its figures stand above.</p>\n"
+                         : ranking(report),
+      legend_note(report.names), result.candidates, result.feasible,
       report.run.empty() ? std::string("nothing was run") : escape(report.run),
       escape(report.costs_origin), escape(report.machine), escape(report.trust));
   // On one scale, where the two are not the same.

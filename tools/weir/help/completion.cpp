@@ -30,18 +30,25 @@ Arguments together(const Arguments& own, const Arguments& common) {
   return all;
 }
 
+// The words that a value may be, whether or not it may be something else.
+std::string values_of(const DescribedArgument& argument) {
+  const auto& words = argument.choices.empty() ? argument.names_known : argument.choices;
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
 std::string bash(const Commands& commands, const Arguments& common) {
   std::string options, values;
   for (const DescribedCommand& command : commands) {
     std::vector<std::string> words;
     for (const DescribedArgument& argument : together(command.arguments, common)) {
-      // Choices complete an option's value; names complete the option.
+      // Choices complete an option's value; names complete the option. Where no known name begins
+      // so, the shell goes on with files.
       words.insert(words.end(), argument.names.begin(), argument.names.end());
-      if (argument.choices.empty()) continue;
-      for (const std::string& name : argument.names) {
-        values += fmt::format("    '{} {}') words={} ;;\n", command.name, name,
-                              shell_quoted(fmt::format("{}", fmt::join(argument.choices, " "))));
-      }
+      const std::string known = values_of(argument);
+      if (known.empty()) continue;
+      for (const std::string& name : argument.names)
+        values +=
+            fmt::format("    '{} {}') words={} ;;\n", command.name, name, shell_quoted(known));
     }
     options += fmt::format("    {}) words='{}' ;;\n", command.name, fmt::join(words, " "));
   }
@@ -83,9 +90,12 @@ std::string zsh_text(const std::string& text) {
 
 // '(-K --pp)'{-K,--pp}'[help]:value:_files', a line an argument.
 std::string zsh_argument(const DescribedArgument& argument) {
-  const std::string value = argument.choices.empty()
-                                ? ":value:_files"
-                                : fmt::format(":value:({})", fmt::join(argument.choices, " "));
+  const std::string known = values_of(argument);
+  std::string value = known.empty() ? ":value:_files" : fmt::format(":value:({})", known);
+  // Names first, and files beside them; a colon within an action is escaped.
+  if (!argument.names_known.empty())
+    value = fmt::format(":value:{{_alternative \"names\\:name\\:({})\" \"files\\:file\\:_files\"}}",
+                        known);
   if (argument.names.empty())
     return "        " + shell_quoted("*:" + zsh_text(argument.help) + ":_files");
   std::string line;
@@ -151,8 +161,8 @@ std::string fish_argument(const std::string& command, const DescribedArgument& a
     line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
   if (argument.takes_value) line += argument.choices.empty() ? " -r" : " -x";
-  if (!argument.choices.empty())
-    line += " -a " + fish_quoted(fmt::format("{}", fmt::join(argument.choices, " ")));
+  if (const std::string known = values_of(argument); !known.empty())
+    line += " -a " + fish_quoted(known);
   return line + " -d " + fish_quoted(argument.help) + "\n";
 }
 

@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#include "tools/app/machine/machine.hpp"
+
 namespace weir {
 namespace {
 
@@ -45,6 +47,8 @@ DescribedArgument described(const app::Field& field, const CLI::Option& option) 
   argument.help = field.help;
   argument.takes_value = !std::holds_alternative<bool*>(field.target);
   argument.choices = field.traits.choices;
+  if (argument.names.size() == 1 && argument.names.front() == "--cluster")
+    argument.names_known = app::cluster_names();
   take_details(option, argument);
   return argument;
 }

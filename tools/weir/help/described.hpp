@@ -17,7 +17,8 @@ struct DescribedArgument {
   std::vector<std::string> names;  // "-K", "--pp"; empty for one by place
   std::string help;
   bool takes_value = true;
-  std::vector<std::string> choices = {};  // of its value; empty: a file or anything
+  std::vector<std::string> choices = {};      // of its value; empty: a file or anything
+  std::vector<std::string> names_known = {};  // that a value may be, where it may be a file as well
   // What --help says beside: its heading, the kind of value ("INT"), the range of a number ("0 to
   // 64"), what it is where it is not given; of one by place what it is called.
   std::string group = {}, value = {}, within = {}, unsaid = {}, place = {};

@@ -5,7 +5,7 @@
 
 #include <fmt/core.h>
 
-#include <cstdio>
+#include <iostream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,11 +23,16 @@ class Printout {
   };
   explicit Printout(Options options) : format_(options.format), timeline_(options.timeline) {}
 
-  // A line, or a part of one. As CSV stdout has the tables alone, and lines go to stderr.
+  // A line, or a part of one. As CSV stdout has the tables alone, and lines go to stderr, by the
+  // stream of logs, which -q closes.
   template <class... Arguments>
   void say(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     const std::string text = printable(fmt::format(format, std::forward<Arguments>(arguments)...));
-    fmt::print(format_ == TableFormat::csv ? stderr : stdout, "{}", text);
+    if (format_ == TableFormat::csv) {
+      std::clog << text << std::flush;
+    } else {
+      fmt::print("{}", text);
+    }
   }
   // By the format asked for, and as wide as lines are.
   void show(const Table& table);
