@@ -228,10 +228,14 @@ TEST(DeepSpeedCheckpoints, GoOutAgain) {
   EXPECT_THAT(refused(), HasSubstr("(row deepspeed/offload-activations)"));
 }
 
-// The user's own file, in which a plan without the word takes it away.
+// The user's own file, in which a plan without the word takes it away; of a model that says how
+// many positions it has, and not how many are trained.
 TEST(DeepSpeedCheckpoints, AreChangedInTheUsersFile) {
-  const Model model = llama_like(8);
+  Model model = llama_like(8);
+  model.seq_length = 0;
+  model.max_positions = 256;
   JobOptions options{.gpus = 1, .model = &model};
+  options.given.seq_length = 128;
   options.given.recompute = Recompute{.mode = RecomputeMode::full};
   const Job read = read_deepspeed_job(
       R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
