@@ -33,6 +33,7 @@ StageMemory::StageMemory(const Plan& plan, const ModelPart& part, const StagePar
       own_tensors_(stack.own_tensors),
       fp8_(stack.fp8 || plan.fp8 != Fp8Recipe::none),
       stays_gathered_(stays_gathered(plan, stack)),
+      copies_travel_(plan.offload_activations > 0 && !stack.time.blocking_offload),
       mode_(plan.recompute.mode),
       batch_(plan.micro_batch_size),
       stage_(stage),
@@ -97,7 +98,7 @@ Footprint StageMemory::of(ActionKind kind, bool remat) const {
     case ActionKind::F:
       join_row(meter, {{}, ActionKind::RECV_F});
       upwards(meter, [&](FootprintMeter& of, std::size_t l) { forward(of, l, remat); });
-      if (plan_.offload_activations > 0) meter.hold_instead(0);
+      if (copies_travel_) meter.hold_instead(0);
       part_row(meter, {{}, ActionKind::SEND_F});
       break;
     case ActionKind::R:
@@ -375,10 +376,10 @@ void StageMemory::forward(FootprintMeter& meter, std::size_t l, bool remat) cons
   }
   if (!keeps_input(l, remat)) meter.release(MemoryKind::activations, input_of(l));
   if (plan_.offload_activations == 0) return;
-  // What goes to the host is there until its copy has ended, beside the next layer.
   const std::int64_t away = with_the_host(l, remat);
   meter.release(MemoryKind::activations, away);
-  meter.hold_instead(away);
+  // What goes to the host is there until its copy has ended, beside the next layer.
+  if (copies_travel_) meter.hold_instead(away);
 }
 
 std::int64_t StageMemory::with_the_host(std::size_t l, bool remat) const {
@@ -398,7 +399,7 @@ template <class Pass>
 void StageMemory::beside_copies(FootprintMeter& meter, std::size_t l, bool remat,
                                 const Pass& pass) const {
   const bool any = plan_.offload_activations > 0;
-  const std::int64_t next = any && l > 0 ? from_the_host(l - 1, remat) : 0;
+  const std::int64_t next = copies_travel_ && l > 0 ? from_the_host(l - 1, remat) : 0;
   if (any) meter.allocate(MemoryKind::activations, from_the_host(l, remat));
   meter.allocate(MemoryKind::workspace, next);
   pass();

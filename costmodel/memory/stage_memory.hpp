@@ -95,7 +95,7 @@ class StageMemory {
   std::size_t layers_;  // so many
   Allocator allocator_;
   StackMemory software_;
-  bool own_tensors_, fp8_, stays_gathered_;
+  bool own_tensors_, fp8_, stays_gathered_, copies_travel_;
   RecomputeMode mode_;
   std::vector<bool> rebuilt_;              // by layer: in mode full
   std::vector<std::size_t> chunk_starts_;  // and the first layer of those it is rebuilt with

@@ -297,14 +297,15 @@ LayerPrice LayerPrices::price(int l, PriceParts* parts) {
 }
 
 // What the host keeps for the backward travels beside a pass, and is waited for where it takes
-// longer than that.
+// longer than that; or all of it, where software copies as it computes.
 void LayerPrices::wait_for_copies(int l, bool rebuilt, LayerPrice& priced) const {
   if (plan_.offload_activations == 0) return;
   const Cluster& nodes = cluster_.kind(0);
   const LayerPart& part = known_.part()->layer(l);
   const Seconds copy = offloading_time(offloaded_bytes(part, plan_, rebuilt), nodes);
   const auto wait = [&](ActionKind kind, Seconds rebuild) {
-    const Seconds beside = priced.time[kind] + priced.traffic[kind] + rebuild;
+    const Seconds work = priced.time[kind] + priced.traffic[kind] + rebuild;
+    const Seconds beside = cluster_.stack.time.blocking_offload ? Seconds(0) : work;
     if (copy > beside) priced.traffic[kind] += copy - beside;
   };
   wait(ActionKind::F, Seconds(0));

@@ -87,6 +87,11 @@ bool rebuilds(const Recompute& recompute, const LayerPart& part, int layer) {
                              [layer](const LayerRange& range) { return range.has(layer); });
 }
 
+bool rebuilds_every_block(const Recompute& recompute) {
+  return recompute.mode == RecomputeMode::full && recompute.layers.empty() &&
+         !recompute.except_last;
+}
+
 std::vector<std::size_t> chunk_starts(const Recompute& recompute,
                                       const std::vector<bool>& rebuilt) {
   const auto most = static_cast<std::size_t>(recompute.at_a_time);

@@ -43,6 +43,9 @@ struct Recompute {
 // Whether `layer` of the model, `part`, is rebuilt by itself: mode full.
 [[nodiscard]] bool rebuilds(const Recompute& recompute, const LayerPart& part, int layer);
 
+// Whether every block is, of every micro-batch: of blocks their inputs alone are kept.
+[[nodiscard]] bool rebuilds_every_block(const Recompute& recompute);
+
 // Of each layer of a stage, by whether it is rebuilt by itself: the first layer of its chunk, or
 // itself, counted from the stage's first.
 [[nodiscard]] std::vector<std::size_t> chunk_starts(const Recompute& recompute,

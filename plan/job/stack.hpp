@@ -171,6 +171,8 @@ struct StackTime {
   // are not reentrant): a block's last product, and its experts' way back, are left out.
   bool rebuild_stops_early = false;
   bool regathers = false;  // the backward gathers the kept shards of sequence parallelism again
+  // Copies of activations to the host and back keep the device waiting; else they run beside work.
+  bool blocking_offload = false;
   bool blocking_messages = false;  // a message of the pipeline keeps both its stages waiting
   Seconds message{0};              // host time about each message
   double reduced_gradients = 4;    // bytes a parameter on the wire

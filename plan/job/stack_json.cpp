@@ -297,6 +297,10 @@ constexpr Key<StackTime> kTimes[] = {
         "experts, and crosses once to each node (DeepEP), not once for each expert"),
     or_null<&StackTime::regathers>(
         "regathers", "| may be left out: false | the backward gathers kept shards again"),
+    or_null<&StackTime::blocking_offload>(
+        "blocking_offload",
+        "| may be left out: false | what blocks keep with the host (`offload_activations`) is "
+        "copied while the device waits, not beside other blocks' work"),
     or_null<&StackTime::blocking_messages>(
         "blocking_messages",
         "| may be left out: false | a pipeline's message keeps its sender waiting"),

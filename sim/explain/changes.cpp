@@ -13,6 +13,7 @@
 
 #include "costmodel/links/expert_overlap.hpp"
 #include "plan/job/direct_skips.hpp"
+#include "plan/job/recompute.hpp"
 #include "plan/job/summary.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
@@ -78,6 +79,9 @@ class Changer {
     // What the changed plan cannot have goes with the change: no trainer would take the two.
     if (why_experts_wait(changed) && !why_experts_wait(plan())) changed.overlap_experts = false;
     if (rebuilds_stages(changed) && !rebuilds_stages(plan())) changed.offload_activations = 0;
+    // A share of what rebuilt blocks keep is of their inputs, and of others' all.
+    if (rebuilds_every_block(plan().recompute) && !rebuilds_every_block(changed.recompute))
+      changed.offload_activations = 0;
     Change change{std::move(choice), std::move(to), std::move(changed), {}, {}};
     if (auto reason = refusal(change.plan)) change.refused = std::move(*reason);
     changes_.push_back(std::move(change));

@@ -268,6 +268,28 @@ TEST(Offload, AChunksInputIsBackForItsLastBlock) {
   EXPECT_EQ(total_bytes(footprint(0.5, B).net) - total_bytes(footprint(0, B).net), kHalf);
 }
 
+// Three like blocks, each rebuilt from its input of 64 tokens, 128 numbers of 2 bytes, which is
+// with the host but for the first one's, the model's. At its worst, in the last block's backward,
+// the second one's comes meanwhile; where software waits for its copies it does not.
+TEST(Offload, CopiesThatAreWaitedForHoldNothingBeside) {
+  Plan plan = replicated(1, 0);
+  plan.offload_activations = 1;
+  plan.recompute.mode = RecomputeMode::full;
+  Model model;
+  model.layers.assign(3, wide_block());
+  const ResolvedPlan r = derive(plan, model, std::get<Schedule>(make_schedule("gpipe", {1, 1, 1})));
+  const auto footprint = [&](bool blocking, ActionKind kind) {
+    Stack stack;
+    stack.time.blocking_offload = blocking;
+    return StageMemory(r.plan, *r.part, r.stages[0], Allocator::arena, stack).of(kind, true);
+  };
+  using enum ActionKind;
+  EXPECT_EQ(total_bytes(footprint(false, B).worst) - total_bytes(footprint(true, B).worst),
+            64 * 128 * 2);
+  for (const ActionKind kind : {F, B})
+    EXPECT_EQ(total_bytes(footprint(false, kind).net), total_bytes(footprint(true, kind).net));
+}
+
 // A step on 2 x 3: 2 (2 x 3 x 2) of X X', 2 (2^3) of its square, 2 (2 x 2 x 3) of the last: 64
 // FLOPs. A block: queries, two of keys and values, and the output of h x h, 6 h^3 each; two of h x
 // 4 h, 18 h^3 each: 60 h^3.

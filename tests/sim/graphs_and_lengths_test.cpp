@@ -326,6 +326,25 @@ TEST(Changes, ProposeOnlyWhatATrainerCanHave) {
   EXPECT_EQ(full, 1);
 }
 
+// What rebuilt blocks have with the host are their inputs, and those of blocks that are kept would
+// be all that they keep: with other re-materialisation nothing is there; with other changes it
+// stays.
+TEST(Changes, LeaveNothingOfKeptBlocksWithTheHost) {
+  Plan plan = plan_of(2);
+  plan.schedule = "1f1b";
+  plan.recompute.mode = RecomputeMode::full;
+  plan.offload_activations = 1;
+  const ResolvedPlan loaded = resolved(plan);
+  int rebuilt_otherwise = 0;
+  for (const Change& change : changes(loaded, builtin(loaded), h100())) {
+    const bool otherwise = change.plan.recompute.mode != RecomputeMode::full;
+    if (otherwise) ++rebuilt_otherwise;
+    if (change.choice == "what blocks keep") continue;
+    EXPECT_EQ(change.plan.offload_activations, otherwise ? 0 : 1) << change.choice << change.to;
+  }
+  EXPECT_EQ(rebuilt_otherwise, 3);  // none, selective, stage
+}
+
 // A step that copies to a link half as fast would take is found by that cause, with twice its time;
 // launches have no part of it.
 TEST(OffloadSaid, ASlowLinkExplainsAMeasuredStep) {

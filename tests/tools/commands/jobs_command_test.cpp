@@ -111,6 +111,24 @@ TEST_F(JobsCommand, AJobOfMegatronDeepSpeedHasItsStack) {
               HasSubstr("\"stack\": \"megatron-deepspeed-2022\""));
 }
 
+// Inputs of rebuilt blocks of 2 samples of 16 tokens, 32 numbers in fp32: 4096 bytes. In 1F1B the
+// first of two ranks has two micro-batches of two blocks between their F and B, the second one: 6
+// inputs, of two replicas 12, on one node. Copies that are waited for add to the step.
+TEST_F(JobsCommand, CheckpointsOfMegatronDeepSpeedAreWithTheHost) {
+  const auto forecast = [&](const std::string& more) {
+    write("ds.sh", "deepspeed --num_gpus 4 pretrain_gpt.py " + read("job.args") +
+                       " --deepspeed --checkpoint-activations "
+                       "--deepspeed-activation-checkpointing" +
+                       more + "\n");
+    EXPECT_EQ(weir("-q plan --from megatron ds.sh --dp 2 -o ds.json").code, 0);
+    return nlohmann::json::parse(weir("-q --json simulate ds.json --cluster dgx-h100").out);
+  };
+  const auto on_device = forecast(""), with_host = forecast(" --checkpoint-in-cpu");
+  EXPECT_FALSE(on_device.contains("host"));
+  EXPECT_EQ(with_host["host"]["activations_bytes"], 12 * 4096);
+  EXPECT_GT(with_host["step_time_s"], on_device["step_time_s"]);
+}
+
 // Tools whose jobs nobody here reads, whatever they are given as, and those that start Megatron and
 // are read as its jobs.
 TEST_F(JobsCommand, OtherToolsAreNamed) {

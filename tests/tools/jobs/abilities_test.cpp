@@ -140,5 +140,16 @@ TEST(Abilities, GraphsAreOfThoseThatRecordThem) {
     EXPECT_FALSE(abilities_of(stack).cuda_graphs) << stack;
 }
 
+// DeepSpeed's copies of those versions have no stream of their own.
+TEST(Abilities, CopiesToTheHostAreWaitedForByOldDeepSpeed) {
+  const auto waits = [](const char* stack) {
+    return load_stack(std::filesystem::path(WEIR_SOURCE_DIR) / "tools/examples/stacks" / stack)
+        .time.blocking_offload;
+  };
+  for (const char* stack : {"megatron-deepspeed-2022.json", "megatron-deepspeed-fp32.json"})
+    EXPECT_TRUE(waits(stack)) << stack;
+  EXPECT_FALSE(waits("megatron-core.json"));
+}
+
 }  // namespace
 }  // namespace weir::abilities_test

@@ -1,20 +1,36 @@
-// Activations with the host in Megatron's words: which share of what blocks keep a module has, and
-// what Megatron takes beside it.
+// Activations with the host in Megatron's words and in DeepSpeed's: which share of what blocks keep
+// a module has, and what Megatron takes beside it.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 
+#include "plan/job/recompute.hpp"
+#include "plan/text/strict_json.hpp"
 #include "tests/plan/complaint.hpp"
 #include "tests/tools/jobs/exported_plan.hpp"
+#include "tests/tools/jobs/trainer_plans.hpp"
+#include "tools/jobs/deepspeed/import.hpp"
+#include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/job/offload_modules.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
 namespace weir::offload_jobs_test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kSection = "activation_checkpointing.cpu_checkpointing";
+
+std::string said(const Job& job, std::string_view name) {
+  for (const Remark& remark : job.remarks)
+    if (remark.name == name) return remark.text;
+  return "";
+}
 
 // One dense block and seven with 4 experts of which a token visits 2. Of 64 numbers, 4 heads, an
 // MLP of 256 and experts of 128, both without a gate, a token leaves of attention
@@ -117,6 +133,124 @@ TEST(OffloadedModules, AreNamedWhereABlockHasThem) {
   EXPECT_EQ(offload_modules(model, recompute), "attn_norm qkv_linear core_attn attn_proj mlp_norm");
   EXPECT_DOUBLE_EQ(offloadable_share(model, recompute), 8 * 896.0 / (2200 + 7 * 1048));
   EXPECT_FALSE(is_offload_module(""));
+}
+
+// DeepSpeed's checkpoints, of which the inputs go: in the plan where the script rebuilds every
+// block; of others more would go by a plan's share than there.
+TEST(DeepSpeedCheckpoints, AreWithTheHostWhereBlocksAreRebuilt) {
+  const Model model = llama_like(8);
+  const auto read = [&](const char* recompute, const std::string& more) {
+    JobOptions options{.gpus = 8, .model = &model};
+    options.given.recompute = parse_recompute_word(recompute);
+    return read_deepspeed_job(R"({"train_micro_batch_size_per_gpu": 1,
+                                  "activation_checkpointing": {"cpu_checkpointing": true)" +
+                                  more + "}}",
+                              "ds.json", options);
+  };
+  for (const char* every : {"full", "full:2"}) {
+    EXPECT_EQ(read(every, "").plan.offload_activations, 1) << every;
+    EXPECT_EQ(said(read(every, ""), kSection), "") << every;
+  }
+  for (const char* other : {"none", "stage", "selective", "2-5"}) {
+    EXPECT_EQ(read(other, "").plan.offload_activations, 0) << other;
+    EXPECT_THAT(said(read(other, ""), kSection),
+                HasSubstr(std::string("(recompute full); with ") + other))
+        << other;
+  }
+  // That path copies while the device waits.
+  const Job divided = read("full", R"(, "partition_activations": true)");
+  EXPECT_EQ(divided.plan.offload_activations, 1);
+  EXPECT_THAT(said(divided, kSection), HasSubstr("as a stack's `blocking_offload` has it"));
+}
+
+// GPT-NeoX and Megatron-DeepSpeed configure DeepSpeed's checkpoints by words of their own, before
+// its section; divided among two devices an input's half is copied.
+TEST(DeepSpeedCheckpoints, OfOtherTrainersAreTheirOwnWords) {
+  const auto neox = [](const std::string& more) {
+    return read_neox_job(
+        "num_layers: 4\nhidden_size: 64\nnum_attention_heads: 4\nseq_length: 32\n"
+        "train_micro_batch_size_per_gpu: 1\nmodel_parallel_size: 2\n"
+        "checkpoint_activations: true\n" +
+            more,
+        "job.yml", {.dp = 4});
+  };
+  EXPECT_EQ(neox("").plan.offload_activations, 0);
+  EXPECT_EQ(neox("checkpoint_in_cpu: true").plan.offload_activations, 1);
+  EXPECT_EQ(neox("checkpoint_in_cpu: true\ndeepspeed_activation_checkpointing: false")
+                .plan.offload_activations,
+            0);
+  EXPECT_THAT(
+      said(neox("checkpoint_in_cpu: true\npartition_activations: true"), "checkpoint_in_cpu"),
+      HasSubstr("they are of 1 in 2 of an input there, of all of it in the plan"));
+  const Job section = neox("activation_checkpointing: {cpu_checkpointing: true}");
+  EXPECT_EQ(section.plan.offload_activations, 0);
+  EXPECT_EQ(said(section, kSection), kArgumentsSayIt);
+
+  const auto megatron = [](const std::string& more) {
+    return read_megatron_job(
+        "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+        "--max-position-embeddings 32 --vocab-size 1000 --micro-batch-size 1 "
+        "--global-batch-size 16 --checkpoint-activations --checkpoint-in-cpu " +
+            more,
+        "job.args", {.dp = 8});
+  };
+  const Job own = megatron("--deepspeed-activation-checkpointing");
+  EXPECT_EQ(own.plan.offload_activations, 1);
+  EXPECT_EQ(said(own, "checkpoint-in-cpu"), "");
+  EXPECT_EQ(megatron("").plan.offload_activations, 0);
+  EXPECT_THAT(said(megatron(""), "checkpoint-in-cpu"),
+              HasSubstr("without effect, where --deepspeed-activation-checkpointing is not said"));
+  EXPECT_THAT(said(megatron("--deepspeed-activation-checkpointing --partition-activations"),
+                   "checkpoint-in-cpu"),
+              HasSubstr("copies are waited for"));
+}
+
+// All of them, or the plan is refused by the row; the script hands the section on, which the engine
+// does not.
+TEST(DeepSpeedCheckpoints, GoOutAgain) {
+  Plan plan = trainer_plans::pipeline(2, 1, 4);
+  plan.recompute.mode = RecomputeMode::full;
+  const auto written = [&] { return export_deepspeed(loaded(plan, llama_like(8)), {}); };
+  EXPECT_THAT(written().files[0].text, Not(HasSubstr("activation_checkpointing")));
+  EXPECT_THAT(written().files[1].text, HasSubstr("\nCHECKPOINTS_IN_CPU = False "));
+  plan.offload_activations = 1;
+  const ExportedJob job = written();
+  const Json config = parse_json(job.files[0].text, "ds_config.json");
+  EXPECT_EQ(config["activation_checkpointing"], (Json{{"cpu_checkpointing", true}}));
+  EXPECT_THAT(job.files[1].text,
+              AllOf(HasSubstr("\nCHECKPOINTS_IN_CPU = True "),
+                    HasSubstr("deepspeed.checkpointing.configure(None, checkpoint_in_cpu=True)")));
+  const auto refused = [&] { return complaint([&] { static_cast<void>(written()); }); };
+  plan.offload_activations = 0.5;
+  EXPECT_THAT(refused(), HasSubstr("(row deepspeed/offload-activations)"));
+  plan.offload_activations = 1;
+  plan.recompute.mode = RecomputeMode::none;
+  EXPECT_THAT(refused(), HasSubstr("(row deepspeed/offload-activations)"));
+}
+
+// The user's own file, in which a plan without the word takes it away; of a model that says how
+// many positions it has, and not how many are trained.
+TEST(DeepSpeedCheckpoints, AreChangedInTheUsersFile) {
+  Model model = llama_like(8);
+  model.seq_length = 0;
+  model.max_positions = 256;
+  JobOptions options{.gpus = 1, .model = &model};
+  options.given.seq_length = 128;
+  options.given.recompute = Recompute{.mode = RecomputeMode::full};
+  const Job read = read_deepspeed_job(
+      R"({"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4,
+          "activation_checkpointing": {"cpu_checkpointing": true, "profile": false}})",
+      "ds.json", options);
+  Plan plan = read.plan;
+  ASSERT_EQ(plan.offload_activations, 1);
+  plan.job = {.tool = "deepspeed", .devices = 1, .left_out = {}, .lines = read.lines};
+  const auto section = [&] {
+    return parse_json(export_deepspeed(loaded(plan, model), {}).files[0].text, "ds_config.json")
+        .at("activation_checkpointing");
+  };
+  EXPECT_EQ(section(), (Json{{"cpu_checkpointing", true}, {"profile", false}}));
+  plan.offload_activations = 0;
+  EXPECT_EQ(section(), (Json{{"cpu_checkpointing", false}, {"profile", false}}));
 }
 
 }  // namespace

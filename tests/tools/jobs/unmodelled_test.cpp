@@ -94,6 +94,7 @@ struct Refusal {
 
 TEST(Unmodelled, IsRefusedByNameInEveryReader) {
   const char* offload = kOffloadNotModelled;
+  const char* weights = kWeightsNotWithHost;
   const char* prediction = kPredictionNotModelled;
   const char* hybrid = kHybridNotModelled;
   const std::vector<Refusal> refusals{
@@ -117,15 +118,12 @@ TEST(Unmodelled, IsRefusedByNameInEveryReader) {
        hybrid},
       {"DeepSpeed", deepspeed, R"("zero_optimization": {"offload_param": {"device": "none"}})",
        R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}})",
-       "zero_optimization.offload_param.device", offload},
+       "zero_optimization.offload_param.device", weights},
       {"DeepSpeed", deepspeed, R"("zero_optimization": {"offload_optimizer": {"device": "cpu"}})",
        R"("zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}})",
        "zero_optimization.offload_optimizer.device", "offload to disks is not modelled"},
-      {"DeepSpeed", deepspeed, R"("activation_checkpointing": {"cpu_checkpointing": false})",
-       R"("activation_checkpointing": {"cpu_checkpointing": true})",
-       "activation_checkpointing.cpu_checkpointing", offload},
       {"torchtitan", torchtitan, "enable_cpu_offload = false", "enable_cpu_offload = true",
-       "training.enable_cpu_offload", offload},
+       "training.enable_cpu_offload", weights},
       {"torchtitan", torchtitan, "", "[model_args]\nnum_mtp_modules = 1",
        "model_args.num_mtp_modules", prediction}};
   for (const Refusal& r : refusals) {

@@ -41,7 +41,7 @@ struct Word {
 Recompute rebuilt(std::string_view word) { return parse_recompute_word(std::string(word)).value(); }
 void rows(Plan& plan, RowsOf rows) { plan.lengths = {{16, 64, 128}, rows}; }
 
-constexpr std::array<Word, 29> kWords{{
+constexpr std::array<Word, 30> kWords{{
     {"TheAttentionCore", "recompute", [](Plan& p) { p.recompute = rebuilt("selective"); },
      "--recompute-activations", "SelectiveAC.Config()", "mode = \"selective\"",
      "!torch/recompute-modules", "!deepspeed/recompute-modules"},
@@ -115,6 +115,14 @@ constexpr std::array<Word, 29> kWords{{
      "--fine-grained-activation-offloading", "!torchtitan/offload-activations",
      "!torchtitan-0.2/offload-activations", "!torch/offload-activations",
      "!deepspeed/offload-activations"},
+    {"TheHostsCheckpoints", "offload_activations",
+     [](Plan& p) {
+       p.recompute = rebuilt("full");
+       p.offload_activations = 1;
+     },
+     "!megatron/offload-rebuilt", "!torchtitan/offload-activations",
+     "!torchtitan-0.2/offload-activations", "!torch/offload-activations",
+     "\"cpu_checkpointing\": true"},
     {"Prediction", "prediction_layers", [](Plan& p) { p.prediction_layers = 1; },
      "--mtp-num-layers 1", "!torchtitan/prediction", "!torchtitan-0.2/prediction",
      "!torch/prediction", "!deepspeed/prediction"},
@@ -200,10 +208,13 @@ ResolvedPlan with(const Word& word) {
 
 using Read = Job (*)(const std::string& text, const std::string& file, const JobOptions& options);
 
-// A job's file, with what the user says where no job can: how long sequences are.
+// A job's file, with what the user says where no job can: how long sequences are, and, beside
+// DeepSpeed's, what the script rebuilds.
 Plan read_back(Read read, const ExportedFile& file, const ResolvedPlan& plan) {
   const GivenFields given{.lengths = {plan.plan.lengths.quantiles}};
-  Job job = read(file.text, file.name, {.gpus = plan.plan.devices(), .model = &plan.model});
+  JobOptions options{.gpus = plan.plan.devices(), .model = &plan.model};
+  if (read == &read_deepspeed_job) options.given.recompute = plan.plan.recompute;
+  Job job = read(file.text, file.name, options);
   take_lengths(given, file.name, job);
   return job.plan;
 }

@@ -36,6 +36,7 @@ from deepspeed.pipe import PipelineModule
 
 PARTS = @BOUNDS@  # first layer of each stage, then one past the last
 CHECKPOINT_INTERVAL = @INTERVAL@  # layers between kept inputs; 0: everything is kept
+CHECKPOINTS_IN_CPU = @AWAY@  # as ds_config.json has it, which no engine hands on
 
 
 class PlannedModule(PipelineModule):
@@ -67,6 +68,8 @@ def main():
     parser.add_argument("--steps", type=int, default=10)
     arguments = deepspeed.add_config_arguments(parser).parse_args()
     deepspeed.init_distributed()
+    if CHECKPOINTS_IN_CPU:
+        deepspeed.checkpointing.configure(None, checkpoint_in_cpu=True)
     torch.manual_seed(@SEED@)
     modules = layers()
     assert len(modules) == PARTS[-1], f"layers() returned {len(modules)} modules, the plan )py"
@@ -163,12 +166,24 @@ void change(Json& in, const Json& before, const Json& after) {
   }
 }
 
+// Whether rebuilt blocks have their inputs with the host. A file says it also where nothing is
+// rebuilt, of which it says nothing: what of it was read does not tell.
+void set_checkpoints(Json& json, bool away) {
+  Json& section = json["activation_checkpointing"];
+  if (!section.is_object()) section = Json::object();
+  if (away || section.contains("cpu_checkpointing")) section["cpu_checkpointing"] = away;
+  if (section.empty()) json.erase("activation_checkpointing");
+}
+
 // The user's own configuration, changed where the plan is not what it says; else one of our own.
 Json config(const ResolvedPlan& loaded, const std::optional<Job>& own) {
   Json wanted = written_config(loaded.plan);
-  if (!own) return wanted;
-  Json json = parse_json(job_text(loaded.plan.job.lines), kOwnJob);
-  change(json, written_config(own->plan), wanted);
+  Json json = wanted;
+  if (own) {
+    json = parse_json(job_text(loaded.plan.job.lines), kOwnJob);
+    change(json, written_config(own->plan), wanted);
+  }
+  set_checkpoints(json, loaded.plan.offload_activations > 0);
   return json;
 }
 
@@ -199,14 +214,16 @@ ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& op
   const std::optional<Job> own = own_job(loaded, "deepspeed", &read_deepspeed_job);
   job.whole_job = own.has_value();
   job.files.push_back({"ds_config.json", config(loaded, own).dump(2) + "\n"});
-  job.files.push_back({"pipeline.py", filled(kDeepSpeedScript,
-                                             {{"LAUNCH", job.launch},
-                                              {"LAYERS", layer_lines(loaded.model)},
-                                              {"COUNT", std::to_string(loaded.model.layers.size())},
-                                              {"BOUNDS", fmt::format("{}", bounds)},
-                                              {"INTERVAL", std::to_string(interval)},
-                                              {"SEED", std::to_string(plan.seed)},
-                                              {"K", std::to_string(plan.pp)}})});
+  job.files.push_back(
+      {"pipeline.py",
+       filled(kDeepSpeedScript, {{"LAUNCH", job.launch},
+                                 {"LAYERS", layer_lines(loaded.model)},
+                                 {"COUNT", std::to_string(loaded.model.layers.size())},
+                                 {"BOUNDS", fmt::format("{}", bounds)},
+                                 {"INTERVAL", std::to_string(interval)},
+                                 {"AWAY", plan.offload_activations > 0 ? "True" : "False"},
+                                 {"SEED", std::to_string(plan.seed)},
+                                 {"K", std::to_string(plan.pp)}})});
   if (plan.schedule != "1f1b" && plan.pp > 1) {
     job.not_carried.push_back(
         {"schedule", fmt::format("{}: DeepSpeed's TrainSchedule runs, a 1f1b", plan.schedule)});

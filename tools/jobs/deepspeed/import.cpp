@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/job/recompute.hpp"
 #include "plan/text/cells.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/words/error.hpp"
@@ -217,6 +218,15 @@ void set_scheduler(ConfigTable& t, Plan& plan, std::vector<Remark>& remarks) {
   rate.min_lr = least;
 }
 
+constexpr const char* kCheckpointsDivided = "activation_checkpointing.partition_activations";
+
+// The script hands the section on (deepspeed.checkpointing.configure), and rebuilds.
+void set_checkpoints(ConfigTable& t, Job& job) {
+  const bool away = t.flag_or(kCheckpointsAway, false);
+  if (!away) return;
+  keep_checkpoints_with_host(kCheckpointsAway, t.flag_or(kCheckpointsDivided, false), job);
+}
+
 // What the plan has where the training script fills the file in.
 void say_open_numbers(const ConfigTable& t, const Plan& plan, std::vector<Remark>& remarks) {
   const Optimizer& o = plan.optimizer;
@@ -287,6 +297,29 @@ void keep_json(const std::string& text, Job& job) {
 
 }  // namespace
 
+void keep_checkpoints_with_host(std::string_view name, bool divided, Job& job) {
+  Plan& plan = job.plan;
+  // A plan's share is of every block: of those that are not rebuilt all would go.
+  if (!rebuilds_every_block(plan.recompute)) {
+    job.remarks.push_back(
+        {std::string(name),
+         fmt::format("true: inputs of DeepSpeed's own checkpoints go to the host, in the plan "
+                     "where every block is rebuilt (recompute full); with {} nothing does",
+                     recompute_word(plan.recompute))});
+    return;
+  }
+  plan.offload_activations = 1;
+  if (!divided) return;
+  // That path has no stream of its own: .cpu() and .to(device), which wait.
+  std::string lost =
+      "true, beside divided activations: copies are waited for, as a stack's `blocking_offload` "
+      "has it";
+  if (plan.tp > 1 && !plan.sequence_parallel)
+    lost +=
+        fmt::format("; they are of 1 in {} of an input there, of all of it in the plan", plan.tp);
+  job.remarks.push_back({std::string(name), std::move(lost)});
+}
+
 void fill_deepspeed(ConfigTable& t, const GivenFields& given) {
   const auto fill = [&](const char* key, const auto& value, const char* field) {
     if (value) t.fill(key, fmt::to_string(*value), field);
@@ -356,6 +389,8 @@ void read_deepspeed_beside(const std::string& text, const std::string& file, boo
   }
   set_offload(t, job.plan);
   set_groups(t, job.plan);
+  if (t.flag_or(kCheckpointsAway, false))
+    job.remarks.push_back({kCheckpointsAway, kArgumentsSayIt});
   t.account_for(unread_deepspeed_key, job);
   std::ranges::sort(job.arguments, {}, &JobArgument::name);
 }
@@ -457,6 +492,7 @@ Job read_deepspeed_job(const std::string& text, const std::string& file,
         boundaries_of_blocks(balanced_blocks(t, "pipeline.stages", decoder->blocks, plan.pp));
   }
   set_script_choices(options.given, job);
+  set_checkpoints(t, job);
   say_deepspeed_defaults(t, job);
   t.account_for(unread_deepspeed_key, job);
   if (Json::accept(text)) keep_json(text, job);

@@ -27,6 +27,18 @@ void say_deepspeed_defaults(const ConfigTable& table, Job& job);
 void read_deepspeed_beside(const std::string& text, const std::string& file, bool has_stage,
                            Job& job);
 
+// Megatron-DeepSpeed and GPT-NeoX configure checkpoints by their own words, which go before
+// DeepSpeed's section (deepspeed.checkpointing.configure in their megatron/initialize.py).
+inline constexpr const char* kArgumentsSayIt =
+    "true: without effect, the trainer's own word (checkpoint-in-cpu) decides";
+inline constexpr const char* kCheckpointsAway = "activation_checkpointing.cpu_checkpointing";
+
+// The job's plan where DeepSpeed's checkpoints have their inputs with the host, as `name` says
+// (runtime/activation_checkpointing/checkpointing.py; 0.19.6): what blocks keep that are rebuilt,
+// of others nothing. `divided`: among tensor-parallel devices (`partition_activations`). Once the
+// job's re-materialisation is set.
+void keep_checkpoints_with_host(std::string_view name, bool divided, Job& job);
+
 // Why an unread key of DeepSpeed's matters.
 [[nodiscard]] UnreadArgument unread_deepspeed_key(std::string_view path);
 

@@ -187,6 +187,16 @@ Model neox_model(ConfigTable& t, const JobOptions& options, Plan& plan,
   return decoder_model(usual_decoder(embedding, block, blocks), seq_length);
 }
 
+// Configured by its own keys, not by DeepSpeed's section (megatron/initialize.py).
+void set_neox_checkpoints(ConfigTable& t, Job& job) {
+  if (t.flag_or(kCheckpointsAway, false))
+    job.remarks.push_back({kCheckpointsAway, kArgumentsSayIt});
+  const bool by_deepspeed = t.flag_or("deepspeed_activation_checkpointing", true);
+  constexpr const char* kOwn = "checkpoint_in_cpu";
+  if (!t.flag_or(kOwn, false) || !by_deepspeed) return;
+  keep_checkpoints_with_host(kOwn, t.flag_or("partition_activations", false), job);
+}
+
 UnreadArgument unread_neox_key(std::string_view path) {
   constexpr std::array<std::string_view, 48> kBeside{"data_",
                                                      "pos_train_",
@@ -332,6 +342,7 @@ Job read_neox_job(const std::string& text, const std::string& file, const JobOpt
     plan.recompute.at_a_time = static_cast<int>(group);
   }
   fill_neox_recompute(t, options.given, file, job);
+  set_neox_checkpoints(t, job);
   say_deepspeed_defaults(t, job);
   const std::string method = t.text_or("pipe_partition_method", "type:transformer|mlp");
   if (!method.starts_with("type:"))

@@ -46,8 +46,10 @@ ChunkPlacement placement_of(const ScheduleShape& shape) {
 std::optional<Job> own_job(const ResolvedPlan& loaded, std::string_view tool, JobReader read) {
   const SourceJob& own = loaded.plan.job;
   if (own.tool != tool || own.lines.empty()) return std::nullopt;
-  return read(job_text(own.lines), kOwnJob,
-              {.gpus = own.devices, .model = &loaded.model, .kept = true});
+  JobOptions options{.gpus = own.devices, .model = &loaded.model, .kept = true};
+  // Which DeepSpeed's file does not say, nor every model.
+  if (tool == "deepspeed") options.given.seq_length = loaded.plan.seq_length;
+  return read(job_text(own.lines), kOwnJob, options);
 }
 
 ResolvedPlan resolved(const Job& job, const std::string& file) {

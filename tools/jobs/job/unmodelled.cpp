@@ -59,16 +59,16 @@ bool names_a_size(std::string_view name) {
 std::optional<std::string> unmodelled(std::string_view path, std::string_view value) {
   constexpr std::array<std::pair<std::string_view, const char*>, 17> kSwitches{
       {{"offload_optimizer.device", kOffloadNotModelled},
-       {"offload_param.device", kOffloadNotModelled},
+       {"offload_param.device", kWeightsNotWithHost},
        {"cpu_offload", kOffloadNotModelled},
-       {"cpu_offload_params", kOffloadNotModelled},
+       {"cpu_offload_params", kWeightsNotWithHost},
        {"cpu_checkpointing", kOffloadNotModelled},
        {"cpu_offloading", kOffloadNotModelled},
        {"cpu_offloading_num_layers", kOffloadNotModelled},
        {"optimizer_cpu_offload", kOffloadNotModelled},
        {"offload_optimizer_states", kOffloadNotModelled},
        {"fine_grained_activation_offloading", kOffloadNotModelled},
-       {"enable_cpu_offload", kOffloadNotModelled},
+       {"enable_cpu_offload", kWeightsNotWithHost},
        {"enable_activation_offload", kOffloadNotModelled},
        {"mtp_num_layers", kPredictionNotModelled},
        {"num_nextn_predict_layers", kPredictionNotModelled},
@@ -90,8 +90,9 @@ std::optional<std::string> unmodelled(std::string_view path, std::string_view va
 }
 
 bool some_reader_reads(std::string_view path) {
-  constexpr std::array<std::string_view, 4> kRead{"offload_optimizer.device", "cpu_offload",
-                                                  "zero_hpz_partition_size", "mics_shard_size"};
+  constexpr std::array<std::string_view, 5> kRead{"offload_optimizer.device", "cpu_offload",
+                                                  "cpu_checkpointing", "zero_hpz_partition_size",
+                                                  "mics_shard_size"};
   const auto ends = [path](std::string_view end) { return is_path_end(path, end); };
   return names_adapters(path) || std::ranges::any_of(kRead, ends);
 }

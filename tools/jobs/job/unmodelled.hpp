@@ -9,7 +9,14 @@
 
 namespace weir {
 
-inline constexpr const char* kOffloadNotModelled = "offload to host memory is not modelled";
+inline constexpr const char* kOffloadNotModelled =
+    "this kind of offload to host memory is not read (a plan has words for some: "
+    "--offload-optimizer, --offload-activations)";
+// FSDP's CPUOffloadPolicy (torch/distributed/fsdp/_fully_shard/_fsdp_api.py), ZeRO's offload_param.
+inline constexpr const char* kWeightsNotWithHost =
+    "weights with the host are in no plan: their shards and those of gradients would stay on the "
+    "device in its forecast, which would have no copy for each gather either (of the optimizer's "
+    "state alone a plan has it: --offload-optimizer 1)";
 inline constexpr const char* kPredictionNotModelled =
     "multi-token prediction is read of Megatron-LM's and Megatron-Bridge's words alone (a plan has "
     "one: --mtp-num-layers)";
@@ -35,7 +42,7 @@ inline constexpr const char* kAdaptersNotModelled =
 [[nodiscard]] std::optional<std::string> unmodelled(std::string_view path, std::string_view value);
 
 // Whether a plan has a word for what such a key says, which the readers of some tools ask for:
-// adapters, DeepSpeed's groups and its state with the host.
+// adapters, DeepSpeed's groups, its state and its checkpoints with the host.
 [[nodiscard]] bool some_reader_reads(std::string_view path);
 
 }  // namespace weir

@@ -32,7 +32,7 @@ std::vector<std::string> doubts_of(const SourceJob& job) {
 
 std::vector<std::string> leaner_than_planned(const SourceJob& job) {
   // Parts of names, as Megatron, NeMo, DeepSpeed and torchtitan have them.
-  constexpr std::array<std::string_view, 14> kParts{"recompute",
+  constexpr std::array<std::string_view, 17> kParts{"recompute",
                                                     "checkpoint-layers",
                                                     "offload",
                                                     "precision-aware",
@@ -45,6 +45,9 @@ std::vector<std::string> leaner_than_planned(const SourceJob& job) {
                                                     "quantize",
                                                     "mixed-precision",
                                                     "saved-activations",
+                                                    "partition-activations",
+                                                    "checkpoint-in-cpu",
+                                                    "cpu-checkpointing",
                                                     "capacity-factor"};
   std::vector<std::string> leaner;
   for (const std::string& left_out : job.left_out) {

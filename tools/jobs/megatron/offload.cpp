@@ -1,6 +1,7 @@
 // What of its activations a Megatron job leaves with the host: layers, by
 // --cpu-offloading-num-layers, or parts of all blocks, by --fine-grained-activation-offloading
-// (NVIDIA/Megatron-LM@d98e8a64ddf3, megatron/core/transformer/transformer_config.py:1323-1361).
+// (NVIDIA/Megatron-LM@d98e8a64ddf3, megatron/core/transformer/transformer_config.py:1323-1361); or
+// the inputs of rebuilt blocks, by Megatron-DeepSpeed's --checkpoint-in-cpu.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -13,6 +14,7 @@
 #include "plan/model/block_modules.hpp"
 #include "plan/model/limits.hpp"
 #include "plan/text/words_of.hpp"
+#include "tools/jobs/deepspeed/import.hpp"
 #include "tools/jobs/job/offload_modules.hpp"
 #include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/job/unmodelled.hpp"
@@ -77,6 +79,19 @@ void offload_parts(Arguments& a, std::string list, double fraction, Job& job) {
   job.plan.offload_activations = share * fraction;
 }
 
+// Megatron-DeepSpeed's, of DeepSpeed's checkpoints (megatron/initialize.py,
+// setup_deepspeed_random_and_activation_checkpointing).
+void offload_checkpoints(Arguments& a, Job& job) {
+  constexpr const char* kCheckpoints = "checkpoint-in-cpu";
+  if (!a.flag(kCheckpoints)) return;
+  if (a.flag("deepspeed-activation-checkpointing")) {
+    keep_checkpoints_with_host(kCheckpoints, a.flag("partition-activations"), job);
+  } else {
+    job.remarks.push_back(
+        {kCheckpoints, "without effect, where --deepspeed-activation-checkpointing is not said"});
+  }
+}
+
 }  // namespace
 
 void set_offload(Arguments& a, Job& job) {
@@ -102,6 +117,7 @@ void set_offload(Arguments& a, Job& job) {
   const bool weights_alone = says_false(a.values("cpu-offloading-activations"));
   if (layers > 0 && !weights_alone) offload_layers(a, layers, job);
   if (parts) offload_parts(a, list, fraction, job);
+  offload_checkpoints(a, job);
 }
 
 }  // namespace weir

@@ -132,9 +132,6 @@ constexpr TrainerRow kOthers[] = {
        return offloads_optimizer(f) && f.plan.fp8_parameters && f.plan.fp8 != Fp8Recipe::delayed;
      },
      "Megatron-LM's host updates weights in 8 bits with delayed scales alone", kArguments},
-    {"offload-rest", RowKind::lacks, "offload_activations",
-     [](const Facts& f) { return f.plan.offload_activations > f.offloadable + 5e-4; },
-     "Megatron-LM's modules that may be offloaded keep less", kTransformerConfig},
     {"offload-rebuilt", RowKind::lacks, "offload_activations",
      [](const Facts& f) {
        const RecomputeMode mode = f.plan.recompute.mode;
@@ -143,6 +140,9 @@ constexpr TrainerRow kOthers[] = {
      },
      "Megatron-LM offloads what blocks keep where they are not rebuilt as a whole",
      "core/pipeline_parallel/fine_grained_activation_offload.py"},
+    {"offload-rest", RowKind::lacks, "offload_activations",
+     [](const Facts& f) { return f.plan.offload_activations > f.offloadable + 5e-4; },
+     "Megatron-LM's modules that may be offloaded keep less", kTransformerConfig},
     {"offload-untried", RowKind::untried, "offload_activations", hosts_activations,
      "norms that are fused with the next product keep no input of their own to offload, and a few "
      "last modules stay on the device",

@@ -256,9 +256,14 @@ constexpr TrainerRow kDeepSpeed[] = {
      [](const Facts& f) { return f.plan.offload_optimizer > 0 && f.plan.offload_optimizer < 1; },
      "a part of the state goes to the host under ZeRO 3 alone, which pipeline.py's engine has not",
      "deepspeed/runtime/zero/offload_config.py"},
-    {"offload-activations", RowKind::lacks, "offload_activations", offloads_activations,
-     "DeepSpeed's cpu_checkpointing offloads the inputs of its own checkpoints, which a "
-     "configuration does not make",
+    {"offload-activations", RowKind::lacks, "offload_activations",
+     [](const Facts& f) {
+       const bool inputs =
+           f.plan.offload_activations == 1 && rebuilds_every_block(f.plan.recompute);
+       return offloads_activations(f) && !inputs;
+     },
+     "DeepSpeed's cpu_checkpointing offloads all inputs of its checkpoints, and nothing of blocks "
+     "that are not rebuilt",
      "deepspeed/runtime/activation_checkpointing/checkpointing.py"},
     {"offload-unsharded", RowKind::lacks, "offload_optimizer",
      [](const Facts& f) {
