@@ -1,6 +1,7 @@
 // The constraints of torchtitan (pytorch/torchtitan@b5bcd76c6 and v0.2.2), of PyTorch's own
 // pipelining (2.12) and of DeepSpeed (deepspeedai/DeepSpeed@edaa72212, 0.19.6).
 // SPDX-License-Identifier: Apache-2.0
+#include "plan/job/recompute.hpp"
 #include "tools/jobs/trainers/tables.hpp"
 
 namespace weir {
