@@ -21,7 +21,7 @@
 #include "costmodel/memory/host_memory.hpp"
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/table/device_kind.hpp"
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/job/placement.hpp"
 #include "plan/program/deadlock.hpp"
 #include "plan/program/repeat.hpp"
@@ -334,7 +334,11 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.device_kind = costs.backend == "cuda" ? DeviceKind::gpu : kind_of(cluster.device);
   f.warnings = run.priced.warnings;
   warn_of_empty_stages(loaded, f);
-  f.host = fullest_host(loaded, *known.part(), cluster);
+  // What a device holds at most is of one sequence where each has its own devices.
+  const std::optional<HeldSequence> fullest = fullest_sequence(loaded, cluster.stack);
+  const ResolvedPlan& held = fullest ? fullest->plan : loaded;
+  const ModelPart& held_part = fullest ? *fullest->part : *known.part();
+  f.host = fullest_host(held, held_part, cluster);
   if (f.host) say_of_host(*f.host, f);
   say_of_experts(loaded.plan, cluster, f);
   say_of_lengths(loaded, run.priced.table, f);
@@ -355,20 +359,20 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   // One step's, of which several stacks may say what it holds.
   const MemoryEvents events(program, timing.start_ns, timing.end_ns);
   const auto rules_by = [&](const Cluster& of, const ModelPart& part) {
-    MemoryRules rules = memory_rules(loaded.plan, of, part);
+    MemoryRules rules = memory_rules(held.plan, of, part);
     rules.device_over_host = run.priced.device_over_host;
     return rules;
   };
   const auto peaks = [&](const MemoryRules& rules) {
-    return memory_peaks(loaded, program, events, run.priced.scratch, rules);
+    return memory_peaks(held, program, events, run.priced.scratch, rules);
   };
-  const MemoryRules rules = rules_by(cluster, *known.part());
-  add_memory(f, loaded, costs, cluster, peaks(rules));
+  const MemoryRules rules = rules_by(cluster, held_part);
+  add_memory(f, held, costs, cluster, peaks(rules));
   const bool asked = !options.only_if_within || surely_within(f, *options.only_if_within);
   if (cluster.device.kernels && asked) {
     const auto made =
-        options.software ? SoftwareParts{} : software_parts(loaded, costs, cluster.stack);
-    add_software_bounds(f, loaded, options.software ? *options.software : made, cluster.stack,
+        options.software ? SoftwareParts{} : software_parts(held, costs, cluster.stack);
+    add_software_bounds(f, held, options.software ? *options.software : made, cluster.stack,
                         !options.only_if_within, [&](const Stack& stack, const ModelPart& part) {
                           Cluster its = cluster;
                           set_stack(its, stack);
@@ -378,7 +382,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   add_rates(f, loaded, cluster);
   if (options.detail == ForecastDetail::full) {
     result.trace.counters =
-        memory_counters(loaded, program, result.trace.of_step(0), run.priced.scratch, rules);
+        memory_counters(held, program, result.trace.of_step(0), run.priced.scratch, rules);
     for (Counter& counter : result.trace.counters) scale(counter, costs.factors().memory);
     result.trace.info = info_of(loaded, costs);
   }

@@ -9,6 +9,8 @@
 #include "costmodel/fit/builtin_interval.hpp"
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/software_bounds.hpp"
+#include "costmodel/table/dynamic_context.hpp"
+#include "plan/job/stack_part.hpp"
 #include "sim/forecast_notes.hpp"
 
 namespace weir {
@@ -49,6 +51,17 @@ void narrow_band(Forecast& f, const Costs& costs, const Cluster& cluster) {
 }
 
 }  // namespace
+
+std::optional<HeldSequence> fullest_sequence(const ResolvedPlan& loaded, const Stack& stack) {
+  if (loaded.plan.lengths.dynamic_cp == 0) return std::nullopt;
+  HeldSequence held{derive(of_fullest_sequence(loaded.plan), loaded.model, loaded.schedule), {}};
+  const Plan& plan = held.plan.plan;
+  held.part = stack.own_tensors
+                  ? held.plan.part
+                  : std::make_shared<const ModelPart>(
+                        stack_part(loaded.model, plan.seq_length, plan.dtype, plan.split(), stack));
+  return held;
+}
 
 void add_memory(Forecast& f, const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster,
                 std::vector<RankMemory> counted) {

@@ -3,15 +3,28 @@
 #pragma once
 
 #include <functional>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "costmodel/table/costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
+#include "plan/job/stack.hpp"
+#include "plan/model/model_part.hpp"
 #include "sim/forecast_record.hpp"
 #include "sim/software_parts.hpp"
 
 namespace weir {
+
+// Where sequences have devices of their own: the plan of the one that fills a device most, and what
+// the stack keeps of its layers. Its schedule, and so its step, are the plan's.
+struct HeldSequence {
+  ResolvedPlan plan;
+  std::shared_ptr<const ModelPart> part;
+};
+[[nodiscard]] std::optional<HeldSequence> fullest_sequence(const ResolvedPlan& loaded,
+                                                           const Stack& stack);
 
 // Peaks by the tensors' count, then what measured memory says of them.
 void add_memory(Forecast& f, const ResolvedPlan& loaded, const Costs& costs, const Cluster& cluster,

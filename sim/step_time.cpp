@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <variant>
 
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "sim/engine/compiled_engine.hpp"
 #include "sim/engine/event_engine.hpp"
 #include "sim/forecast.hpp"

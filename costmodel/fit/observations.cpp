@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "costmodel/table/neighbours.hpp"
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/program/program.hpp"
 #include "traces/stats.hpp"
 

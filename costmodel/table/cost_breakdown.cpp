@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "costmodel/table/dynamic_context.hpp"
 #include "costmodel/table/stage_costs.hpp"
 
 namespace weir {
@@ -57,12 +58,20 @@ CostBreakdown cost_breakdown(const ResolvedPlan& resolved, const LayerCosts& kno
   // The same where no send keeps a stage: what is more are messages.
   Cluster apart = cluster;
   apart.stack.time.blocking_messages = false;
-  const CostTable unkept =
+  CostTable unkept =
       StageCosts(resolved.plan, known, apart).table(shape, resolved.stages, resolved.ties);
+  const bool dynamic = resolved.plan.lengths.dynamic_cp > 0;
   for (std::size_t s = 0; s < resolved.stages.size(); ++s) {
     const Rank rank = shape.rank_of(Stage{static_cast<std::int32_t>(s)});
-    const PerKind<PerCause<Seconds>> weights = costs.parts(resolved.stages[s], rank),
-                                     without = on_device.parts(resolved.stages[s], rank);
+    PerKind<PerCause<Seconds>> weights = costs.parts(resolved.stages[s], rank);
+    const PerKind<PerCause<Seconds>> without = on_device.parts(resolved.stages[s], rank);
+    // One stage, and no messages: what its sequences take is all that a micro-batch does.
+    if (dynamic) {
+      StageCost& stage = breakdown.table.stages[s];
+      const DynamicCosts its = dynamic_costs(resolved, known, cluster, stage);
+      for (const ActionKind kind : kPassKinds) weights[kind] = its.parts[kind];
+      unkept.stages[s] = stage = its.stage;
+    }
     const StageCost& all = breakdown.table.stages[s];
     const StageCost& own = unkept.stages[s];
     PerKind<PerCause<Nanoseconds>>& parts = breakdown.stages.emplace_back();

@@ -12,7 +12,6 @@
 #include "costmodel/links/collectives.hpp"
 #include "costmodel/links/offload.hpp"
 #include "costmodel/links/parallel.hpp"
-#include "costmodel/table/backward_halves.hpp"
 #include "costmodel/table/neighbours.hpp"
 #include "plan/schedule/shard_passes.hpp"
 #include "plan/words/error.hpp"
@@ -29,12 +28,6 @@ StageCost each(const StageCost& a, const StageCost& b, Pick pick) {
   picked.unlike = pick(a.unlike, b.unlike);
   picked.rebuild = pick(a.rebuild, b.rebuild);
   return picked;
-}
-
-bool divides_backward(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.order, [](const auto& order) {
-    return std::ranges::any_of(order, [](const Action& a) { return a.kind == ActionKind::I; });
-  });
 }
 
 // What corrections make of a layer's own time.
@@ -462,28 +455,6 @@ std::vector<Bytes> StageCosts::scratch(const ScheduleShape& shape,
 Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster, Rank from, Rank to) {
   const bool measured = costs.basis == Basis::measured || costs.basis == Basis::calibrated;
   return measured ? costs.link : pipeline_link(plan, cluster, from, to);
-}
-
-CostTableResult cost_table(const ResolvedPlan& resolved, const LayerCosts& known,
-                           const Cluster& cluster) {
-  require_stages(resolved, cluster.stack);
-  // With one barrier a shard's S has the I of its layers.
-  const bool apart = waits_for_forwards(resolved.schedule.shape.vocabulary);
-  if (apart || divides_backward(resolved.schedule)) {
-    if (const auto reason = unknown_halves(known))
-      throw InputError(known.costs().file, "layers", *reason + ", which the plan's schedule needs");
-  }
-  const StageCosts costs(resolved.plan, known, cluster);
-  const ScheduleShape& shape = resolved.schedule.shape;
-  std::vector<std::string> warnings = costs.warnings();
-  const bool inside = warnings.empty();
-  return {costs.table(shape, resolved.stages, resolved.ties), costs.scratch(shape, resolved.stages),
-          inside, std::move(warnings), costs.device_over_host()};
-}
-
-CostTableResult cost_table(const ResolvedPlan& resolved, const Costs& costs,
-                           const Cluster& cluster) {
-  return cost_table(resolved, LayerCosts(resolved, costs, cluster.stack), cluster);
 }
 
 }  // namespace weir

@@ -18,14 +18,6 @@
 
 namespace weir {
 
-struct CostTableResult {
-  CostTable table;
-  std::vector<Bytes> scratch;  // per rank: library scratch memory, for memory_peaks
-  bool inside_range = true;    // every layer and micro-batch size lies within what was measured
-  std::vector<std::string> warnings;  // what was extrapolated, one line each
-  double device_over_host = 0;        // StageCosts::device_over_host()
-};
-
 // Remembers what stages of many layers come to, so one thread at a time asks it.
 class StageCosts {
  public:
@@ -106,16 +98,5 @@ class StageCosts {
 // What carries messages between two ranks of a pipeline: the link that was measured, where one was.
 [[nodiscard]] Link stage_link(const Costs& costs, const Plan& plan, const Cluster& cluster,
                               Rank from, Rank to);
-
-// Stage costs of a plan, of one device of each stage. A split layer that the costs do not have
-// takes the whole layer's time divided by tp and cp, with a warning; to that comes what it sends
-// (costmodel/links/parallel). Throws InputError where a stage has no layer and the cluster's stack
-// cannot leave one empty.
-[[nodiscard]] CostTableResult cost_table(const ResolvedPlan& resolved, const LayerCosts& known,
-                                         const Cluster& cluster);
-// The same, matched for this plan alone. Throws InputError when a layer of the model is not in the
-// costs.
-[[nodiscard]] CostTableResult cost_table(const ResolvedPlan& resolved, const Costs& costs,
-                                         const Cluster& cluster);
 
 }  // namespace weir

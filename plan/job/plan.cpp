@@ -133,6 +133,32 @@ std::optional<Misfit> cannot_share_state(const Plan& plan) {
   return std::nullopt;
 }
 
+namespace {
+
+// Devices that have other numbers of passes may meet in none but their own sequences' exchanges.
+std::optional<Misfit> cannot_follow_lengths(const Plan& plan) {
+  const SequenceLengths& lengths = plan.lengths;
+  const auto misfit = [&](std::string_view reason) {
+    return Misfit{"lengths", fmt::format("dynamic_cp = {}: {}", lengths.dynamic_cp, reason)};
+  };
+  const int all = plan.replicas();
+  if (lengths.rows != RowsOf::packed) return misfit("expected with packed rows");
+  if (plan.stages() > 1) return misfit("expected without a pipeline");
+  if (plan.ep > 1) return misfit("expected without expert parallelism, whose devices meet");
+  if (plan.zero == 3) return misfit("expected without ZeRO 3, whose devices meet");
+  if (!plan.cuda_graphs.none()) return misfit("expected without CUDA graphs, of one length each");
+  if (all < 2 || (all & (all - 1)) != 0)
+    return misfit(fmt::format("expected a power of two of cp x dp devices, not {}", all));
+  const int longest = lengths.quantiles.back();
+  if (devices_of_sequence(longest, lengths.dynamic_cp) > all) {
+    return misfit(fmt::format("the longest sequence has {} tokens, above the {} of {} devices",
+                              longest, std::int64_t{all} * lengths.dynamic_cp, all));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::optional<Misfit> cannot_lie_in_rows(const Plan& plan) {
   const SequenceLengths& lengths = plan.lengths;
   if (!lengths.known()) return std::nullopt;
@@ -144,7 +170,7 @@ std::optional<Misfit> cannot_lie_in_rows(const Plan& plan) {
                                          lengths.quantiles.back(), plan.seq_length)};
   }
   if (plan.slices > 1) return Misfit{"lengths", "expected without slices, which are of whole rows"};
-  return std::nullopt;
+  return lengths.dynamic_cp > 0 ? cannot_follow_lengths(plan) : std::nullopt;
 }
 
 void set_treatment(Model& model, const Plan& plan) {

@@ -194,6 +194,12 @@ constexpr Key<SequenceLengths> kLengths[] = {
         "neither with attention between two; or `longest` (a sequence each, in a micro-batch as "
         "long as its longest)")
         .expect("expected packed, cut or longest"),
+    maybe<&SequenceLengths::dynamic_cp>(
+        "dynamic_cp",
+        "tokens | where above 0, with packed rows | dynamic context parallelism: a device has at "
+        "most so many of a sequence, which is computed alone, by a power of two of the cp x dp "
+        "devices",
+        {1, 1 << 30}),
 };
 constexpr const char* kGraphWords =
     "expected step, blocks, or parts of blocks as attn+moe_router (left out where there are none)";

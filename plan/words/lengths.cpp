@@ -67,10 +67,18 @@ std::optional<std::vector<int>> quantiles_of(double mean, int most) {
   return quantiles;
 }
 
+int devices_of_sequence(std::int64_t tokens, std::int64_t most) {
+  int devices = 1;
+  while (most * devices < tokens) devices *= 2;
+  return devices;
+}
+
 std::string to_text(const SequenceLengths& lengths) {
   if (!lengths.known()) return "rows of one sequence each";
-  return fmt::format("lengths {} to {}, {}", lengths.quantiles.front(), lengths.quantiles.back(),
-                     to_string(lengths.rows));
+  const std::string dynamic =
+      lengths.dynamic_cp > 0 ? fmt::format(", a device up to {} tokens", lengths.dynamic_cp) : "";
+  return fmt::format("lengths {} to {}, {}{}", lengths.quantiles.front(), lengths.quantiles.back(),
+                     to_string(lengths.rows), dynamic);
 }
 
 }  // namespace weir

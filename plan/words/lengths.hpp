@@ -29,6 +29,10 @@ struct SequenceLengths {
   // are as long. Empty: every sequence is a row.
   std::vector<int> quantiles;
   RowsOf rows = RowsOf::packed;
+  // Tokens of a sequence that a device takes at most: each sequence is computed alone, by as many
+  // of a stage's cp x dp devices as that asks for, a power of two (dynamic context parallelism). 0:
+  // all by cp.
+  int dynamic_cp = 0;
   [[nodiscard]] bool known() const { return !quantiles.empty(); }
   bool operator==(const SequenceLengths&) const = default;
 };
@@ -41,7 +45,11 @@ struct SequenceLengths {
 // off there (Jaynes, Physical Review 106(4), 1957): 101 quantiles. nullopt: no such mean.
 [[nodiscard]] std::optional<std::vector<int>> quantiles_of(double mean, int most);
 
-// "lengths 12 to 4096, packed".
+// Of dynamic context parallelism, the devices of a sequence of so many tokens: the least power of
+// two of which none has more than `most`. Precondition: most is above 0.
+[[nodiscard]] int devices_of_sequence(std::int64_t tokens, std::int64_t most);
+
+// "lengths 12 to 4096, packed"; "..., a device up to 1024 tokens" where devices follow lengths.
 [[nodiscard]] std::string to_text(const SequenceLengths& lengths);
 
 }  // namespace weir

@@ -50,6 +50,7 @@ class Changer {
     add_recompute();
     add_formats();
     add_graphs();
+    add_dynamic();
     add_sharing();
     add_boundaries();
     add_skips();
@@ -236,6 +237,22 @@ class Changer {
       changed.cuda_graphs = graphs;
       add("CUDA graphs", to_string(graphs), changed);
     }
+  }
+
+  // Devices by each sequence's length, none with more tokens than a row gives it now. Costs that
+  // were measured are of whole rows.
+  void add_dynamic() {
+    const SequenceLengths& lengths = plan().lengths;
+    if (!lengths.known() || !stands_on_builtin(costs_.basis)) return;
+    Plan changed = plan();
+    const auto of_device = static_cast<int>(plan().seq_length / plan().cp);
+    changed.lengths.dynamic_cp = lengths.dynamic_cp > 0 ? 0 : of_device;
+    if (cannot_lie_in_rows(changed)) return;
+    const std::string to =
+        lengths.dynamic_cp > 0
+            ? fmt::format("cp {} for all", plan().cp)
+            : fmt::format("by each sequence's length, {} tokens a device", of_device);
+    add("context parallelism", to, changed);
   }
 
   // What devices share that compute the same, or hold the same weights.

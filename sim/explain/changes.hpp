@@ -29,6 +29,8 @@ struct Change {
 //   re-materialisation  none, selective, full, stage
 //   CUDA graphs         of blocks and of the step; of blocks with experts, of what is before them
 //   sequence parallelism, ZeRO, overlaps that the plan can have   where devices share
+//   context parallelism  that follows the sequences' lengths, none of whose devices has more tokens
+//                       than now, and back to all of them alike
 //   boundaries          balanced by layer times (sim/search/partitions/balance)
 //   slots               twice as many receive slots
 //   link                twice the bandwidth between nodes, or within one; not of measured costs,

@@ -12,7 +12,7 @@
 #include <variant>
 
 #include "costmodel/table/layer_costs.hpp"
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "sim/engine/event_engine.hpp"
 
 namespace weir {

@@ -8,7 +8,7 @@
 #include <map>
 #include <vector>
 
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "tests/costmodel/two_blocks.hpp"
 
 namespace weir::calibrate_test {

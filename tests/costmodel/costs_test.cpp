@@ -14,7 +14,7 @@
 #include "costmodel/fit/intervals.hpp"
 #include "costmodel/layers/layer_key.hpp"
 #include "costmodel/layers/layer_math.hpp"
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"

@@ -4,7 +4,7 @@
 
 #include "costmodel/layers/kernels.hpp"
 #include "costmodel/table/builtin.hpp"
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
 namespace weir::graphs_test {

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "tests/costmodel/two_blocks.hpp"
 
 namespace weir::neighbours_test {

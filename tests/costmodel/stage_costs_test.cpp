@@ -16,6 +16,7 @@
 #include "costmodel/layers/layer_key.hpp"
 #include "costmodel/links/offload.hpp"
 #include "costmodel/table/cost_breakdown.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 

@@ -7,7 +7,7 @@
 #include "costmodel/memory/memory.hpp"
 #include "costmodel/memory/stage_memory.hpp"
 #include "costmodel/table/builtin.hpp"
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
 namespace weir::vocabulary_test {

@@ -81,6 +81,32 @@ TEST(GraphsAndLengths, ComeBackInAFile) {
   EXPECT_EQ(to_json(read(plan)), to_json(plan));
 }
 
+// Devices by each sequence's length: only where none of them would wait for another's.
+TEST(GraphsAndLengths, DevicesThatFollowLengths) {
+  Plan plan = small();
+  plan.cp = 2;
+  plan.dp = 4;
+  plan.lengths = {{16, 4096}, RowsOf::packed, 512};
+  EXPECT_THAT(to_json(plan), HasSubstr("\"rows\": \"packed\", \"dynamic_cp\": 512},\n"));
+  EXPECT_EQ(read(plan), plan);
+  EXPECT_EQ(to_text(plan.lengths), "lengths 16 to 4096, packed, a device up to 512 tokens");
+  const auto refused = [&](auto change, const char* reason) {
+    Plan changed = plan;
+    change(changed);
+    EXPECT_EQ(cannot_lie_in_rows(changed).value().key, "lengths");
+    EXPECT_THAT(cannot_lie_in_rows(changed).value().reason, HasSubstr(reason));
+  };
+  refused([](Plan& p) { p.lengths.rows = RowsOf::cut; }, "dynamic_cp = 512: expected with packed");
+  refused([](Plan& p) { p.pp = 2; }, "expected without a pipeline");
+  refused([](Plan& p) { p.ep = 2; }, "expected without expert parallelism");
+  refused([](Plan& p) { p.zero = 3; }, "expected without ZeRO 3");
+  refused([](Plan& p) { p.cuda_graphs = CudaGraphs::of_blocks(); }, "without CUDA graphs");
+  refused([](Plan& p) { p.dp = 3; }, "expected a power of two of cp x dp devices, not 6");
+  refused([](Plan& p) { p.cp = p.dp = 1; }, "expected a power of two of cp x dp devices, not 1");
+  refused([](Plan& p) { p.dp = 2; },
+          "the longest sequence has 4096 tokens, above the 2048 of 4 devices");
+}
+
 // A row holds no longer one, but for what is cut; quantiles ascend.
 TEST(GraphsAndLengths, AreRefusedInOneLine) {
   Plan plan = small();

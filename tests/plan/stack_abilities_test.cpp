@@ -15,7 +15,8 @@ StackAbilities megatron() {
       R"({"abilities": {"schedules": ["1f1b", "interleaved-1f1b"], "whole_rounds": true,
           "zero": [0, 1], "zero_without_pipeline": [0, 1, 2, 3],
           "recompute": ["none", "selective", "full"],
-          "rank_orders": ["tp-cp-dp-pp"], "overlap_grad_reduce": false, "cuda_graphs": false}})",
+          "rank_orders": ["tp-cp-dp-pp"], "overlap_grad_reduce": false, "cuda_graphs": false,
+          "dynamic_cp": false}})",
       "stack.json");
 }
 
@@ -53,6 +54,10 @@ TEST(StackAbilities, EachChoiceIsHeldToItsList) {
   EXPECT_EQ(lacking([](Plan& p) { p.overlap_grad_reduce = true; }),
             "a reduction of gradients beside the backward");
   EXPECT_EQ(lacking([](Plan& p) { p.cuda_graphs = CudaGraphs::of_step(); }), "CUDA graphs");
+  EXPECT_EQ(lacking([](Plan& p) {
+              p.lengths = {{64}, RowsOf::packed, 64};
+            }),
+            "context parallelism by each sequence's length");
 }
 
 // Groups of four micro-batches: ten leave a rest of two, which Megatron refuses when it starts.

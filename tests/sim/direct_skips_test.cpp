@@ -11,7 +11,7 @@
 
 #include "costmodel/layers/layer_key.hpp"
 #include "costmodel/links/transfer_fit.hpp"
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/model/cnn/network.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"

@@ -188,6 +188,48 @@ TEST(LengthsForecast, SaysWhatRowsComputeAndWaitFor) {
               testing::Not(Contains(HasSubstr("replicas wait"))));
 }
 
+// Sequences that fill their rows: devices by length are the plan of one device each, in time and
+// memory, and are said and offered; of sequences that are unlike what devices wait is said. The
+// parts of the step are still the whole.
+TEST(LengthsForecast, OfDevicesThatFollowLengths) {
+  const auto of = [](int cp, int dp, const SequenceLengths& lengths) {
+    Plan plan = plan_of(dp);
+    plan.schedule = "1f1b";
+    plan.cp = cp;
+    plan.microbatches = 16 / dp;
+    plan.lengths = lengths;
+    return resolved(plan);
+  };
+  const auto forecast_of = [](const ResolvedPlan& loaded) {
+    return forecast(loaded, builtin(loaded), h100(), {}).forecast;
+  };
+  const SequenceLengths equal{{1024}, RowsOf::packed, 1024};
+  const Forecast plain = forecast_of(of(1, 4, {})), same = forecast_of(of(2, 2, equal));
+  EXPECT_NEAR(same.step_time.count(), plain.step_time.count(), 1e-7);
+  EXPECT_EQ(same.memory[0].peak, plain.memory[0].peak);
+  EXPECT_THAT(same.warnings, Contains("lengths: each sequence alone on 1 to 1 of 4 devices, none "
+                                      "with more than 1024 tokens of it"));
+  const ResolvedPlan unlike = of(2, 2, {{16, 64, 1024}, RowsOf::packed, 512});
+  EXPECT_THAT(forecast_of(unlike).warnings,
+              Contains(testing::AllOf(HasSubstr("lengths: devices wait "),
+                                      HasSubstr("where rounds of sequences end"))));
+  const CostBreakdown parts = cost_breakdown(unlike, LayerCosts(unlike, builtin(unlike)), h100());
+  std::int64_t sum = 0;
+  for (const auto part : PerCause<Nanoseconds>::members()) sum += (parts.stages[0].b.*part).count();
+  EXPECT_EQ(sum, parts.table.stages[0].b.count());
+  const auto offered = [&](const ResolvedPlan& loaded) {
+    std::vector<std::string> to;
+    for (const Change& change : changes(loaded, builtin(loaded), h100())) {
+      if (change.choice == "context parallelism") to.push_back(change.to);
+    }
+    return to;
+  };
+  EXPECT_THAT(offered(of(2, 2, {{16, 1024}, RowsOf::packed})),
+              ElementsAre("by each sequence's length, 512 tokens a device"));
+  EXPECT_THAT(offered(unlike), ElementsAre("cp 2 for all"));
+  EXPECT_THAT(offered(of(2, 2, {})), ElementsAre());
+}
+
 // With a stack that keeps per module, blocks whose experts are rebuilt keep less: the host's figure
 // is of what its times are.
 TEST(OffloadSaid, TheHostHoldsWhatTheStackKeeps) {

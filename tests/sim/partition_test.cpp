@@ -8,7 +8,7 @@
 
 #include "costmodel/memory/stage_memory.hpp"
 #include "costmodel/table/builtin.hpp"
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/partition/balanced.hpp"
 #include "sim/search/partitions/balance.hpp"

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "costmodel/table/builtin.hpp"
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/engine/compiled_engine.hpp"
 #include "sim/partition/shipped.hpp"

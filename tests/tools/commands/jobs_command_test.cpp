@@ -48,6 +48,37 @@ TEST_F(JobsCommand, QuietLeavesErrorsAlone) {
   EXPECT_THAT(wrong.out, HasSubstr("weir: none.args: "));
 }
 
+// Each sequence's devices by its length: the job says the tokens of one, the user the lengths, and
+// a plan by hand has both.
+TEST_F(JobsCommand, DevicesThatFollowLengths) {
+  write("lengths.args",
+        "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
+        "--max-position-embeddings 16\n--vocab-size 256 --make-vocab-size-divisible-by 1 "
+        "--micro-batch-size 1 --global-batch-size 8 --context-parallel-size 2 --lr 1e-4 --sft\n"
+        "--hybrid-context-parallel --max-seqlen-per-dp-cp-rank 8 --calculate-per-token-loss\n");
+  const std::string job = "plan --from megatron lengths.args --dp 2 -o plan.json";
+  const CommandResult made = weir(job + " --lengths 4,16");
+  ASSERT_EQ(made.code, 0) << made.out;
+  EXPECT_THAT(made.out, HasSubstr("lengths 4 to 16, packed, a device up to 8 tokens"));
+  const CommandResult forecast = weir("simulate plan.json --cluster dgx-h100");
+  EXPECT_EQ(forecast.code, 0) << forecast.out;
+  EXPECT_THAT(forecast.out, HasSubstr("each sequence alone on 1 to 2 of 4 devices"));
+  EXPECT_THAT(weir("explain plan.json --cluster dgx-h100").out,
+              HasSubstr("context parallelism: cp 2 for all"));
+  const auto refused = [&](const std::string& line, int code, const char* why) {
+    const CommandResult result = weir(line);
+    EXPECT_EQ(result.code, code) << result.out;
+    EXPECT_THAT(result.out, HasSubstr(why));
+  };
+  refused(job, 3, "lengths.args: hybrid-context-parallel: each sequence's devices follow its");
+  refused(job + " --lengths 4,16 --dynamic-cp 4", 2, "--dynamic-cp contradicts --from");
+  const std::string by_hand =
+      "plan plan.model.json --seq-length 16 --cp 2 --dynamic-cp 8 -o o.json";
+  refused(by_hand, 2, "--dynamic-cp needs --lengths");
+  refused(by_hand + " --lengths 4,16 --recompute auto", 2, "--dynamic-cp goes with --recompute");
+  EXPECT_EQ(weir(by_hand + " --lengths 4,16").code, 0);
+}
+
 // The job's own model file is the sweep's model; what the options leave open is the job's: 16
 // samples a step.
 TEST_F(JobsCommand, ASweepRanksTheJobAmongItsPlans) {

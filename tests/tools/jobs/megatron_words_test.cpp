@@ -65,8 +65,43 @@ TEST(MegatronJob, SaysWhatRowsHold) {
   EXPECT_EQ(read("--variable-seq-lengths", given).plan.lengths.rows, RowsOf::longest);
   EXPECT_THAT(complaint([&] { read("--variable-seq-lengths"); }),
               HasSubstr("job.args: variable-seq-lengths: rows are as long as their longest"));
-  EXPECT_THAT(complaint([&] { read("--hybrid-context-parallel"); }),
-              HasSubstr("--hybrid-context-parallel: groups of context parallelism that change"));
+  EXPECT_THAT(complaint([&] { read("--dynamic-context-parallel"); }),
+              HasSubstr("--dynamic-context-parallel: bins of sequences whose groups of context"));
+}
+
+// Devices by each sequence's length: the tokens of one are the job's word, the lengths the user's,
+// and what Megatron asserts is asserted.
+TEST(MegatronJob, DealsSequencesToDevices) {
+  const std::string most = "--sft --hybrid-context-parallel --max-seqlen-per-dp-cp-rank 16 ";
+  const auto read = [](const std::string& arguments, const GivenFields& given) {
+    const std::string text = kSmall + "--context-parallel-size 2 " + arguments + "\n";
+    Job job = read_megatron_job(text, "job.args", {.gpus = 4});
+    take_lengths(given, "job.args", job);
+    return job;
+  };
+  const GivenFields given{.lengths = {{4, 32}, RowsOf::packed}};
+  const Job job = read(most + "--calculate-per-token-loss", given);
+  EXPECT_EQ(job.plan.lengths.dynamic_cp, 16);
+  EXPECT_EQ(job.plan.lengths.rows, RowsOf::packed);
+  // Without the flag the tokens are idle.
+  EXPECT_EQ(read("--sft --max-seqlen-per-dp-cp-rank 16", given).plan.lengths.dynamic_cp, 0);
+  const auto refused = [&](const std::string& arguments, const char* reason) {
+    EXPECT_THAT(complaint([&] { read(arguments, given); }), HasSubstr(reason));
+  };
+  EXPECT_THAT(complaint([&] { read(most + "--calculate-per-token-loss", {}); }),
+              HasSubstr("each sequence's devices follow its length, which the job does not say"));
+  refused(most, "hybrid-context-parallel: needs --calculate-per-token-loss");
+  refused("--hybrid-context-parallel --calculate-per-token-loss", "expected with --sft");
+  refused("--sft --hybrid-context-parallel --calculate-per-token-loss",
+          "max-seqlen-per-dp-cp-rank");
+  refused(most + "--calculate-per-token-loss --dataloader-type cyclic",
+          "needs --dataloader-type single");
+  refused(most + "--calculate-per-token-loss --pipeline-model-parallel-size 2",
+          "excludes a pipeline");
+  refused(
+      "--sft --hybrid-context-parallel --max-seqlen-per-dp-cp-rank 4 "
+      "--calculate-per-token-loss",
+      "lengths: dynamic_cp = 4: the longest sequence has 32 tokens, above the 16 of 4 devices");
 }
 
 // Flags of sail-sg/VocabularyParallelism (megatron/training/arguments.py): the others mean nothing

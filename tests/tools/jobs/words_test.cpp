@@ -158,6 +158,13 @@ constexpr std::array<Word, 30> kWords{{
     {"RowsAsLongAsTheLongest", "lengths", [](Plan& p) { rows(p, RowsOf::longest); },
      "!megatron/longest-rows", "!torchtitan/longest-rows", "!torchtitan-0.2/rows", "!torch/rows",
      "!deepspeed/rows"},
+    {"DevicesByLength", "lengths",
+     [](Plan& p) {
+       rows(p, RowsOf::packed);
+       p.lengths.dynamic_cp = 64;
+     },
+     "--hybrid-context-parallel", "!torchtitan/dynamic-groups", "!torchtitan-0.2/rows",
+     "!torch/rows", "!deepspeed/rows"},
     // On where nothing is said, there.
     {"GraphsOfSteps", "cuda_graphs", [](Plan& p) { p.cuda_graphs = CudaGraphs::of_step(); },
      "--cuda-graph-impl full_iteration", "^disable_cuda_graphs", "!torchtitan-0.2/graphs",

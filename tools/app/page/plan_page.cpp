@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/job/summary.hpp"
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/words/error.hpp"

@@ -68,6 +68,13 @@ void set_samples(const PlanRequest& r, const Session& session, Plan& plan) {
 // allows.
 Plan plan_of(const PlanRequest& r, const Model& model, const Session& session) {
   Plan plan = base_plan(r.common, r.seed, model, session);
+  if (r.dynamic_cp > 0) {
+    if (!plan.lengths.known()) throw UsageError("--dynamic-cp needs --lengths");
+    // What is chosen for whole rows is not for sequences of their own.
+    if (r.recompute == kAuto || name_of(r.schedule) == kAuto)
+      throw UsageError("--dynamic-cp goes with --recompute and --schedule as they are, not auto");
+    plan.lengths.dynamic_cp = r.dynamic_cp;
+  }
   plan.pp = r.pp;
   // Where the schedule allows one v only, nobody has to say it.
   plan.vpp = session.given("vpp") ? r.vpp : only_chunks(r.schedule).value_or(r.vpp);
@@ -402,7 +409,12 @@ Fields fields(PlanRequest& r) {
           {"-M,--microbatches", &r.microbatches,
            "Micro-batches a step; unsaid, what -b and --global-batch-size leave, or 1", positive},
           {"-b,--micro-batch-size", &r.micro_batch_size, "Samples a micro-batch", positive},
-          {"--global-batch-size", &r.global_batch_size, "Samples a step: G = b M D", positive}});
+          {"--global-batch-size", &r.global_batch_size, "Samples a step: G = b M D", positive},
+          {"--dynamic-cp",
+           &r.dynamic_cp,
+           "With --lengths: tokens of a sequence that a device has at most, each sequence alone on "
+           "as many of the cp x dp devices as it needs (0: on cp)",
+           {.range = kTokens}}});
   append(all, weir::fields(r.parallel));
   append(
       all,

@@ -23,6 +23,7 @@ struct PlanRequest {
   int pp = 1, vpp = 1, microbatches = 1, micro_batch_size = 1;
   std::optional<int> slices;  // of a sequence; the schedule's own default
   std::optional<int> global_batch_size;
+  int dynamic_cp = 0;  // tokens of a sequence that a device has at most; 0: cp is all sequences'
   ScheduleChoice schedule = "1f1b";
   bool allow_reordered = false;
   std::string recompute = "none", recompute_microbatches, memory_limit;

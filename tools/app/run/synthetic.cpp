@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/run/synthetic.hpp"
 
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "sim/forecast.hpp"
 #include "tools/app/machine/host.hpp"
 

@@ -70,7 +70,16 @@ void take_lengths(const GivenFields& given, const std::string& file, Job& job) {
     if (given.rows_said && lengths.rows != job.rows.rows)
       contradicts("rows", std::string(to_string(lengths.rows)), file, job.rows.name);
     lengths.rows = job.rows.rows;
+    lengths.dynamic_cp = job.rows.dynamic_cp;
+    if (lengths.dynamic_cp == 0) return;
+    if (const auto misfit = cannot_lie_in_rows(job.plan))
+      throw InputError(file, misfit->key, misfit->reason);
     return;
+  }
+  if (job.rows.dynamic_cp > 0) {
+    throw InputError(file, job.rows.name,
+                     "each sequence's devices follow its length, which the job does not say: give "
+                     "--lengths, a file of them or MEAN:MOST");
   }
   if (job.rows.rows == RowsOf::longest) {
     throw InputError(file, job.rows.name,

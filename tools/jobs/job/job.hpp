@@ -60,6 +60,7 @@ struct Job {
   struct {
     std::string name;
     RowsOf rows = RowsOf::packed;
+    int dynamic_cp = 0;  // SequenceLengths'
   } rows = {};
   std::string stack;  // the software that runs it, where the file tells; empty: as its kind of file
   std::vector<std::string> lines;  // of the SourceJob
@@ -87,7 +88,7 @@ struct JobOptions {
 };
 
 // Lengths that the user says, in rows as the job has them where it tells. Throws InputError where
-// it has rows whose tokens only lengths would tell.
+// it has rows whose tokens, or whose sequences' devices, only lengths would tell.
 void take_lengths(const GivenFields& given, const std::string& file, Job& job);
 
 // Boundaries from the number of blocks of each stage: the embedding is on the first, norm and head

@@ -40,7 +40,11 @@ std::string word_of(const TrainerFacts& facts, std::string_view key) {
   if (key == "frozen") return layers_word(plan.frozen);
   if (key == "boundaries") return fmt::format("[{}]", fmt::join(plan.boundaries, ","));
   if (key == "fp8") return std::string(to_string(plan.fp8));
-  if (key == "lengths") return std::string(to_string(plan.lengths.rows));
+  if (key == "lengths") {
+    const SequenceLengths& lengths = plan.lengths;
+    return lengths.dynamic_cp > 0 ? fmt::format("dynamic_cp = {}", lengths.dynamic_cp)
+                                  : std::string(to_string(lengths.rows));
+  }
   if (key == "recompute") return recompute_word(plan.recompute);
   if (key == "expert_dispatch") return std::string(to_string(plan.expert_dispatch));
   if (key == "etp") return fmt::to_string(plan.etp);
@@ -84,6 +88,7 @@ TrainerFacts facts_of(const ResolvedPlan& plan) {
     if (block == nullptr) continue;
     llama = llama && is_llamas(*block);
     facts.recent_model = facts.recent_model || has_recent_words(*block);
+    facts.latent_attention = facts.latent_attention || block->latent.key_value > 0;
     if (block->experts == 1) continue;
     facts.experts = true;
     facts.router_pre_softmax = facts.router_pre_softmax || block->router_pre_softmax;

@@ -26,6 +26,7 @@ bool in_rows(const Facts& f, RowsOf rows) {
 bool packed(const Facts& f) { return in_rows(f, RowsOf::packed); }
 // Rows whose sequences' ends go along with them (packed_seq_params).
 bool told_apart(const Facts& f) { return packed(f) || in_rows(f, RowsOf::cut); }
+bool dynamic(const Facts& f) { return f.plan.lengths.dynamic_cp > 0; }
 bool muon(const Facts& f) { return f.plan.optimizer.kind == OptimizerKind::muon; }
 bool offloads_optimizer(const Facts& f) { return f.plan.offload_optimizer > 0; }
 bool hosts_activations(const Facts& f) { return f.plan.offload_activations > 0; }
@@ -83,6 +84,23 @@ constexpr TrainerRow kOthers[] = {
     {"packed-mask", RowKind::needs, "lengths", packed, "they have no mask of their own",
      "training/datasets/sft_dataset.py, SFTDataset.__getitem__",
      "no-create-attention-mask-in-dataloader"},
+    {"dynamic-groups", RowKind::needs, "lengths", dynamic,
+     "each sequence has devices of its own where that is asked for",
+     "core/pipeline_parallel/schedules.py, forward_backward_no_pipelining",
+     "hybrid-context-parallel"},
+    {"dynamic-tokens", RowKind::needs, "lengths", dynamic, "how many follows from it",
+     "core/pipeline_parallel/hybrid_cp_schedule.py, BalancedCPScheduler.gpus_needed",
+     "max-seqlen-per-dp-cp-rank",
+     [](const Facts& f) { return fmt::to_string(f.plan.lengths.dynamic_cp); }},
+    {"dynamic-loss", RowKind::needs, "lengths", dynamic,
+     "sequences of other lengths weigh by their tokens", kArguments, "calculate-per-token-loss"},
+    {"dynamic-sharding", RowKind::lacks, "lengths",
+     [](const Facts& f) { return dynamic(f) && fsdp(f); },
+     "Megatron-LM's sequences have devices of their own without Megatron-FSDP alone", kArguments},
+    {"dynamic-latent", RowKind::lacks, "lengths",
+     [](const Facts& f) { return dynamic(f) && f.latent_attention; },
+     "Megatron-LM's sequences have devices of their own without latent attention alone",
+     "core/transformer/multi_latent_attention.py, get_query_key_value_tensors"},
     {"cut-rows", RowKind::needs, "lengths", [](const Facts& f) { return in_rows(f, RowsOf::cut); },
      "a row's documents attend to each other where nothing is said",
      "core/datasets/gpt_dataset.py, GPTDatasetConfig.inter_document_masking",

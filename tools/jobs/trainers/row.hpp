@@ -26,6 +26,7 @@ struct TrainerFacts {
   const Plan& plan;
   bool tied_llama = false;  // Llama's blocks, and a head whose weight is the embedding's
   bool experts = false;
+  bool latent_attention = false;
   bool router_pre_softmax = false;
   bool recent_model = false;  // with arguments that Megatron-LM had no earlier than 2025
   bool equal_stages = true;   // as many blocks on each

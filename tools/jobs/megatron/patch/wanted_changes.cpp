@@ -47,7 +47,8 @@ class Changes {
         wanted_(patched.wanted),
         scope_(patched.scope),
         allowed_(patched.allowed),
-        rows_(patched.job.rows.name.empty() ? std::nullopt : std::optional(patched.job.rows.rows)) {
+        rows_(patched.job.rows.name.empty() ? std::nullopt : std::optional(patched.job.rows.rows)),
+        dynamic_cp_(patched.job.rows.dynamic_cp) {
     for (const JobArgument& argument : patched.job.arguments)
       given_[argument.name] = std::string(trimmed(argument.value));
   }
@@ -118,7 +119,19 @@ class Changes {
   // are.
   void remark_rows(std::vector<Remark>& remarks) const {
     const SequenceLengths& lengths = wanted_.plan.lengths;
-    if (!lengths.known() || rows_ == lengths.rows) return;
+    if (!lengths.known()) return;
+    if (dynamic_cp_ != lengths.dynamic_cp) {
+      remarks.push_back(
+          {"lengths",
+           fmt::format(
+               "which devices a sequence has stays the script's, nothing is written: {}",
+               lengths.dynamic_cp > 0
+                   ? fmt::format("--hybrid-context-parallel, --max-seqlen-per-dp-cp-rank {} "
+                                 "and --calculate-per-token-loss would follow its length",
+                                 lengths.dynamic_cp)
+                   : "without --hybrid-context-parallel all would have as many")});
+    }
+    if (rows_ == lengths.rows) return;
     const bool packed = lengths.rows == RowsOf::packed;
     remarks.push_back(
         {"lengths",
@@ -180,6 +193,7 @@ class Changes {
   PatchScope scope_;
   Allowed allowed_;
   std::optional<RowsOf> rows_;  // of the script, where it says so
+  int dynamic_cp_;              // likewise
   Values given_, here_, there_;
   std::vector<ArgumentChange> changes_;
 };

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "costmodel/layers/layer_key.hpp"
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
 
 namespace weir::row_work_test {
