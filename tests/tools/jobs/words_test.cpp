@@ -41,7 +41,7 @@ struct Word {
 Recompute rebuilt(std::string_view word) { return parse_recompute_word(std::string(word)).value(); }
 void rows(Plan& plan, RowsOf rows) { plan.lengths = {{16, 64, 128}, rows}; }
 
-constexpr std::array<Word, 30> kWords{{
+constexpr std::array<Word, 31> kWords{{
     {"TheAttentionCore", "recompute", [](Plan& p) { p.recompute = rebuilt("selective"); },
      "--recompute-activations", "SelectiveAC.Config()", "mode = \"selective\"",
      "!torch/recompute-modules", "!deepspeed/recompute-modules"},
