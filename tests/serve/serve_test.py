@@ -216,6 +216,15 @@ class Serve(unittest.TestCase):
         self.assertTrue(rows)
         self.assertEqual(rows, [{"key": d["key"], "before": d["first"], "after": d["second"]}
                                 for d in own["differences"] if d["key"] not in about])
+        # In the job's own words: a flag with its number, neither of which was there.
+        rebuilt = json.loads((self.folder / told["plan"]).read_text())
+        rebuilt["recompute"] = "full"
+        other = pathlib.PurePosixPath(told["plan"]).with_name("rebuilt.json")
+        (self.folder / other).write_text(json.dumps(rebuilt))
+        flags = self.served.ask("changes", {"from": told["plan"], "to": str(other)})["arguments"]
+        flags = {row["name"]: (row["before"], row["after"]) for row in flags}
+        self.assertEqual(flags["recompute-granularity"], (None, "full"))
+        self.assertEqual(flags["recompute-method"], (None, "uniform"))
         # 1 GiB holds no rank: the forecast is shown, and how the command would end.
         answer = self.served.ask("simulate", {**where, "memory-limit": "1 GiB"})
         self.assertEqual(answer["end"]["exit_code"], 4)

@@ -113,6 +113,9 @@ def search_and_click(tab):
     keys = {name.replace(" ", "_"): after for name, _, after in rows}
     assert keys and all(json.loads(after) == plan[key] for key, after in keys.items()
                         if key in plan and after != "not said"), (keys, plan)
+    flags = tab.ask("[...document.querySelectorAll('#flags tbody tr')].map("
+                    "r => [...r.cells].map(c => c.textContent))")
+    assert flags and all(name.startswith("--") and was != now for name, was, now in flags), flags
 
 
 def dropped_log(tab):

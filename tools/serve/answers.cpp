@@ -11,6 +11,7 @@
 #include <cstddef>
 
 #include "plan/job/plan.hpp"
+#include "plan/job/resolve.hpp"
 #include "plan/text/bytes_file.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/text/utf8.hpp"
@@ -21,6 +22,7 @@
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/page/page.hpp"
 #include "tools/app/simulate/simulate.hpp"
+#include "tools/app/sweep/edits.hpp"
 #include "tools/app/sweep/sweep.hpp"
 #include "tools/serve/asked.hpp"
 #include "tools/serve/body_fields.hpp"
@@ -94,18 +96,30 @@ Answer page_answer(Workplace& workplace, const Json& body) {
 }
 
 // What one plan has otherwise than another, of how a step is run.
+// Keys of the plan that differ, and the arguments of its job, where it keeps those of a trainer
+// that has words for the other.
 Answer changes_answer(Workplace& /*workplace*/, const Json& body) {
   JsonObject request(body, kRequest, "");
-  const auto plan_of = [&](const char* key) {
-    const auto file = path_within(request.text(key), key);
-    return parse_plan(read_text_file(file), file.string());
-  };
-  const Plan from = plan_of("from"), to = plan_of("to");
+  const auto from_file = path_within(request.text("from"), "from");
+  const Plan from = parse_plan(read_text_file(from_file), from_file.string());
+  const ResolvedPlan to = load_plan(path_within(request.text("to"), "to"));
   request.finish();
-  Json rows = Json::array();
-  for (const PlanChange& change : step_changes(from, to))
+  Json rows = Json::array(), arguments;
+  for (const PlanChange& change : step_changes(from, to.plan))
     rows.push_back({{"key", change.key}, {"before", change.before}, {"after", change.after}});
-  return {.body = Json{{"result", rows}, {"notes", Json::array()}}.dump()};
+  const auto or_null = [](const std::optional<std::string>& text) {
+    return text ? Json(*text) : Json();
+  };
+  const app::Edits edits = app::edits_between(from, to);
+  if (edits.of_job) {
+    arguments = Json::array();
+    for (const app::Edit& edit : edits.all) {
+      arguments.push_back(
+          {{"name", edit.name}, {"before", or_null(edit.before)}, {"after", or_null(edit.after)}});
+    }
+  }
+  return {.body =
+              Json{{"result", rows}, {"arguments", arguments}, {"notes", Json::array()}}.dump()};
 }
 
 Answer stop_answer(Workplace& workplace, const Json& body) {

@@ -393,20 +393,30 @@ async function choosePlan(i) {
   await timeline();
 }
 
-// What the plan that is looked at does otherwise than the job's, key by key.
+// A table of its own behind the others of what differs.
+function differenceTable(id, title, heads, rows) {
+  const holder = document.createElement('div'), head = document.createElement('h3'), its = document.createElement('table');
+  head.textContent = title;
+  holder.className = 'wide';
+  its.id = id;
+  holder.append(its);
+  $('differs').append(head, holder);
+  table(id, heads, rows, 3);
+}
+
+// What the plan that is looked at does otherwise than the job's, key by key; and the arguments of
+// the job that say so.
 async function differences(plan) {
   $('differs').replaceChildren();
   if (!job.plan || plan === job.plan) return;
   const said = value => value === null ? 'not said' : JSON.stringify(value);
-  const rows = (await ask('changes', {from: job.plan, to: plan})).result
-    .map(({key, before, after}) => [words(key), said(before), said(after)]);
-  const holder = document.createElement('div'), head = document.createElement('h3'), its = document.createElement('table');
-  head.textContent = 'What it does otherwise than the job today';
-  holder.className = 'wide';
-  its.id = 'otherwise';
-  holder.append(its);
-  $('differs').append(head, holder);
-  table('otherwise', ['', 'today', 'this plan'], rows, 3);
+  const {result, arguments: flags} = await ask('changes', {from: job.plan, to: plan});
+  differenceTable('otherwise', 'What it does otherwise than the job today', ['', 'today', 'this plan'],
+    result.map(({key, before, after}) => [words(key), said(before), said(after)]));
+  if (!flags?.length) return;
+  const flag = value => value === null ? 'not there' : value || 'set';
+  differenceTable('flags', 'Arguments of the job to change', ['', 'today', 'for this plan'],
+    flags.map(({name, before, after}) => [`--${name}`, flag(before), flag(after)]));
 }
 
 function showRuns(rows) {
