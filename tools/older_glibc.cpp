@@ -21,8 +21,9 @@ int64_t now(clockid_t clock) {
   return time.tv_sec * second + time.tv_nsec;
 }
 
-// A part of a wait, by the wall clock. That may be set back meanwhile, and the clock that the whole
-// wait is by is never set, so a part is a second at most.
+// A part of a wait, by the wall clock, which is all that these waits had. Of a second at most, so
+// that a clock that is set forward ends a part alone; one that is set back lengthens the part in
+// which it is set, by as much.
 struct Part {
   timespec end;
   bool is_last;

@@ -37,8 +37,10 @@ class Dealer {
   Dealer(const SequencesOfAStep& step, const std::function<Seconds(const SequenceKind&)>& takes)
       : step_(step), takes_(takes) {
     std::int64_t before = 0;
+    // No device has more than the longest sequence, whatever it may have.
+    const int most = std::min(step.lengths.dynamic_cp, step.lengths.quantiles.back());
     for (const double share : kTokenShares) {
-      const double wanted = share * step.lengths.dynamic_cp / static_cast<double>(step.multiple_of);
+      const double wanted = share * most / static_cast<double>(step.multiple_of);
       const std::int64_t tokens = static_cast<std::int64_t>(std::ceil(wanted)) * step.multiple_of;
       if (tokens > before) of_device_.push_back(tokens);
       before = tokens;
@@ -47,8 +49,10 @@ class Dealer {
 
   DealtStep mean() {
     const double length = mean_length(step_.lengths.quantiles);
-    const auto count =
-        std::max<std::int64_t>(1, std::llround(static_cast<double>(step_.tokens) / length));
+    // Of very many a part stands for all: what differs is the end of the last rounds.
+    constexpr std::int64_t kMostDealt = kSequencesDrawn / kFewestSteps;
+    const auto count = std::clamp<std::int64_t>(
+        std::llround(static_cast<double>(step_.tokens) / length), 1, kMostDealt);
     const std::int64_t steps = std::clamp(kSequencesDrawn / count, kFewestSteps, kMostSteps);
     for (std::int64_t s = 0; s < steps; ++s) deal(count);
     // What was drawn has other tokens than a step's, by chance.

@@ -44,6 +44,11 @@ Nanoseconds offloaded(const PerCause<Nanoseconds>& part, Seconds with, Seconds w
   return Nanoseconds(static_cast<std::int64_t>(static_cast<double>(part.host.count()) * share));
 }
 
+ResolvedPlan with_plan(ResolvedPlan resolved, const Plan& plan) {
+  resolved.plan = plan;
+  return resolved;
+}
+
 }  // namespace
 
 CostBreakdown cost_breakdown(const ResolvedPlan& resolved, const LayerCosts& known,
@@ -64,13 +69,19 @@ CostBreakdown cost_breakdown(const ResolvedPlan& resolved, const LayerCosts& kno
   for (std::size_t s = 0; s < resolved.stages.size(); ++s) {
     const Rank rank = shape.rank_of(Stage{static_cast<std::int32_t>(s)});
     PerKind<PerCause<Seconds>> weights = costs.parts(resolved.stages[s], rank);
-    const PerKind<PerCause<Seconds>> without = on_device.parts(resolved.stages[s], rank);
+    PerKind<PerCause<Seconds>> without = on_device.parts(resolved.stages[s], rank);
     // One stage, and no messages: what its sequences take is all that a micro-batch does.
     if (dynamic) {
       StageCost& stage = breakdown.table.stages[s];
       const DynamicCosts its = dynamic_costs(resolved, known, cluster, stage);
       for (const ActionKind kind : kPassKinds) weights[kind] = its.parts[kind];
       unkept.stages[s] = stage = its.stage;
+      // What the host has of it with nothing offloaded.
+      const bool offloads = !(kept == resolved.plan);
+      const PerKind<PerCause<Seconds>> parts =
+          offloads ? dynamic_costs(with_plan(resolved, kept), known, cluster, stage).parts
+                   : its.parts;
+      for (const ActionKind kind : kPassKinds) without[kind] = parts[kind];
     }
     const StageCost& all = breakdown.table.stages[s];
     const StageCost& own = unkept.stages[s];

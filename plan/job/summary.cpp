@@ -64,13 +64,14 @@ std::string summary(const Plan& plan) {
 
 std::string legend_of_summaries(const std::vector<std::string>& names) {
   // In the order of a name.
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kLetters{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kLetters{
       {{"K", "ranks of the pipeline"},
        {"v", "stages a rank"},
        {"tp", "tensor-parallel devices (an s behind: with sequence parallelism)"},
        {"cp", "context-parallel devices"},
        {"dp", "replicas"},
        {"ep", "devices that share experts"},
+       {"etp", "tensor-parallel devices of an expert"},
        {"zero", "stage of ZeRO"},
        {"M", "micro-batches a step"},
        {"b", "samples a micro-batch"}}};

@@ -15,6 +15,7 @@
 #include "costmodel/layers/dealt_step.hpp"
 #include "costmodel/layers/sequence_rounds.hpp"
 #include "costmodel/table/builtin.hpp"
+#include "costmodel/table/cost_breakdown.hpp"
 #include "costmodel/table/plan_costs.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "tests/plan/complaint.hpp"
@@ -228,6 +229,32 @@ TEST(DynamicContext, UnlikeSequencesWait) {
   const StageCost unlike = stage_of(dynamic(plan_of(2, 2, 8), {64, 128, 256, 512, 4096}, 2048));
   EXPECT_GT(unlike.unlike.count(), 0);
   EXPECT_GT(unlike.reduce, unlike.unlike);
+}
+
+// A device that may have more tokens than any sequence has them no more often.
+TEST(DynamicContext, ALimitAboveEverySequenceChangesNothing) {
+  const auto with = [](int most) {
+    return stage_of(dynamic(plan_of(2, 2, 8), {64, 128, 4096}, most));
+  };
+  const StageCost just = with(4096), far = with(1 << 24);
+  EXPECT_EQ(just.f, far.f);
+  EXPECT_EQ(just.b, far.b);
+  EXPECT_EQ(just.unlike, far.unlike);
+}
+
+// The host takes a millisecond a block, and nothing is offloaded: no part of a pass is copies'.
+TEST(DynamicContext, WithoutOffloadNothingIsCopied) {
+  const Plan plan = dynamic(plan_of(2, 2, 8), {64, 128, 4096}, 2048);
+  const ResolvedPlan loaded =
+      derive(plan, small(), std::get<Schedule>(make_schedule("1f1b", {1, 1, plan.microbatches})));
+  const Costs costs =
+      builtin_costs(loaded.model, plan.seq_length, plan.dtype, h100(), {plan.split()});
+  Cluster cluster = h100();
+  cluster.stack.time.block_host_forward = Seconds(1e-3);
+  const LayerCosts known(loaded, costs, cluster.stack);
+  const CostBreakdown breakdown = cost_breakdown(loaded, known, cluster);
+  EXPECT_EQ(breakdown.offloaded[0][ActionKind::F].count(), 0);
+  EXPECT_GT(breakdown.stages[0][ActionKind::F].host.count(), 0);
 }
 
 // Of at most 2048 tokens a device: 4096 of two devices, whose exchange takes room too; where all

@@ -213,6 +213,8 @@ TEST_F(SearchedWords, WhatTheTrainerLacksIsSaid) {
   EXPECT_THAT(said(" --stack torchtitan"), testing::Not(HasSubstr("not run as it stands")));
   EXPECT_THAT(said(" --stack megatron-core --optimizer muon"),
               testing::Not(HasSubstr("not run as it stands")));
+  // Of software that nobody named nothing is known to be lacking.
+  EXPECT_THAT(said(" --lora-rank 16"), testing::Not(HasSubstr("not run as it stands")));
   EXPECT_THAT(said(" --stack torchtitan --optimizer muon --any-schedule"),
               testing::Not(HasSubstr("not run as it stands")));
 }

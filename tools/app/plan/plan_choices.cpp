@@ -16,6 +16,7 @@
 #include "sim/partition/shipped.hpp"
 #include "sim/recompute/automatic.hpp"
 #include "sim/search/partitions/balance.hpp"
+#include "sim/search/partitions/kept_together.hpp"
 #include "sim/search/partitions/layer_times.hpp"
 #include "sim/search/partitions/partitioning.hpp"
 #include "sim/search/scheduling.hpp"
@@ -69,7 +70,7 @@ std::vector<int> PlanChooser::boundaries(const std::string& word, const Plan& pl
     if (found.boundaries.empty())
       throw NoFeasiblePlan("--partition minimax: no partition keeps to the devices' memory");
     remarks.push_back(describe(found));
-    return std::move(found.boundaries);
+    return kept_together(model, std::move(found.boundaries));
   }
   ChosenPartition chosen = shortest_step_partition(plan, known, machine, schedule);
   if (stages > 1) remarks.push_back(describe(chosen));

@@ -163,7 +163,8 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   // Beyond the stack's limits a search goes where it was asked to.
   if (!r.any_schedule) {
     const ResolvedPlan best = resolve(reply.result.plans.front().plan, search.folder);
-    auto refusal = trainer_refuses(reply.cluster.stack.name, best);
+    auto refusal = trainer_refuses(reply.cluster.stack.name, best,
+                                   search.baseline ? &*search.baseline : nullptr);
     if (refusal) reply.remarks.push_back(std::move(*refusal));
   }
   const Searched searched_for{asked, search, reply.result, reply.time, reply.not_looked_at};

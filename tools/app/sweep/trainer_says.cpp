@@ -4,28 +4,37 @@
 
 #include <fmt/format.h>
 
+#include "sim/search/partitions/kept_together.hpp"
 #include "tools/jobs/trainers/ask.hpp"
-#include "tools/reproduce/known_software.hpp"
 
 namespace weir::app {
 namespace {
 
 std::optional<Trainer> trainer_of(const std::string& stack) {
-  const std::string whose = whose_abilities(stack);
-  if (whose.starts_with("torchtitan")) return Trainer::torchtitan;
-  if (whose == "megatron-core") return Trainer::megatron;
+  if (stack.starts_with("torchtitan")) return Trainer::torchtitan;
+  if (stack == "megatron-core") return Trainer::megatron;
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<std::string> trainer_refuses(const std::string& stack, const ResolvedPlan& best) {
+std::optional<std::string> trainer_refuses(const std::string& stack, const ResolvedPlan& best,
+                                           const ResolvedPlan* baseline) {
   const auto trainer = trainer_of(stack);
   if (!trainer) return std::nullopt;
+  constexpr const char* kNotRun = "the best plan is not run as it stands: ";
+  // Of more stages than layers before such blocks no partition keeps them together.
+  if (*trainer == Trainer::megatron && !keeps_together(best.model, best.plan.boundaries)) {
+    return fmt::format(
+        "{}boundaries: Megatron-LM has blocks that predict further tokens on one "
+        "stage",
+        kNotRun);
+  }
   const TrainerRow* row = refused_by(*trainer, facts_of(best));
   if (row == nullptr) return std::nullopt;
-  return fmt::format("the best plan is not run as it stands: {}: {} ({})", row->key, row->says,
-                     row_name(*trainer, *row));
+  // Who runs the baseline with it has a trainer of their own, or a fork.
+  if (baseline != nullptr && row->holds(facts_of(*baseline))) return std::nullopt;
+  return fmt::format("{}{}: {} ({})", kNotRun, row->key, row->says, row_name(*trainer, *row));
 }
 
 }  // namespace weir::app

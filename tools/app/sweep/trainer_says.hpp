@@ -11,8 +11,10 @@
 namespace weir::app {
 
 // "the best plan is not run as it stands: optimizer: torchtitan's DistMuon wants ... (row
-// torchtitan/muon)"; nullopt: it is run, or no table of this stack's trainer is kept.
+// torchtitan/muon)"; nullopt: it is run, or no table of this stack's trainer is kept, or the
+// `baseline`, where there is one, has what is refused.
 [[nodiscard]] std::optional<std::string> trainer_refuses(const std::string& stack,
-                                                         const ResolvedPlan& best);
+                                                         const ResolvedPlan& best,
+                                                         const ResolvedPlan* baseline);
 
 }  // namespace weir::app

@@ -115,6 +115,13 @@ std::string rank_table(const Forecast& f) {
   return html_table(text);
 }
 
+// Those of the ranking, the baseline's among them.
+std::vector<std::string> names_of(const SearchReport& report) {
+  std::vector<std::string> names = report.names;
+  if (!report.baseline_name.empty()) names.push_back(report.baseline_name);
+  return names;
+}
+
 // A ranking of the best plan alone would say what stands above it.
 bool is_one_row(const SearchReport& report) {
   return report.names.size() == 1 && !report.result->baseline && report.run.empty();
@@ -191,7 +198,7 @@ std::string search_html(const SearchReport& report) {
       first_sentence(report), facts(best.forecast), intervals(report), changes_section(report),
       is_one_row(report) ? "<p>No other is listed; its figures stand above.</p>\n"
                          : ranking(report),
-      legend_note(report.names), result.candidates, result.feasible,
+      legend_note(names_of(report)), result.candidates, result.feasible,
       report.run.empty() ? std::string("nothing was run") : escape(report.run),
       escape(report.costs_origin), escape(report.machine), escape(report.trust));
   // On one scale, where the two are not the same.

@@ -119,7 +119,6 @@ class Changes {
   // are.
   void remark_rows(std::vector<Remark>& remarks) const {
     const SequenceLengths& lengths = wanted_.plan.lengths;
-    if (!lengths.known()) return;
     if (dynamic_cp_ != lengths.dynamic_cp) {
       remarks.push_back(
           {"lengths",
@@ -131,7 +130,7 @@ class Changes {
                                  lengths.dynamic_cp)
                    : "without --hybrid-context-parallel all would have as many")});
     }
-    if (rows_ == lengths.rows) return;
+    if (!lengths.known() || rows_ == lengths.rows) return;
     const bool packed = lengths.rows == RowsOf::packed;
     remarks.push_back(
         {"lengths",
