@@ -17,8 +17,8 @@
 namespace weir {
 namespace {
 
-constexpr double kRoundSlack =
-    0.05;                         // of the fullest device's work, by which the others may have less
+// Of the fullest device's work, by which the others may have less.
+constexpr double kRoundSlack = 0.05;
 constexpr double kFullRun = 1.1;  // of a run's part of all work
 
 struct LoadedTeam {

@@ -10,8 +10,7 @@
 //     devices; the first run whose next sequence finds a team of its size, or as many free devices,
 //     gives it to a new team, else to the least loaded one of that size.
 //   - Once a sequence asked for fewer devices than the round's first, the round ends where the
-//   least
-//     loaded device has 95 % of the fullest one's work, or nothing more fits.
+//     least loaded device has 95 % of the fullest one's work, or nothing more fits.
 //   - The last sequences of the fullest team wait for the next round while that narrows the
 //     difference. Where devices are left over, the first of the smallest teams is doubled until
 //     none is.

@@ -225,6 +225,12 @@ class Serve(unittest.TestCase):
         flags = {row["name"]: (row["before"], row["after"]) for row in flags}
         self.assertEqual(flags["recompute-granularity"], (None, "full"))
         self.assertEqual(flags["recompute-method"], (None, "uniform"))
+        # What Megatron-LM does not run has no arguments, and why.
+        rebuilt["schedule"] = "zb-h1"
+        (self.folder / other).write_text(json.dumps(rebuilt))
+        answer = self.served.ask("changes", {"from": told["plan"], "to": str(other)})
+        self.assertIsNone(answer["arguments"])
+        self.assertIn("row megatron/own-schedules", answer["notes"][0])
         # 1 GiB holds no rank: the forecast is shown, and how the command would end.
         answer = self.served.ask("simulate", {**where, "memory-limit": "1 GiB"})
         self.assertEqual(answer["end"]["exit_code"], 4)

@@ -118,8 +118,10 @@ Answer changes_answer(Workplace& /*workplace*/, const Json& body) {
           {{"name", edit.name}, {"before", or_null(edit.before)}, {"after", or_null(edit.after)}});
     }
   }
-  return {.body =
-              Json{{"result", rows}, {"arguments", arguments}, {"notes", Json::array()}}.dump()};
+  Json notes = Json::array();
+  for (const Remark& remark : edits.not_carried)
+    notes.push_back(fmt::format("{}: {}", remark.name, remark.text));
+  return {.body = Json{{"result", rows}, {"arguments", arguments}, {"notes", notes}}.dump()};
 }
 
 Answer stop_answer(Workplace& workplace, const Json& body) {

@@ -410,13 +410,19 @@ async function differences(plan) {
   $('differs').replaceChildren();
   if (!job.plan || plan === job.plan) return;
   const said = value => value === null ? 'not said' : JSON.stringify(value);
-  const {result, arguments: flags} = await ask('changes', {from: job.plan, to: plan});
+  const {result, arguments: flags, notes} = await ask('changes', {from: job.plan, to: plan});
   differenceTable('otherwise', 'What it does otherwise than the job today', ['', 'today', 'this plan'],
     result.map(({key, before, after}) => [words(key), said(before), said(after)]));
-  if (!flags?.length) return;
   const flag = value => value === null ? 'not there' : value || 'set';
-  differenceTable('flags', 'Arguments of the job to change', ['', 'today', 'for this plan'],
-    flags.map(({name, before, after}) => [`--${name}`, flag(before), flag(after)]));
+  if (flags?.length) {
+    differenceTable('flags', 'Arguments of the job to change', ['', 'today', 'for this plan'],
+      flags.map(({name, before, after}) => [`--${name}`, flag(before), flag(after)]));
+  }
+  for (const note of notes) {
+    const line = document.createElement('p');
+    line.textContent = note;
+    $('differs').append(line);
+  }
 }
 
 function showRuns(rows) {

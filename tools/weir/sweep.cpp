@@ -118,6 +118,19 @@ Table table_of(const Printout& out, const app::SweepReply& reply) {
   return table;
 }
 
+// Of all tables, whose first is told the legend.
+std::vector<std::string> names_of(const app::SweepReply& reply) {
+  std::vector<std::string> names;
+  for (const app::SweepRow& row : reply.rows) names.push_back(summary(reply.ranked(row).plan));
+  if (!reply.reasons) return names;
+  for (const auto* rows : {&reply.reasons->rejected, &reply.reasons->outside}) {
+    for (const Rejected& one : *rows)
+      if (one.best) names.push_back(summary(one.best->plan));
+  }
+  for (const Ranked& one : reply.front) names.push_back(summary(one.plan));
+  return names;
+}
+
 void print_rows(Printout& out, const app::SweepReply& reply) {
   const SweepResult& result = reply.result;
   const std::int64_t forecast = result.effort ? result.effort->refined : result.candidates;
@@ -126,9 +139,8 @@ void print_rows(Printout& out, const app::SweepReply& reply) {
   if (result.effort) print_effort(out, result);
   for (const std::string& reason : result.refused) note("left out: " + reason);
   for (const LeftOut& left_out : result.left_out) note("left out: " + app::to_text(left_out));
-  std::vector<std::string> names;
-  for (const app::SweepRow& row : reply.rows) names.push_back(summary(reply.ranked(row).plan));
-  if (!names.empty()) note("plans in short: " + legend_of_summaries(names));
+  if (const std::vector<std::string> names = names_of(reply); !names.empty())
+    note("plans in short: " + legend_of_summaries(names));
   out.show(table_of(out, reply));
 }
 

@@ -141,7 +141,8 @@ TEST(MegatronRows, PredictionReadsBack) {
   plan.prediction_layers = 2;
   plan.boundaries = {5, 11};
   EXPECT_THAT(complaint([&] { static_cast<void>(back(plan)); }),
-              HasSubstr("boundaries: blocks that predict further tokens are on one stage there"));
+              HasSubstr("blocks that predict further tokens on one stage (row "
+                        "megatron/prediction-stages)"));
 }
 
 // Exchanges of experts beside other work: what Megatron asserts of a job is a row each.

@@ -62,7 +62,15 @@ std::vector<int> PlanChooser::boundaries(const std::string& word, const Plan& pl
   if (!bounded) machine.device.memory = Bytes(0);
   const LayerCosts known(plan, model, costs, machine.stack);
   if (stages > layers) return Balance(known, machine).boundaries(plan);
-  if (word == "uniform") return uniform_boundaries(layers, stages);
+  // Whatever the word, no stage begins between blocks that predict.
+  return kept_together(model, by_word(word, plan, schedule, known, machine));
+}
+
+std::vector<int> PlanChooser::by_word(const std::string& word, const Plan& plan,
+                                      const Schedule& schedule, const LayerCosts& known,
+                                      const Cluster& machine) const {
+  const int stages = plan.stages();
+  if (word == "uniform") return uniform_boundaries(static_cast<int>(model.layers.size()), stages);
   if (word == "parameters") return by_parameters(known, stages);
   if (word == "block") return block_boundaries(layer_times(plan, known, machine), stages);
   if (word == "minimax") {
@@ -70,7 +78,7 @@ std::vector<int> PlanChooser::boundaries(const std::string& word, const Plan& pl
     if (found.boundaries.empty())
       throw NoFeasiblePlan("--partition minimax: no partition keeps to the devices' memory");
     remarks.push_back(describe(found));
-    return kept_together(model, std::move(found.boundaries));
+    return std::move(found.boundaries);
   }
   ChosenPartition chosen = shortest_step_partition(plan, known, machine, schedule);
   if (stages > 1) remarks.push_back(describe(chosen));

@@ -37,6 +37,12 @@ struct PlanChooser {
   [[nodiscard]] Schedule schedule(const std::string& partition, bool rebuild, Plan& plan) const;
   // --recompute auto, for the plan's boundaries.
   [[nodiscard]] Recompute recompute(const Plan& plan, const Schedule& schedule) const;
+
+ private:
+  // Of no more stages than layers.
+  [[nodiscard]] std::vector<int> by_word(const std::string& word, const Plan& plan,
+                                         const Schedule& schedule, const LayerCosts& known,
+                                         const Cluster& machine) const;
 };
 
 }  // namespace weir::app

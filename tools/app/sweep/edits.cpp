@@ -11,21 +11,23 @@
 namespace weir::app {
 namespace {
 
-std::optional<Edits> of_job(const Plan& from, const ResolvedPlan& to) {
-  // A plan without a job's lines has no arguments.
-  if (from.job.lines.empty()) return std::nullopt;
+// Without edits and not of the job where it has none for them; then why, unless it has no lines.
+Edits edits_of_job(const Plan& from, const ResolvedPlan& to) {
+  if (from.job.lines.empty()) return {};
   // As if the job itself asked for that plan: what differs are the arguments to change.
   ResolvedPlan wanted = to;
   wanted.plan.job = from.job;
   try {
     const auto patch = patch_own_megatron_job(wanted);
-    if (!patch) return std::nullopt;
-    Edits edits{.of_job = true};
+    if (!patch) return {};
+    Edits edits{.of_job = true, .not_carried = patch->remarks};
     for (const ArgumentChange& change : patch->changes)
       edits.all.push_back({change.name, change.before, change.after});
     return edits;
-  } catch (const InputError&) {
-    return std::nullopt;  // it has no words for such a plan
+  } catch (const InputError& error) {
+    Edits edits;  // it has no words for such a plan
+    edits.not_carried.push_back({"job", error.what()});
+    return edits;
   }
 }
 
@@ -38,8 +40,8 @@ std::optional<std::string> shown(const Json& value) {
 }  // namespace
 
 Edits edits_between(const Plan& from, const ResolvedPlan& to) {
-  if (auto edits = of_job(from, to)) return std::move(*edits);
-  Edits edits;
+  Edits edits = edits_of_job(from, to);
+  if (edits.of_job) return edits;
   for (const PlanChange& change : step_changes(from, to.plan)) {
     edits.all.push_back(
         {change.key, shown(change.before), shown(change.after), change.role == KeyRole::chosen});

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/explain/first_changes.hpp"
+#include "tools/jobs/job/job.hpp"
 
 namespace weir::app {
 
@@ -20,6 +21,8 @@ struct Edit {
 struct Edits {
   std::vector<Edit> all;
   bool of_job = false;  // of the arguments of the plan's own job; else of keys of its file
+  // What the changed job does otherwise than the plan; of keys, why there are no arguments.
+  std::vector<Remark> not_carried = {};
 };
 
 // Of the Megatron job that `from` was read from, where it keeps one and Megatron has words for

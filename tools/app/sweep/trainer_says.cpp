@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "sim/search/partitions/kept_together.hpp"
 #include "tools/jobs/trainers/ask.hpp"
 
 namespace weir::app {
@@ -22,19 +21,12 @@ std::optional<std::string> trainer_refuses(const std::string& stack, const Resol
                                            const ResolvedPlan* baseline) {
   const auto trainer = trainer_of(stack);
   if (!trainer) return std::nullopt;
-  constexpr const char* kNotRun = "the best plan is not run as it stands: ";
-  // Of more stages than layers before such blocks no partition keeps them together.
-  if (*trainer == Trainer::megatron && !keeps_together(best.model, best.plan.boundaries)) {
-    return fmt::format(
-        "{}boundaries: Megatron-LM has blocks that predict further tokens on one "
-        "stage",
-        kNotRun);
-  }
   const TrainerRow* row = refused_by(*trainer, facts_of(best));
   if (row == nullptr) return std::nullopt;
   // Who runs the baseline with it has a trainer of their own, or a fork.
   if (baseline != nullptr && row->holds(facts_of(*baseline))) return std::nullopt;
-  return fmt::format("{}{}: {} ({})", kNotRun, row->key, row->says, row_name(*trainer, *row));
+  return fmt::format("the best plan is not run as it stands: {}: {} ({})", row->key, row->says,
+                     row_name(*trainer, *row));
 }
 
 }  // namespace weir::app

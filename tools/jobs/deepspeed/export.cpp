@@ -166,13 +166,27 @@ void change(Json& in, const Json& before, const Json& after) {
   }
 }
 
-// Whether rebuilt blocks have their inputs with the host. A file says it also where nothing is
-// rebuilt, of which it says nothing: what of it was read does not tell.
-void set_checkpoints(Json& json, bool away) {
-  Json& section = json["activation_checkpointing"];
-  if (!section.is_object()) section = Json::object();
-  if (away || section.contains("cpu_checkpointing")) section["cpu_checkpointing"] = away;
-  if (section.empty()) json.erase("activation_checkpointing");
+// Whether rebuilt blocks have their inputs with the host. Where the plan rebuilds none the user's
+// file says of their script's own checkpoints what it said.
+void set_checkpoints(Json& json, const Plan& plan) {
+  constexpr const char *kSection = "activation_checkpointing", *kAway = "cpu_checkpointing";
+  const bool away = plan.offload_activations > 0;
+  const bool said = json.contains(kSection) && json[kSection].is_object() &&
+                    json[kSection].contains(kAway) && plan.recompute.mode == RecomputeMode::full;
+  if (away || said) json[kSection][kAway] = away;
+}
+
+// A script of the user's may hand on more of the section than pipeline.py does.
+void remark_checkpoints(const Json& json, std::vector<Remark>& not_carried) {
+  const Json section = json.value("activation_checkpointing", Json::object());
+  for (const auto& [key, value] : section.items()) {
+    const bool off = value.is_null() || (value.is_boolean() && !value.get<bool>());
+    if (key == "cpu_checkpointing" || off) continue;
+    not_carried.push_back({"activation_checkpointing." + key,
+                           fmt::format("{}: in ds_config.json for a script of yours; pipeline.py "
+                                       "hands on cpu_checkpointing alone",
+                                       value.dump())});
+  }
 }
 
 // The user's own configuration, changed where the plan is not what it says; else one of our own.
@@ -183,7 +197,7 @@ Json config(const ResolvedPlan& loaded, const std::optional<Job>& own) {
     json = parse_json(job_text(loaded.plan.job.lines), kOwnJob);
     change(json, written_config(own->plan), wanted);
   }
-  set_checkpoints(json, loaded.plan.offload_activations > 0);
+  set_checkpoints(json, loaded.plan);
   return json;
 }
 
@@ -213,7 +227,9 @@ ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& op
   }
   const std::optional<Job> own = own_job(loaded, "deepspeed", &read_deepspeed_job);
   job.whole_job = own.has_value();
-  job.files.push_back({"ds_config.json", config(loaded, own).dump(2) + "\n"});
+  const Json json = config(loaded, own);
+  remark_checkpoints(json, job.not_carried);
+  job.files.push_back({"ds_config.json", json.dump(2) + "\n"});
   job.files.push_back(
       {"pipeline.py",
        filled(kDeepSpeedScript, {{"LAUNCH", job.launch},

@@ -151,10 +151,6 @@ std::vector<int> stage_blocks(const ResolvedPlan& loaded, std::vector<Remark>& r
   // The other tools know embedding, blocks and head; their norm goes with the head.
   const int predicting = predicting_blocks(loaded.model);
   const auto norm = static_cast<int>(loaded.model.layers.size()) - 2 - predicting;
-  if (predicting > 0 && !predicting_stage(plan, loaded.model)) {
-    throw InputError("plan", "boundaries",
-                     "blocks that predict further tokens are on one stage there");
-  }
   if (predicting > 0) {
     for (int& boundary : plan.boundaries) boundary = std::min(boundary, norm);
   }

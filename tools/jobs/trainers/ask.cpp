@@ -99,6 +99,8 @@ TrainerFacts facts_of(const ResolvedPlan& plan) {
     facts.equal_stages =
         std::ranges::all_of(*blocks, [&](int count) { return count == blocks->front(); });
   }
+  facts.predicting_parted =
+      predicting_blocks(plan.model) > 0 && !predicting_stage(plan.plan, plan.model);
   // The head is the last layer, the norm the one before.
   const std::vector<int>& boundaries = plan.plan.boundaries;
   const auto head = static_cast<int>(plan.model.layers.size()) - 1;

@@ -191,6 +191,10 @@ constexpr TrainerRow kOthers[] = {
     {"muon-fsdp", RowKind::lacks, "zero", [](const Facts& f) { return fsdp(f) && muon(f); },
      "Megatron-LM's muon needs whole matrices, which FSDP divides",
      "core/optimizer/layer_wise_optimizer.py"},
+    {"prediction-stages", RowKind::lacks, "boundaries",
+     [](const Facts& f) { return f.predicting_parted; },
+     "Megatron-LM has blocks that predict further tokens on one stage",
+     "core/transformer/pipeline_parallel_layer_layout.py, validate_layer_layout"},
     {"prediction-chunks", RowKind::lacks, "recompute",
      [](const Facts& f) {
        return f.plan.prediction_layers > 0 && f.plan.recompute.mode == RecomputeMode::full &&

@@ -28,9 +28,10 @@ struct TrainerFacts {
   bool experts = false;
   bool latent_attention = false;
   bool router_pre_softmax = false;
-  bool recent_model = false;  // with arguments that Megatron-LM had no earlier than 2025
-  bool equal_stages = true;   // as many blocks on each
-  bool norm_alone = false;    // on a stage of its own: the final norm
+  bool recent_model = false;       // with arguments that Megatron-LM had no earlier than 2025
+  bool equal_stages = true;        // as many blocks on each
+  bool norm_alone = false;         // on a stage of its own: the final norm
+  bool predicting_parted = false;  // blocks that predict further tokens are on several stages
   ChunkPlacement placement = ChunkPlacement::looped;
   bool copies = false;     // of the weights, or slices of sequences
   double offloadable = 0;  // of what blocks keep, the share that Megatron's modules hold
