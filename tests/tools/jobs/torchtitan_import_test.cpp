@@ -57,9 +57,11 @@ TEST(TorchtitanJob, ModulesOfEachStage) {
               ElementsAre(9, 18, 26));
 }
 
-// toml++ takes for granted that a key begins as keys do; with NDEBUG what followed was undefined.
+// toml++ takes for granted that a key begins as keys do, and that no letter of Greek (of Japanese)
+// follows a value; with NDEBUG what followed was undefined.
 TEST(TorchtitanJob, WhatIsNoTomlIsRefused) {
-  for (const char* text : {"[/job]\n", "[job]\n= 1\n", "[job\n", "a = [\n", "\"", "a.\n"}) {
+  for (const char* text : {"[/job]\n", "[job]\n= 1\n", "[job\n", "a = [\n", "\"", "a.\n",
+                           "a = 6\u03A2\n", "a = 6'\u03A2'\n", "a = \u3042\n", "\u0E50 = 1\n"}) {
     EXPECT_THAT(complaint([&] { static_cast<void>(titan(text)); }),
                 testing::AllOf(testing::StartsWith("job.toml: "), HasSubstr("no valid TOML: ")))
         << text;

@@ -49,7 +49,8 @@ std::optional<std::string> part(const std::string& text, std::string_view places
   if (!first || !length) return std::nullopt;
   if (*first < 0) *first += size;
   if (*first < 0 || *first > size) return "";
-  const std::int64_t end = *length < 0 ? size + *length : std::min(*first + *length, size);
+  // No sum of the two: both may be as large as the type has.
+  const std::int64_t end = *length < 0 ? size + *length : *first + std::min(*length, size - *first);
   if (end < *first) return std::nullopt;
   return text.substr(static_cast<std::size_t>(*first), static_cast<std::size_t>(end - *first));
 }

@@ -204,7 +204,8 @@ TEST(LaunchScript, PartsOfTexts) {
   EXPECT_EQ(started(R"sh(MODEL=llama-8b-v2
 SIZE=${MODEL#*-}; SIZE=${SIZE%-*}
 NAME=${MODEL/llama/Llama}
-if [ "$SIZE" = "8b" ]; then L=32; H=4096; else L=2; H=128; fi
+REST=${MODEL:6:9223372036854775807}  # more than there is
+if [ "$SIZE" = "8b" -a "$REST" = "8b-v2" ]; then L=32; H=4096; else L=2; H=128; fi
 FIRST=${MODEL:0:5}
 [[ $FIRST == llama ]] && NORM=RMSNorm || NORM=LayerNorm
 torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers $L --hidden-size $H \
