@@ -50,11 +50,13 @@ class Budget {
  private:
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION  // each takes some 30 times as long there
   static constexpr std::uint64_t kMostSteps = 1'000'000;
+  static constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 20;
+  static constexpr std::uint64_t kMostElements = 1 << 15;
 #else
   static constexpr std::uint64_t kMostSteps = 20'000'000;
-#endif
   static constexpr std::uint64_t kMostBytes = std::uint64_t{128} << 20;
   static constexpr std::uint64_t kMostElements = 1 << 20;
+#endif
   static constexpr int kDeepest = 500;
 
   void spend(std::uint64_t& spent, std::uint64_t count, std::uint64_t most, const char* of) const {

@@ -91,6 +91,7 @@ std::string_view torchtitan_flavor(const Model& model) {
   if (!decoder) return "";
   decoder->block.angles = kLlama3Angles;  // change no size
   for (const Flavor& f : kLlama3) {
+    if (f.hidden != decoder->block.hidden || f.blocks != decoder->blocks) continue;
     if (to_layer_list(decoder_model(*torchtitan_llama3(f.name), 1)) ==
         to_layer_list(decoder_model(*decoder, 1))) {
       return f.name;
