@@ -119,8 +119,7 @@ Answer changes_answer(Workplace& /*workplace*/, const Json& body) {
     }
   }
   Json notes = Json::array();
-  for (const Remark& remark : edits.not_carried)
-    notes.push_back(fmt::format("{}: {}", remark.name, remark.text));
+  for (const std::string& line : app::not_carried_lines(edits)) notes.push_back(line);
   return {.body = Json{{"result", rows}, {"arguments", arguments}, {"notes", notes}}.dump()};
 }
 

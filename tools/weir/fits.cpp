@@ -57,8 +57,8 @@ void print_fitting(Printout& out, const app::FittingChange& c) {
           format_bytes(c.forecast.peak_memory()), format_bytes(c.forecast.peak_memory_upper()),
           format_duration(c.forecast.step_time), c.ratio, to_text(count_of(c.edits)));
   if (c.forecast.training_tokens) out.say("    {}\n", training_text(c.forecast));
-  if (!c.edits.of_job) return;
   for (const app::Edit& a : c.edits.all) {
+    if (!c.edits.of_job) break;  // what changes in a plan's file, `plan` says
     const auto value = [](const std::string& v) { return v.empty() ? v : " " + v; };
     if (a.after) {
       out.say("    --{}{}{}\n", a.name, value(*a.after),
@@ -67,6 +67,7 @@ void print_fitting(Printout& out, const app::FittingChange& c) {
       out.say("    without --{}\n", a.name);
     }
   }
+  for (const std::string& line : not_carried_lines(c.edits)) out.say("    {}\n", line);
 }
 
 void print_advice(Printout& out, const app::FitsResult& result) {

@@ -82,6 +82,27 @@ TEST_F(FitsCommand, AJobsSoftwareIsCountedWithoutACluster) {
   EXPECT_EQ(of("fits job.json --memory-limit 80GiB", 0)["ranks"], json["ranks"]);
 }
 
+// 6.7 B numbers in four stages of two replicas leave an H100 room for a second stage a rank, for
+// which Megatron-LM has an argument; for the fastest of all schedules it has none, and why is said.
+TEST_F(FitsCommand, WhatTheJobHasNoWordForIsSaid) {
+  write("job.args",
+        "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 "
+        "--max-position-embeddings 4096 --vocab-size 32000 --micro-batch-size 1 "
+        "--global-batch-size 16 --bf16 --pipeline-model-parallel-size 4\n");
+  const std::string fits = "fits job.args --gpus 8 --cluster dgx-h100";
+  const Json own = of(fits, 0)["faster"];
+  EXPECT_EQ(own["arguments"][0]["name"], "num-layers-per-virtual-pipeline-stage") << own["change"];
+  EXPECT_TRUE(own["not_carried"].empty());
+  const Json other = of(fits + " --any-schedule", 0)["faster"];
+  EXPECT_TRUE(other["arguments"].empty());
+  ASSERT_EQ(other["not_carried"].size(), 1);
+  EXPECT_EQ(other["not_carried"][0]["name"], "job");
+  EXPECT_THAT(other["not_carried"][0]["text"].get<std::string>(),
+              HasSubstr("row megatron/own-schedules"));
+  EXPECT_THAT(weir("-q " + fits + " --any-schedule").out,
+              HasSubstr("    The job has no words for it: plan: schedule: "));
+}
+
 TEST_F(FitsCommand, WithoutMemoryThereIsNoAnswer) {
   make("-M 8 -b 1");
   const CommandResult result = weir("-q fits plan.json");

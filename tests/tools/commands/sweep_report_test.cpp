@@ -53,6 +53,23 @@ TEST_F(SweepReport, WidensTheBestPlanWhateverIsListed) {
   EXPECT_EQ(label("--top 0"), label("--top 1"));
 }
 
+// A job of Megatron-LM's as the present plan, and a schedule that it does not run.
+TEST_F(SweepReport, SaysWhatThePresentJobHasNoWordFor) {
+  write("job.args",
+        "--num-layers 16 --hidden-size 512 --num-attention-heads 8 --seq-length 1024 "
+        "--max-position-embeddings 1024 --vocab-size 32000 --micro-batch-size 1 "
+        "--global-batch-size 8 --bf16 --pipeline-model-parallel-size 4\n");
+  ASSERT_EQ(weir("plan --from megatron job.args --gpus 4 -o job.json").code, 0);
+  const CommandResult found =
+      weir("sweep job.model.json --gpus 4 -K 4 -M 8 -b 1 --schedule dualpipev -v 2 --any-schedule "
+           "--recompute none --baseline job.json --cluster dgx-h100 --report page.html");
+  ASSERT_EQ(found.code, 0) << found.out;
+  const std::string html = read("page.html");
+  EXPECT_THAT(html.substr(html.find("What changes against")),
+              ContainsRegex("^What changes against[^§]*<p>The job has no words for it: plan: "
+                            "schedule: dualpipev: [^<]*row megatron/own-schedules"));
+}
+
 TEST_F(SweepReport, SaysWhatWasRun) {
   const std::string html = page("--run --backend synthetic --steps 2 --svg rows.svg");
   EXPECT_THAT(html, Not(HasSubstr("nothing was run")));

@@ -18,6 +18,7 @@
 #include "sim/forecast_json.hpp"
 #include "sim/training_cost.hpp"
 #include "tools/app/compare/explain.hpp"
+#include "tools/app/jobs/export.hpp"
 #include "tools/app/jobs/import.hpp"
 #include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/shared/parallel_fields.hpp"
@@ -319,7 +320,8 @@ FitsJson change_json(const FittingChange& c) {
           {"training_cost", training_cost_json(c.forecast)},
           {"step_time_ratio", c.ratio},
           {"arguments_count", count_of(c.edits).all()},
-          {"arguments", arguments}};
+          {"arguments", arguments},
+          {"not_carried", to_json(c.edits.not_carried)}};
 }
 
 }  // namespace

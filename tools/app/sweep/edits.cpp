@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/sweep/edits.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "plan/words/error.hpp"
@@ -60,6 +62,15 @@ ArgumentCount count_of(const Edits& edits) {
     ++its;
   }
   return count;
+}
+
+std::vector<std::string> not_carried_lines(const Edits& edits) {
+  std::vector<std::string> lines;
+  for (const Remark& remark : edits.not_carried) {
+    lines.push_back(edits.of_job ? fmt::format("Not carried: {}: {}", remark.name, remark.text)
+                                 : "The job has no words for it: " + remark.text);
+  }
+  return lines;
 }
 
 }  // namespace weir::app

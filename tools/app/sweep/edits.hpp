@@ -31,4 +31,7 @@ struct Edits {
 
 [[nodiscard]] ArgumentCount count_of(const Edits& edits);
 
+// What is not carried, a line each.
+[[nodiscard]] std::vector<std::string> not_carried_lines(const Edits& edits);
+
 }  // namespace weir::app

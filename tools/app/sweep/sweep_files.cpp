@@ -125,8 +125,11 @@ void write_report(SweepReply& reply, const SweepRequest& r, const std::string& t
   report.trust = trust;
   report.provenance = provenance(session, r.seed);
   const ResolvedPlan best = resolve(result.plans.front().plan, ".");
-  if (result.baseline)
-    report.changes = report_changes(edits_between(result.baseline->ranked.plan, best));
+  if (result.baseline) {
+    const Edits edits = edits_between(result.baseline->ranked.plan, best);
+    report.changes = report_changes(edits);
+    report.not_carried = not_carried_lines(edits);
+  }
   const char* when = "First";
   for (const FirstChange& change : reply.first_changes) {
     report.first_changes.push_back(fmt::format("{}: {}: {:.2f} times as fast, {}.", when,

@@ -141,7 +141,9 @@ std::string changes_section(const SearchReport& report) {
   if (is_beaten_by_none(*report.result))
     return html + "<p>Nothing: none that was found is faster.</p>\n";
   for (const std::string& line : report.first_changes) html += "<p>" + escape(line) + "</p>\n";
-  return html + changes_table(report.changes, "present plan");
+  html += changes_table(report.changes, "present plan");
+  for (const std::string& line : report.not_carried) html += "<p>" + escape(line) + "</p>\n";
+  return html;
 }
 
 Series series_of(std::string name, const std::vector<Ranked>& plans, const Paint& colour,

@@ -24,6 +24,7 @@ struct SearchReport {
   std::vector<std::string> names;                // of the plans, as far as they may be shown
   std::string baseline_name;                     // where the result has a baseline
   std::vector<ReportChange> changes;             // from it to the best plan
+  std::vector<std::string> not_carried;          // by these changes, a line each
   std::vector<std::string> first_changes;        // the smallest first, a line each
   Trace best;                                    // the best plan's predicted step
   std::optional<Trace> present;                  // the present plan's, where it is another
