@@ -113,6 +113,7 @@ void define(pybind11::module_& m, const app::UseCase<Request, Result>& use_case,
           const app::Fields all = fields(request);
           try {
             auto given = fill(use_case.name, all, places, args, kwargs);
+            app::find_models(all);
             app::Session session(app::files_read(all), std::move(given));
             session.command = call_text(use_case.name, args, kwargs);
             session.date = app::today();

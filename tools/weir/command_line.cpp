@@ -390,6 +390,7 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
     for (const app::Field& field : fields) {
       if (is_seed(field)) *std::get<std::uint64_t*>(field.target) = global_.seed;
     }
+    app::find_models(fields);
     const app::Session session = session_for(*command, fields);
     // Before any work: a result that cannot be written is refused while nothing is lost.
     try {

@@ -83,8 +83,20 @@ TEST(BridgeRecipe, SizesThatStandElsewhereAreAskedFor) {
       "        [\"decoder\"] * 2, [\"decoder\"], [\"loss\"]]\n    tweak(cfg)\n";
   EXPECT_THAT(
       complaint([&] { static_cast<void>(recipe(body)); }),
-      HasSubstr("recipe.py: model: AutoBridge.from_hf_pretrained(\"a/b\").get_model_config: "
-                "its sizes are not in this file: give its config.json"));
+      HasSubstr("recipe.py: model: a/b: its sizes are not in this file: give its config.json"));
+  // By a constant, an argument of a function of its own, and with the bridge in between.
+  for (const char* made :
+       {"    name = \"a/b\"\n    cfg.model = AutoBridge.from_hf_pretrained(name, "
+        "revision=\"1\").to_megatron_provider(load_weights=False)\n",
+        "    bridge = AutoBridge.from_hf_pretrained(\"a/b\")\n"
+        "    cfg.model = bridge.to_megatron_provider()\n"}) {
+    try {
+      static_cast<void>(recipe(made));
+      ADD_FAILURE() << made;
+    } catch (const ModelNeeded& needed) {
+      EXPECT_EQ(needed.model(), "a/b") << made;
+    }
+  }
   const Job small = recipe(std::string(kProvider));
   const Job job = recipe(body.substr(0, body.find("    cfg.model.pipeline_model_parallel_layout")) +
                              "    tweak(cfg)\n",

@@ -24,6 +24,7 @@
 #include "plan/words/error.hpp"
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/schedule/schedule_source.hpp"
+#include "tools/app/shared/hub.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/job/doubt.hpp"
 #include "tools/jobs/megatron/import.hpp"
@@ -286,23 +287,53 @@ void follow_order(Plan& plan, bool slots_chosen, const std::filesystem::path& fo
                            plan.slots, usual, plan.schedule));
 }
 
+// The configuration that a job's name for its model stands for: of a checkpoint beside it, else
+// from where this program was started, else of Hugging Face's cache.
+std::optional<std::filesystem::path> model_of_job(const std::string& name,
+                                                  const std::filesystem::path& folder) {
+  if (name.empty()) return std::nullopt;
+  for (const std::filesystem::path& from : {folder, std::filesystem::path()}) {
+    const std::filesystem::path config = from / name / "config.json";
+    std::error_code none;  // what cannot be looked at is not there
+    if (std::filesystem::is_regular_file(config, none)) return config;
+  }
+  return in_hub_cache(name);
+}
+
 }  // namespace
 
-Imported import_job(const ImportRequest& r, const ImportedJob& j, const Session& session) {
+Imported import_job(const ImportRequest& request, const ImportedJob& j, const Session& session) {
   if (!j.output) throw UsageError("--from needs -o PLAN: its model is written beside it");
   const std::filesystem::path output = session.output(*j.output);
+  ImportRequest r = request;
   std::optional<Model> named;
   if (r.model) named = load_model(*r.model);
   const std::string file = shown_name(j.file);
+  // The reader knows no options of ours: which one helps is added here.
+  const auto with = [&](const InputError& error, std::string_view help) {
+    const std::string_view line = error.what();
+    return InputError(file, "", fmt::format("{}{}", line.substr(file.size() + 2), help));
+  };
+  const auto read = [&] {
+    try {
+      return read_job(r, j, named ? &*named : nullptr);
+    } catch (const DeviceCountError& error) {
+      throw with(error, "; --gpus says on how many devices the job runs");
+    }
+  };
   Job job;
   try {
-    job = read_job(r, j, named ? &*named : nullptr);
-  } catch (const DeviceCountError& error) {
-    // The reader knows no options of ours: which one helps is added here.
-    const std::string_view line = error.what();
-    throw InputError(file, "",
-                     fmt::format("{}; --gpus says on how many devices the job runs",
-                                 line.substr(file.size() + 2)));
+    job = read();
+  } catch (const ModelNeeded& needed) {
+    if (!session.hub) throw;
+    r.model = model_of_job(needed.model(), j.file.parent_path());
+    if (!r.model && is_hub_name(needed.model()))
+      throw with(needed, fmt::format(", or `hf download {} config.json`", needed.model()));
+    if (!r.model) throw;
+    session.note(fmt::format("{}: model: {} is {}", file, needed.model(), r.model->string()));
+    session.guard(*r.model);
+    named = load_model(*r.model);
+    job = read();
   }
   Plan& plan = job.plan;
   plan.note = j.note.empty()

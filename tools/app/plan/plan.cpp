@@ -383,8 +383,10 @@ Fields import_fields(PlanRequest& r) {
        &r.place,
        "With --from SWEEP.json: the plan's place in its list (default: 1)",
        {.range = kPositive}},
-      {"--job-model,--model", &r.import.model,
-       "With --from: the model, where the job only names it"},
+      {"--job-model,--model",
+       &r.import.model,
+       "With --from: the model, where the job only names it and the hub's cache has no such name",
+       {.model = true}},
       {"--gpus", &r.import.gpus,
        "Devices of the job: with --from where its file does not say; of --cluster as many nodes "
        "as "

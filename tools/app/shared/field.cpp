@@ -15,6 +15,7 @@
 
 #include "plan/words/error.hpp"
 #include "plan/words/nearest.hpp"
+#include "tools/app/shared/hub.hpp"
 
 namespace weir::app {
 namespace {
@@ -230,6 +231,17 @@ void try_file(const Path& path, const std::string& option, const Session& sessio
 }
 
 }  // namespace
+
+void find_models(const Fields& fields) {
+  for (const Field& field : fields) {
+    if (!field.traits.model) continue;
+    if (auto* const* path = std::get_if<Path*>(&field.target)) {
+      if (!(*path)->empty()) **path = model_file(**path);
+    } else if (auto* const* may_be = std::get_if<std::optional<Path>*>(&field.target)) {
+      if (**may_be) **may_be = model_file(***may_be);
+    }
+  }
+}
 
 void try_outputs(const Fields& fields, const Session& session) {
   Written files;

@@ -50,6 +50,7 @@ struct FieldTraits {
   std::optional<Range> range;        // of a number, which must have one, and of each in a list
   std::vector<std::string> choices;  // of a text, and of each word
   bool required = false;
+  bool model = false;  // of a file: a model's, which its folder or its name may stand for
   Writes writes = Writes::nothing;  // what the use case writes there
   std::optional<double> unsaid;     // of a number that may be left out behind its name: what it is
   // What else is written with a file, by that file's name: a picture's data. None: nothing.
@@ -76,6 +77,9 @@ void require_choices(const Field& field, const std::vector<std::string>& texts);
 // The first field that is required and not there: a list of nothing is not there. None: nothing is
 // missing. `given`: as Session has it.
 [[nodiscard]] const Field* first_missing(const Fields& fields, const std::set<std::string>& given);
+
+// Puts its file in place of each model that is named otherwise (model_file). Before files_read.
+void find_models(const Fields& fields);
 
 // What must hold before hours of work: each file and folder that the fields name to be written can
 // be, is none of those that are read, and is written by one field alone; and no name that was given

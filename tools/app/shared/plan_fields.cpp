@@ -269,8 +269,9 @@ app::Fields fields(PlanOptions& o) {
   return {
       {"model",
        &o.model,
-       "Hugging Face config.json, layer list, network sizes, layers.csv, or PipeDream graph.txt",
-       {.required = true}},
+       "Hugging Face config.json, its folder or its name in the hub's cache (Qwen/Qwen3-8B), layer "
+       "list, network sizes, layers.csv, or PipeDream graph.txt",
+       {.required = true, .model = true}},
       {"--seq-length",
        &o.seq_length,
        "Tokens a sample (default: the model's positions)",

@@ -38,6 +38,9 @@ class Session {
   std::function<void(const std::string& what, int done, int of)> progress = [](const std::string&,
                                                                                int, int) {};
 
+  // Whether a model that a job names may be looked for in Hugging Face's cache.
+  bool hub = true;
+
   // Progress of the work called `what`, for as long as this session is there.
   [[nodiscard]] std::function<void(int done, int of)> part(std::string what) const {
     return [this, what = std::move(what)](int done, int of) { progress(what, done, of); };

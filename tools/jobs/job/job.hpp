@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "plan/job/plan.hpp"
@@ -71,6 +72,19 @@ struct Job {
 class DeviceCountError : public InputError {
  public:
   using InputError::InputError;
+};
+
+// The job names its model and has not its sizes: JobOptions::model may give them.
+class ModelNeeded : public InputError {
+ public:
+  // `model`: as the job names it ("Qwen/Qwen3-8B"); empty: it does not.
+  ModelNeeded(const std::string& file, const std::string& key, const std::string& why,
+              std::string model)
+      : InputError(file, key, why), model_(std::move(model)) {}
+  [[nodiscard]] const std::string& model() const { return model_; }
+
+ private:
+  std::string model_;
 };
 
 // What a file may leave open.

@@ -31,10 +31,11 @@ using Values = PostTrainerValues;
 void require_model(const JobOptions& options, const std::string& file, std::string_view tool,
                    const std::string& name) {
   if (options.model != nullptr) return;
-  throw InputError(file, "model",
-                   fmt::format("{}: a job of {} has its sizes in the checkpoint: give its "
-                               "configuration, --model CONFIG.json",
-                               name.empty() ? "not named" : name.substr(0, 80), tool));
+  throw ModelNeeded(file, "model",
+                    fmt::format("{}: a job of {} has its sizes in the checkpoint: give its "
+                                "configuration, --model CONFIG.json",
+                                name.empty() ? "not named" : name.substr(0, 80), tool),
+                    name);
 }
 
 // A line of Megatron's: torchrun where the devices are known, and every argument.

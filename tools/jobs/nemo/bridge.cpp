@@ -315,6 +315,18 @@ void take_adapters(const PythonValue& recipe, const std::string& file, Job& job)
   set_treatment(job.model, job.plan);
 }
 
+// What AutoBridge makes the model of; empty where it does not, or that is not known.
+std::string hub_name(const PythonValue* model) {
+  const PythonObject* made = model == nullptr ? nullptr : model->object();
+  return made == nullptr ? std::string() : made->made_from;
+}
+
+std::string shown_model(const PythonValue* model) {
+  if (model == nullptr) return "None";
+  if (const std::string name = hub_name(model); !name.empty()) return name.substr(0, 80);
+  return (model->object() == nullptr ? to_string(*model) : model->object()->callee).substr(0, 60);
+}
+
 }  // namespace
 
 Job read_bridge_job(const std::string& text, const std::string& file, const JobOptions& options) {
@@ -330,18 +342,18 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
     throw InputError(file, function, "returns no ConfigContainer that is known without running it");
   const PythonValue* model = result.value.field("model");
   if (options.model == nullptr && (model == nullptr || model->field("num_layers") == nullptr)) {
-    throw InputError(file, "model",
-                     fmt::format("{}: its sizes are not in this file: give its config.json",
-                                 model == nullptr             ? "None"
-                                 : model->object() == nullptr ? to_string(*model).substr(0, 60)
-                                                              : model->object()->callee));
+    throw ModelNeeded(
+        file, "model",
+        fmt::format("{}: its sizes are not in this file: give its config.json", shown_model(model)),
+        hub_name(model));
   }
   // Another provider has other defaults: biases, norms, gates and what else makes its family.
   const PythonObject* provider = model == nullptr ? nullptr : model->object();
   if (options.model == nullptr && provider != nullptr && provider->callee != "GPTModelProvider") {
-    throw InputError(file, "model",
-                     fmt::format("{}: its defaults are not in this file: give its config.json",
-                                 provider->callee.substr(0, 60)));
+    throw ModelNeeded(file, "model",
+                      fmt::format("{}: its defaults are not in this file: give its config.json",
+                                  shown_model(model)),
+                      hub_name(model));
   }
   Recipe recipe(result.value, options);
   Job job = read_megatron_job(recipe.arguments(), file, options);

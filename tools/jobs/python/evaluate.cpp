@@ -398,7 +398,24 @@ class PythonEvaluator {
     }
     if (auto known = python_builtin({callee.source, places, keywords}, heap_, budget_))
       return *std::move(known);
-    return object({callee.source, std::move(places), std::move(keywords)});
+    return object(
+        {callee.source, std::move(places), std::move(keywords), made_from(callee, names)});
+  }
+
+  std::string made_from(const Expression& callee, Names& names) {
+    if (callee.kind != Expression::Kind::attribute) return {};
+    const Expression& whose = callee.parts.front();
+    // An object by its name, or what a method gives: no function of this file is called twice.
+    const bool made_here = whose.kind == Expression::Kind::call &&
+                           whose.parts.front().kind == Expression::Kind::attribute;
+    if (whose.kind != Expression::Kind::name && !made_here) return {};
+    const PythonValue value = evaluate(whose, names);
+    const PythonObject* of = value.object();
+    constexpr std::size_t kLongest = 200;
+    if (of == nullptr || of->places.empty() || of->places.front().text() == nullptr ||
+        of->places.front().text()->size() > kLongest)
+      return {};
+    return *of->places.front().text();
   }
 
   // A text's .lower().

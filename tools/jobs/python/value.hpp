@@ -28,6 +28,9 @@ struct PythonObject {
   std::string callee;
   std::vector<PythonValue> places;
   std::map<std::string, PythonValue> fields;
+  // Of a method's call, the first text that its object was made with: "Qwen/Qwen3-8B" of
+  // AutoBridge.from_hf_pretrained("Qwen/Qwen3-8B").to_megatron_provider(). Empty: none is known.
+  std::string made_from = {};
 };
 // A name of another file, or what cannot be known without running it: as the file says it.
 struct PythonUnknown {
