@@ -270,6 +270,16 @@ Json parsed_model(const std::string& text, const std::string& file) {
   }
 }
 
+// Every model of Hugging Face is a config.json: the folder tells them apart. In its own cache that
+// is a commit's: models--Qwen--Qwen3-8B/snapshots/COMMIT.
+std::string folder_name(const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.parent_path();
+  const std::string cached = folder.parent_path().parent_path().filename().string();
+  if (folder.parent_path().filename() == "snapshots" && cached.starts_with("models--"))
+    return cached.substr(cached.rfind("--") + 2);
+  return folder.filename().string();
+}
+
 }  // namespace
 
 Model load_model(const std::filesystem::path& file) {
@@ -292,11 +302,9 @@ Model parse_model(const std::string& text, const std::filesystem::path& file) {
                                              : layer_list(json, file.string());
     }
   }
-  // Every model of Hugging Face is a config.json: the folder tells them apart.
   if (model.name.empty()) {
-    model.name = file.stem() == "config" && file.has_parent_path()
-                     ? file.parent_path().filename().string()
-                     : file.stem().string();
+    model.name = file.stem() == "config" && file.has_parent_path() ? folder_name(file)
+                                                                   : file.stem().string();
   }
   return model;
 }

@@ -49,7 +49,9 @@ TEST_F(HubCommand, AModelByItsName) {
        {"HF_HUB_CACHE=hub", "HF_HUB_CACHE= HUGGINGFACE_HUB_CACHE= HF_HOME=home"}) {
     const CommandResult model = weir("--json model Qwen/Tiny", environment);
     ASSERT_EQ(model.code, 0) << model.out;
-    EXPECT_EQ(Json::parse(model.out)["layers"].size(), 7U) << environment;
+    const Json json = Json::parse(model.out);
+    EXPECT_EQ(json["name"], "Tiny") << environment;
+    EXPECT_EQ(json["layers"].size(), 7U) << environment;
   }
   // A plan keeps the file, and is read where nothing says the cache any more.
   ASSERT_EQ(weir("-q plan Qwen/Tiny -K 2 -M 4 -o plan.json", "HF_HUB_CACHE=hub").code, 0);
