@@ -55,7 +55,7 @@ TEST_F(HubCommand, AModelByItsName) {
   }
   // A plan keeps the file, and is read where nothing says the cache any more.
   ASSERT_EQ(weir("-q plan Qwen/Tiny -K 2 -M 4 -o plan.json", "HF_HUB_CACHE=hub").code, 0);
-  EXPECT_THAT(Json::parse(read("plan.json"))["model_path"].get<std::string>(),
+  EXPECT_THAT(Json::parse(read("plan.json"))["model"].get<std::string>(),
               EndsWith("hub/models--Qwen--Tiny/snapshots/abc1/config.json"));
   EXPECT_EQ(weir("-q simulate plan.json --cluster dgx-h100", "HF_HUB_CACHE=none").code, 0);
 }
@@ -100,7 +100,7 @@ TEST_F(HubCommand, AJobsModelIsFoundByTheNameThatItSays) {
     EXPECT_THAT(found.out, HasSubstr(": model: Qwen/Tiny is hub/models--Qwen--Tiny/")) << job;
     const Json made = Json::parse(read("plan.json"));
     EXPECT_EQ(made["pp"], 2) << job;
-    EXPECT_THAT(made["model_path"].get<std::string>(), EndsWith("abc1/config.json")) << job;
+    EXPECT_THAT(made["model"].get<std::string>(), EndsWith("abc1/config.json")) << job;
     const CommandResult missing = weir(plan, "HF_HUB_CACHE=none");
     EXPECT_EQ(missing.code, 3) << missing.out;
     EXPECT_THAT(missing.out, HasSubstr(", or `hf download Qwen/Tiny config.json`\n")) << job;

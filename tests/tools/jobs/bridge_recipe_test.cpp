@@ -119,6 +119,25 @@ TEST(BridgeRecipe, AGivenModelsBlocksMayDiffer) {
   EXPECT_EQ(std::get<TransformerShape>(job.model.layers[2].shape).window, 128);
 }
 
+// A given model's heads may be wider than its hidden size says, and it may predict: its positions
+// are rotary.
+TEST(BridgeRecipe, AGivenModelIsTakenAsItIs) {
+  Model model = recipe(std::string(kProvider)).model;
+  for (Layer& layer : model.layers) {
+    if (auto* block = std::get_if<TransformerShape>(&layer.shape)) {
+      block->heads = 6;
+      block->head_dim = 128;
+    }
+  }
+  const Job job = recipe(
+      "    cfg.model = AutoBridge.from_hf_pretrained(\"a/b\").get_model_config()\n"
+      "    cfg.model.seq_length = 512\n    cfg.model.mtp_num_layers = 1\n",
+      {.model = &model});
+  EXPECT_TRUE(job.model_given);
+  EXPECT_EQ(job.plan.prediction_layers, 1);
+  EXPECT_EQ(std::get<TransformerShape>(job.model.layers[2].shape).heads, 6);
+}
+
 // Optimizer and scheduler of one call, as the recipes of 0.1 and 0.2 have them; what it leaves open
 // is its function's own: a tenth of the rate at the end, betas 0.9 and 0.95, and decay 0.1.
 TEST(BridgeRecipe, TwoSectionsOfOneCall) {

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/megatron/import.hpp"
@@ -85,6 +87,27 @@ TEST(KeptLines, BecomeNoOtherWordsInAScript) {
   for (const Remark& remark : made.not_carried)
     said = said || remark.text.find("--tensorboard-dir '$(date +%F)'") != std::string::npos;
   EXPECT_TRUE(said);
+}
+
+// A value that begins as an argument does stays behind its '=': read again it is no other argument,
+// and the unchanged job has the lines that it had.
+TEST(KeptLines, KeepAValueThatLooksLikeAnArgument) {
+  JobOptions options;
+  options.gpus = 1;
+  const std::string text = kJob;
+  const Job first = read_megatron_job(text.substr(0, text.find("--num-layers $LAYERS")) +
+                                          "--num-layers 4 --note='--bf16 1' " +
+                                          text.substr(text.find("--hidden-size")),
+                                      "job.sh", options);
+  EXPECT_THAT(first.lines, Contains("--note='--bf16 1'"));
+  Job job = first;
+  job.plan.job = {.tool = "megatron", .devices = 1, .lines = job.lines};
+  const auto patch = patch_own_megatron_job(loaded(job.plan, job.model));
+  ASSERT_TRUE(patch.has_value());
+  EXPECT_TRUE(patch->changes.empty());
+  std::vector<std::string> lines = first.lines;
+  std::ranges::sort(lines);
+  EXPECT_EQ(patch->lines, lines);
 }
 
 // Values of TOML and JSON go with the plan line by line, too: not those of secrets, nor what stands

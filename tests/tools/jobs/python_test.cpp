@@ -81,8 +81,9 @@ TEST(Python, FollowsTheFilesOwnFunctions) {
 TEST(Python, FollowsFunctionsThroughOtherFiles) {
   const std::map<std::string, std::string> files{
       {"../common.py", "from top.recipes.all import llama_8b as base\n"},
-      {"../../recipes/all.py", "from .deep import llama_8b_16gpu as llama_8b\n"},
-      {"../../recipes/deep.py", "def llama_8b_16gpu():\n    return Config(layers=32)\n"}};
+      {"../../recipes/all.py", "from .deep import llama_8b_16gpu as llama_8b, NAME\n"},
+      {"../../recipes/deep.py",
+       "NAME = 'a/b'\nSIZES = [1]\ndef llama_8b_16gpu():\n    return Config(layers=32)\n"}};
   const PythonFiles open = [&](const std::string& path) -> std::optional<std::string> {
     std::string seen = std::filesystem::path(path).lexically_normal().string();
     // The job is in top/speed/b200.
@@ -102,6 +103,14 @@ TEST(Python, FollowsFunctionsThroughOtherFiles) {
   EXPECT_EQ(returned("from recipes.all import llama_8b", "llama_8b"), "Config(layers=32)");
   EXPECT_EQ(returned("from top.recipes.all import none", "none"), "none()");
   EXPECT_EQ(returned("from top.nowhere import base", "base"), "base()");
+  // Constants too, also by way of a third file; what that file may change is not known here.
+  const auto constant = [&](const std::string& import) {
+    const PythonFile file = read_python(import + "\ndef f():\n    return x\n", "job.py");
+    return to_string(call_python(file, "f", open).value);
+  };
+  EXPECT_EQ(constant("from top.recipes.deep import NAME as x"), "\"a/b\"");
+  EXPECT_EQ(constant("from recipes.all import NAME as x"), "\"a/b\"");
+  EXPECT_EQ(constant("from top.recipes.deep import SIZES as x"), "x");
 }
 
 // As a table of layouts by K and v is written.

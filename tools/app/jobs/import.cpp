@@ -167,7 +167,8 @@ Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
                                      job.plan.devices(), *machine));
   }
   // A model named twice must be the same one.
-  if (named != nullptr && format.says_model) check_same(*named, job.model, file, *r.model);
+  if (named != nullptr && format.says_model && !job.model_given)
+    check_same(*named, job.model, file, *r.model);
   return job;
 }
 

@@ -362,7 +362,11 @@ std::string Arguments::line(std::string_view name) const {
   const auto found = given_.find(name);
   if (found == given_.end()) return "";
   std::string text = found->second.written;
-  for (const std::string& value : found->second.values) text += " " + shell_quoted(value);
+  for (const std::string& value : found->second.values) {
+    // Behind a blank it would be an argument of its own.
+    text += value.starts_with("--") ? '=' : ' ';
+    text += shell_quoted(value);
+  }
   return text;
 }
 

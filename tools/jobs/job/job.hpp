@@ -65,6 +65,7 @@ struct Job {
   } rows = {};
   std::string stack;  // the software that runs it, where the file tells; empty: as its kind of file
   std::vector<std::string> lines;  // of the SourceJob
+  bool model_given = false;        // the model is the one that JobOptions gives
   bool own_program = true;  // the lines start the tool's own, and not one that has it in itself
 };
 

@@ -268,7 +268,10 @@ class Recipe {
     size("hidden-size", block.hidden);
     size("ffn-hidden-size", block.ffn);
     size("num-attention-heads", block.heads);
-    size("vocab-size", std::get<EmbeddingShape>(layers.front().shape).vocabulary);
+    size("kv-channels", block.head_dim);
+    const auto& embedding = std::get<EmbeddingShape>(layers.front().shape);
+    size("vocab-size", embedding.vocabulary);
+    add("model", "position-embedding-type", embedding.positions > 0 ? "learned_absolute" : "rope");
     if (block.experts > 1) {
       size("num-experts", block.experts);
       size("moe-router-topk", block.experts_per_token);
@@ -358,7 +361,10 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
   Recipe recipe(result.value, options);
   Job job = read_megatron_job(recipe.arguments(), file, options);
   job.lines.clear();
-  if (options.model != nullptr) job.model = *options.model;
+  if (options.model != nullptr) {
+    job.model = *options.model;
+    job.model_given = true;
+  }
   if (job.plan.prediction_layers > 0) {
     if (const auto reason = cannot_predict(job.model))
       throw InputError(file, recipe.field_of("mtp-num-layers"), *reason);

@@ -314,8 +314,19 @@ class PythonEvaluator {
 
   PythonValue named(const Expression& e, const Names& names) {
     if (const auto local = names.find(e.word); local != names.end()) return local->second;
-    if (const auto global = globals_.find(e.word); global != globals_.end()) return global->second;
-    return {PythonUnknown{e.word}};
+    return global(e.word).value_or(PythonValue{PythonUnknown{e.word}});
+  }
+
+  // Of this file, or a text, a number or a truth value of the one that it was imported from: what
+  // that file holds else may be changed there.
+  std::optional<PythonValue> global(const std::string& name) {
+    if (const auto own = globals_.find(name); own != globals_.end()) return own->second;
+    auto other = elsewhere(name, &PythonEvaluator::global);
+    const bool constant = other && (other->text() != nullptr || other->number() || other->truth());
+    return constant && other->list() == nullptr && other->dict() == nullptr &&
+                   other->object() == nullptr
+               ? other
+               : std::nullopt;
   }
 
   PythonValue attribute(const Expression& e, Names& names) {
@@ -389,12 +400,8 @@ class PythonEvaluator {
       if (const auto small = lowered(evaluate(callee.parts.front(), names))) return *small;
     }
     if (callee.kind == Expression::Kind::name) {
-      if (const auto own = functions_.find(callee.word); own != functions_.end())
-        return call_own(*own->second, places, keywords);
-    }
-    if (callee.kind == Expression::Kind::name) {
-      if (const auto other = imported(callee.word); other.first != nullptr)
-        return other.first->call_own(*other.second, places, keywords);
+      if (const auto known = function(callee.word))
+        return known->file->call_own(*known->is, places, keywords);
     }
     if (auto known = python_builtin({callee.source, places, keywords}, heap_, budget_))
       return *std::move(known);
@@ -427,24 +434,34 @@ class PythonEvaluator {
     return PythonValue{std::move(small)};
   }
 
-  // The function of another file that a name was imported as, and what follows that file: defined
-  // there, or imported there in turn.
-  std::pair<PythonEvaluator*, const Statement*> imported(const std::string& name) {
+  // A function, and what follows its file: of this one, or imported there in turn.
+  struct Function {
+    PythonEvaluator* file = nullptr;
+    const Statement* is = nullptr;
+  };
+  std::optional<Function> function(const std::string& name) {
+    if (const auto own = functions_.find(name); own != functions_.end())
+      return Function{this, own->second};
+    return elsewhere(name, &PythonEvaluator::function);
+  }
+
+  // What `look` finds of a name in the file that it was imported from.
+  template <class Found>
+  std::optional<Found> elsewhere(
+      const std::string& name, std::optional<Found> (PythonEvaluator::*look)(const std::string&)) {
     const std::string module_name = python_import_of(file_, name);
-    if (!run_.files || module_name.empty() || run_.importing >= kDeepestCall) return {};
+    if (!run_.files || module_name.empty() || run_.importing >= kDeepestCall) return std::nullopt;
     ++run_.importing;
     const std::string there = python_name_there(file_, name);
-    std::pair<PythonEvaluator*, const Statement*> function;
+    std::optional<Found> found;
     for (const std::string& path : python_places_of(module_name, folder_)) {
       PythonEvaluator* other = module(path);
       if (other == nullptr || other == this) continue;
-      const auto found = other->functions_.find(there);
-      function = found != other->functions_.end() ? std::pair(other, found->second)
-                                                  : other->imported(there);
+      found = (other->*look)(there);
       break;  // the first that is there is it, whether or not it has the name
     }
     --run_.importing;
-    return function;
+    return found;
   }
   PythonEvaluator* module(const std::string& path) {
     const auto known = run_.modules.find(path);

@@ -25,7 +25,7 @@ namespace weir {
 namespace {
 
 std::string name_of(const std::string& line) {
-  std::string name = line.substr(2, line.find(' ') - 2);
+  std::string name = line.substr(2, line.find_first_of(" =") - 2);
   std::ranges::replace(name, '_', '-');
   return name;
 }
