@@ -113,6 +113,15 @@ TEST(Python, FollowsFunctionsThroughOtherFiles) {
   EXPECT_EQ(constant("from top.recipes.deep import SIZES as x"), "x");
 }
 
+// A field that an object has, of its own or given; of one that it has not nothing is known.
+TEST(Python, AFieldByItsName) {
+  EXPECT_EQ(to_string(result("    c = C(n=2)\n    c.m = 1\n"
+                             "    return [getattr(c, 'n', 1), getattr(c, 'm', 0) or 0, "
+                             "getattr(c, 'k', 5)]\n")
+                          .value),
+            "[2, 1, getattr(C(m=1, n=2), \"k\", 5)]");
+}
+
 // As a table of layouts by K and v is written.
 TEST(Python, DictionariesOfTuples) {
   EXPECT_EQ(value("{(4, 1): 'a', (4, 2): ['b'] * 3}[(4, 2)]"), "[\"b\", \"b\", \"b\"]");

@@ -209,6 +209,11 @@ std::optional<PythonValue> python_builtin(const PythonCall& call, PythonHeap& he
   if ((callee == "deepcopy" || callee == "copy.deepcopy") && one)
     return DeepCopy(heap, budget).of(places[0]);
   if (callee == "cast" && places.size() == 2) return places[1];
+  // What the object has. Of one that another file makes it is not known what it has not.
+  if (callee == "getattr" && places.size() >= 2 && places[0].object() != nullptr &&
+      places[1].text() != nullptr) {
+    if (const PythonValue* field = places[0].field(*places[1].text())) return *field;
+  }
   if (callee == "int" && one && places[0].number() && std::abs(*places[0].number()) < 1e15)
     return PythonValue{static_cast<Whole>(*places[0].number())};
   if (callee == "float" && one && places[0].number()) return PythonValue{*places[0].number()};
