@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "plan/schedule/generators/generators.hpp"
+#include "plan/text/seen_from.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/names.hpp"
 
@@ -190,9 +191,7 @@ Model model_of_stages(Model model, const Plan& plan) {
 
 Plan rebased(Plan plan, const std::filesystem::path& from, const std::filesystem::path& to) {
   const auto seen_from_there = [&](const std::string& path) {
-    return std::filesystem::proximate(std::filesystem::absolute(from / path),
-                                      std::filesystem::absolute(to))
-        .string();
+    return seen_from(to, from / path).string();
   };
   plan.model_path = seen_from_there(plan.model_path);
   if (plan.schedule.ends_with(".csv")) plan.schedule = seen_from_there(plan.schedule);

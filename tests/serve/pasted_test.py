@@ -7,6 +7,7 @@ Usage: pasted_test.py SOURCE_DIR WEIR"""
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,8 @@ from served import SCRIPT, Served
 source, weir = pathlib.Path(sys.argv[1]).resolve(), os.path.abspath(sys.argv[2])
 seeds = source / "tests/fuzz/seeds"
 models = source / "tools/examples/models"
+SWIFT = ("NPROC_PER_NODE=2 megatron sft --model Qwen/Tiny --pipeline_model_parallel_size 2 "
+         "--micro_batch_size 1 --global_batch_size 8 --max_length 64\n")
 # Whose it is, a name that says nothing, its text, and what it leaves open.
 KINDS = [("megatron", "pasted", SCRIPT, {}),
          ("megatron", "pasted", (seeds / "megatron/dump.txt").read_text(), {}),
@@ -39,6 +42,30 @@ class Pasted(unittest.TestCase):
     def tearDownClass(cls):
         cls.served.end()
         cls.around.cleanup()
+
+    def test_a_model_that_a_job_names_is_not_looked_for_outside(self):
+        # The command would find it in the cache, which this machine's user has.
+        cached = self.folder.parent / f"{self.folder.name}-hub"
+        try:
+            for part in ("refs", "snapshots/a1"):
+                (cached / "models--Qwen--Tiny" / part).mkdir(parents=True)
+            (cached / "models--Qwen--Tiny/refs/main").write_text("a1")
+            shutil.copy(models / "gpt2-mini.json",
+                        cached / "models--Qwen--Tiny/snapshots/a1/config.json")
+            os.environ["HF_HUB_CACHE"] = str(cached)
+            with tempfile.TemporaryDirectory() as folder:
+                served = Served(weir, pathlib.Path(folder))
+                try:
+                    status, _, told = served.raw("POST", "/api/job", json.dumps({"files": [
+                        {"name": "pasted", "text": SWIFT}]}).encode())
+                finally:
+                    served.end()
+            self.assertEqual(status, 400)
+            self.assertIn("give its configuration", told.decode())
+            self.assertNotIn(str(cached), told.decode())
+        finally:
+            os.environ.pop("HF_HUB_CACHE", None)
+            shutil.rmtree(cached, ignore_errors=True)
 
     def test_each_kind_of_job_is_the_plan_of_the_command(self):
         for tool, name, text, more in KINDS:

@@ -32,6 +32,7 @@ class Asked {
     session = app::Session(app::files_read(all), std::move(given));
     session.command = command_line_of(use_case.name, all, body);
     session.date = app::today();
+    session.hub = false;  // its cache lies outside of what is served
     session.note = session.log = [this](const std::string& line) { notes_.push_back(line); };
   }
   Asked(const Asked&) = delete;

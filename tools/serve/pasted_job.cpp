@@ -105,7 +105,6 @@ Json imported(const std::vector<Pasted>& files, const std::filesystem::path& fol
 Json given_plan(const Pasted& plan, const std::filesystem::path& folder) {
   Json notes = Json::array();
   app::Session session;
-  session.hub = false;  // it lies outside of what is served
   session.note = [&notes](const std::string& line) { notes.push_back(line); };
   const auto file = folder / plan.name;
   // Its model is named in it: one that is not there is said now, and not with the first forecast.

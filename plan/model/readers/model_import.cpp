@@ -273,7 +273,8 @@ Json parsed_model(const std::string& text, const std::string& file) {
 // Every model of Hugging Face is a config.json: the folder tells them apart. In its own cache that
 // is a commit's: models--Qwen--Qwen3-8B/snapshots/COMMIT.
 std::string folder_name(const std::filesystem::path& file) {
-  const std::filesystem::path folder = file.parent_path();
+  const std::filesystem::path folder =
+      std::filesystem::absolute(file).lexically_normal().parent_path();
   const std::string cached = folder.parent_path().parent_path().filename().string();
   if (folder.parent_path().filename() == "snapshots" && cached.starts_with("models--"))
     return cached.substr(cached.rfind("--") + 2);

@@ -17,6 +17,10 @@ using Json = nlohmann::json;
 using testing::EndsWith;
 using testing::HasSubstr;
 
+constexpr const char* kSwift =
+    "NPROC_PER_NODE=2 megatron sft --model Qwen/Tiny --pipeline_model_parallel_size 2 "
+    "--micro_batch_size 1 --global_batch_size 8 --max_length 64\n";
+
 class HubCommand : public InFolder {
  protected:
   HubCommand() {
@@ -26,11 +30,12 @@ class HubCommand : public InFolder {
   // Qwen/Tiny, of whose branch main the commit abc1 was fetched last, and an older one before.
   void cached(const std::filesystem::path& cache) {
     const std::filesystem::path model = folder_ / cache / "models--Qwen--Tiny";
-    for (const char* folder : {"refs", "snapshots/abc1", "snapshots/abc0"})
+    for (const char* folder : {"blobs", "refs", "snapshots/abc1", "snapshots/abc0"})
       std::filesystem::create_directories(model / folder);
     std::ofstream(model / "refs/main") << "abc1\n";
     std::ofstream(model / "snapshots/abc0/config.json") << "{}";
-    std::ofstream(model / "snapshots/abc1/config.json")
+    std::filesystem::create_symlink("../../blobs/9f3a", model / "snapshots/abc1/config.json");
+    std::ofstream(model / "blobs/9f3a")
         << R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
                "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 256,
                "max_position_embeddings": 64})";
@@ -58,6 +63,28 @@ TEST_F(HubCommand, AModelByItsName) {
   EXPECT_THAT(Json::parse(read("plan.json"))["model"].get<std::string>(),
               EndsWith("hub/models--Qwen--Tiny/snapshots/abc1/config.json"));
   EXPECT_EQ(weir("-q simulate plan.json --cluster dgx-h100", "HF_HUB_CACHE=none").code, 0);
+  // From another folder, too, and for a layout.
+  ASSERT_EQ(weir("-q plan Qwen/Tiny -K 2 -M 4 -o out/plan.json", "HF_HUB_CACHE=hub").code, 0);
+  EXPECT_EQ(Json::parse(read("out/plan.json"))["model"],
+            "../hub/models--Qwen--Tiny/snapshots/abc1/config.json");
+  EXPECT_EQ(weir("-q layout Qwen/Tiny --devices 2 --cluster dgx-h100", "HF_HUB_CACHE=hub").code, 0);
+  const CommandResult home = weir("-q model Qwen/Tiny", "HF_HUB_CACHE='~/hub' HOME=.");
+  EXPECT_EQ(home.code, 0) << home.out;
+}
+
+// What is read is not written over, by whatever name.
+TEST_F(HubCommand, TheCacheIsNotWrittenOver) {
+  write("swift.sh", kSwift);
+  const std::string model = "hub/models--Qwen--Tiny/";
+  const std::string before = read(model + "blobs/9f3a");
+  for (const char* place : {"snapshots/abc1/config.json", "blobs/9f3a"}) {
+    for (const char* job : {"plan Qwen/Tiny -K 2 -M 4", "plan swift.sh --from megatron --gpus 2"}) {
+      const CommandResult over =
+          weir(std::string(job) + " -o " + model + place, "HF_HUB_CACHE=hub");
+      EXPECT_EQ(over.code, 2) << over.out;
+      EXPECT_EQ(read(model + "blobs/9f3a"), before) << job << place;
+    }
+  }
 }
 
 TEST_F(HubCommand, AFolderIsItsConfiguration) {
@@ -90,9 +117,7 @@ TEST_F(HubCommand, AJobsModelIsFoundByTheNameThatItSays) {
         "    cfg.model.pipeline_model_parallel_size = 2\n    cfg.model.seq_length = 64\n"
         "    cfg.train.global_batch_size = 8\n    cfg.train.micro_batch_size = 1\n"
         "    return cfg\n");
-  write("swift.sh",
-        "NPROC_PER_NODE=2 megatron sft --model Qwen/Tiny --pipeline_model_parallel_size 2 "
-        "--micro_batch_size 1 --global_batch_size 8 --max_length 64\n");
+  write("swift.sh", kSwift);
   for (const char* job : {"recipe.py --from nemo --gpus 2", "swift.sh --from megatron --gpus 2"}) {
     const std::string plan = "plan " + std::string(job) + " -o plan.json";
     const CommandResult found = weir(plan, "HF_HUB_CACHE=hub");
@@ -105,6 +130,29 @@ TEST_F(HubCommand, AJobsModelIsFoundByTheNameThatItSays) {
     EXPECT_EQ(missing.code, 3) << missing.out;
     EXPECT_THAT(missing.out, HasSubstr(", or `hf download Qwen/Tiny config.json`\n")) << job;
   }
+  // A pipe is read once.
+  const CommandResult piped = shell("cat swift.sh | HF_HUB_CACHE=hub " WEIR_COMMAND
+                                    " -q plan - --from megatron --gpus 2 -o piped.json");
+  EXPECT_EQ(piped.code, 0) << piped.out;
+  const std::string fits = "-q fits swift.sh --gpus 2 --cluster dgx-h100";
+  EXPECT_EQ(weir(fits, "HF_HUB_CACHE=hub").code, 0);
+  EXPECT_EQ(weir(fits + " --model hub/models--Qwen--Tiny/snapshots/abc1", "HF_HUB_CACHE=none").code,
+            0);
+}
+
+// A checkpoint beside the job is its model before any name; one without blocks alone is refused.
+TEST_F(HubCommand, AModelThatIsNoLanguageModelIsRefused) {
+  write("swift.sh", kSwift);
+  std::filesystem::create_directories(folder_ / "Qwen/Tiny");
+  std::filesystem::copy_file(WEIR_SOURCE_DIR "/tools/examples/models/t5-base.json",
+                             folder_ / "Qwen/Tiny/config.json");
+  const CommandResult other =
+      weir("-q plan swift.sh --from megatron --gpus 2 -o plan.json", "HF_HUB_CACHE=hub");
+  EXPECT_EQ(other.code, 3);
+  EXPECT_THAT(other.out, HasSubstr("weir: swift.sh: model: Tiny: expected a table of tokens, "));
+  // A job that is not there is no model.
+  EXPECT_THAT(weir("plan jobs/train --from megatron -o plan.json").out,
+              HasSubstr("jobs/train: cannot be read: no such file"));
 }
 
 }  // namespace

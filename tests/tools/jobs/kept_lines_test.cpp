@@ -110,6 +110,16 @@ TEST(KeptLines, KeepAValueThatLooksLikeAnArgument) {
   EXPECT_EQ(patch->lines, lines);
 }
 
+// What is written as a script again is one: names are filled in again there too.
+TEST(KeptLines, AValueThatLooksLikeAnArgumentIsOpenedAgain) {
+  Job job = read();
+  job.lines.push_back("--note='--$X '");
+  job.plan.job = {.tool = "megatron", .devices = 1, .lines = job.lines};
+  const ResolvedPlan plan = loaded(job.plan, job.model);
+  const ExportedJob made = patched_megatron(patch_own_megatron_job(plan).value(), plan, {});
+  EXPECT_THAT(made.files.front().text, HasSubstr("--note=\"--$X \""));
+}
+
 // Values of TOML and JSON go with the plan line by line, too: not those of secrets, nor what stands
 // beside one on its line.
 TEST(KeptLines, OfTomlAndJsonHaveNoSecrets) {

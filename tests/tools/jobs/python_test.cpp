@@ -105,12 +105,46 @@ TEST(Python, FollowsFunctionsThroughOtherFiles) {
   EXPECT_EQ(returned("from top.nowhere import base", "base"), "base()");
   // Constants too, also by way of a third file; what that file may change is not known here.
   const auto constant = [&](const std::string& import) {
-    const PythonFile file = read_python(import + "\ndef f():\n    return x\n", "job.py");
+    const PythonFile file = read_python(import + "\ndef f():\n    return X\n", "job.py");
     return to_string(call_python(file, "f", open).value);
   };
-  EXPECT_EQ(constant("from top.recipes.deep import NAME as x"), "\"a/b\"");
-  EXPECT_EQ(constant("from recipes.all import NAME as x"), "\"a/b\"");
-  EXPECT_EQ(constant("from top.recipes.deep import SIZES as x"), "x");
+  EXPECT_EQ(constant("from top.recipes.deep import NAME as X"), "\"a/b\"");
+  EXPECT_EQ(constant("from recipes.all import NAME as X"), "\"a/b\"");
+  EXPECT_EQ(constant("from top.recipes.deep import SIZES as X"), "X");
+}
+
+// Each call is followed once, whatever stands around it.
+TEST(Python, ACallThatChangesWhatItIsGivenIsMadeOnce) {
+  const std::string before = "def bump(c):\n    c.n = c.n * 2\n    return c\n";
+  for (const char* body :
+       {"    bump(c)\n", "    Foo.a(bump(c)).b()\n", "    y = Foo.a(bump(c)).b().lower()\n",
+        "    print(bump(c))\n", "    y = bump(c).lower().lower().lower()\n"}) {
+    const PythonResult made =
+        result("    c = C(n=1)\n" + std::string(body) + "    return c.n\n", before);
+    EXPECT_EQ(to_string(made.value), "2") << body;
+  }
+}
+
+// Of several imports the last one counts, and it binds the name behind "as" alone; what may be no
+// constant is not taken.
+TEST(Python, NamesAreBoundByTheirLastImport) {
+  const std::map<std::string, std::string> files{{"l1.py", "A = 1\na = 1\n"}, {"l2.py", "A = 2\n"}};
+  const PythonFiles open = [&](const std::string& path) -> std::optional<std::string> {
+    const auto found = files.find(path);
+    return found == files.end() ? std::nullopt : std::optional(found->second);
+  };
+  const auto value = [&](const std::string& before, const std::string& name,
+                         const std::string& in = "") {
+    const PythonFile file =
+        read_python(before + "def f():\n" + in + "    return " + name + "\n", "job.py");
+    return to_string(call_python(file, "f", open).value);
+  };
+  EXPECT_EQ(value("from l2 import A\n", "A"), "2");
+  EXPECT_EQ(value("from l2 import A as B\n", "B"), "2");
+  EXPECT_EQ(value("from l2 import A as B\n", "A"), "A");
+  EXPECT_EQ(value("from l1 import A\nfrom l2 import A\n", "A"), "A");
+  EXPECT_EQ(value("from l2 import A\n", "A", "    from l1 import A\n"), "A");
+  EXPECT_EQ(value("from l1 import a\n", "a"), "a");
 }
 
 // A field that an object has, of its own or given; of one that it has not nothing is known.

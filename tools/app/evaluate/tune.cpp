@@ -14,6 +14,7 @@
 #include "exec/training/trainable.hpp"
 #include "plan/text/new_file.hpp"
 #include "plan/text/seal.hpp"
+#include "plan/text/seen_from.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/words/error.hpp"
@@ -180,9 +181,7 @@ void name_winner(const std::vector<Trial>& contenders, TuneResult& result) {
 void add_contender(NewFiles& written, const Trial& c, std::size_t number,
                    const std::filesystem::path& folder, const Session& session) {
   Plan plan = c.plan.plan;
-  plan.model_path = std::filesystem::proximate(std::filesystem::absolute(plan.model_path),
-                                               std::filesystem::absolute(folder))
-                        .string();
+  plan.model_path = seen_from(folder, plan.model_path).string();
   written.add(session.output(folder / fmt::format("plan-{}.json", number)), to_json(plan));
   add_traced_plan(written, c.first.trace, c.plan, ".",
                   {folder, fmt::format("predicted-{}", number)}, session);

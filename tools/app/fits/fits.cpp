@@ -69,7 +69,7 @@ PlacedPlan load_job(const FitsRequest& r, const Session& session) {
     throw UsageError(
         fmt::format("--from {}: expected megatron, torchtitan, neox, deepspeed or nemo", from));
   const PassingFolder folder;
-  const ImportRequest import{.from = from, .gpus = r.gpus};
+  const ImportRequest import{.from = from, .model = r.model, .gpus = r.gpus};
   const ImportedJob job{.file = *file, .output = folder.path() / "job.json", .cluster = r.cluster};
   return load(import_job(import, job, session).plan, session);
 }
@@ -251,6 +251,10 @@ Fields fields(FitsRequest& r) {
           {"--from", &r.from,
            "Read JOB as a job of megatron, torchtitan, neox, nemo or deepspeed, as plan does "
            "(default: what it looks like)"},
+          {"--job-model,--model",
+           &r.model,
+           "Of a job that only names its model, which the hub's cache has not",
+           {.model = true}},
           {"--costs", &r.costs, "Costs file (default: built in)"},
           {"--cluster", &r.cluster, "Cluster file or name, whose devices' memory is the limit"},
           stack_field(r.stack),

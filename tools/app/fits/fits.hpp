@@ -21,6 +21,7 @@ struct FitsRequest {
   CostsSource costs;
   std::optional<std::filesystem::path> cluster;  // none: `memory_limit` says what there is
   StackChoice stack;
+  std::optional<std::filesystem::path> model;  // of a job that only names it
   std::optional<int> gpus;
   bool any_schedule = false;
   std::string memory_limit;            // "80 GiB"; empty: the named cluster's

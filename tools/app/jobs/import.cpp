@@ -19,6 +19,7 @@
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/schedule/validate.hpp"
+#include "plan/text/seen_from.hpp"
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
@@ -137,7 +138,9 @@ SourceJob source_job(std::string_view tool, const Job& job) {
   return source;
 }
 
-Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
+// `text`: the file's, which a pipe gives once.
+Job read_job(const ImportRequest& r, const ImportedJob& j, const std::string& text,
+             const Model* named) {
   std::optional<int> machine;
   if (j.cluster) machine = load_cluster_or_name(*j.cluster).devices();
   const JobOptions options{.gpus = r.gpus,
@@ -149,7 +152,7 @@ Job read_job(const ImportRequest& r, const ImportedJob& j, const Model* named) {
                            .config = r.config,
                            .environment = environment(),
                            .files = files_beside(j.file)};
-  const std::string text = read_job_text(j.file), file = shown_name(j.file);
+  const std::string file = shown_name(j.file);
   const JobFormat& format = job_format(r.from);
   Job job;
   try {
@@ -309,7 +312,7 @@ Imported import_job(const ImportRequest& request, const ImportedJob& j, const Se
   ImportRequest r = request;
   std::optional<Model> named;
   if (r.model) named = load_model(*r.model);
-  const std::string file = shown_name(j.file);
+  const std::string file = shown_name(j.file), text = read_job_text(j.file);
   // The reader knows no options of ours: which one helps is added here.
   const auto with = [&](const InputError& error, std::string_view help) {
     const std::string_view line = error.what();
@@ -317,7 +320,7 @@ Imported import_job(const ImportRequest& request, const ImportedJob& j, const Se
   };
   const auto read = [&] {
     try {
-      return read_job(r, j, named ? &*named : nullptr);
+      return read_job(r, j, text, named ? &*named : nullptr);
     } catch (const DeviceCountError& error) {
       throw with(error, "; --gpus says on how many devices the job runs");
     }
@@ -333,6 +336,7 @@ Imported import_job(const ImportRequest& request, const ImportedJob& j, const Se
     if (!r.model) throw;
     session.note(fmt::format("{}: model: {} is {}", file, needed.model(), r.model->string()));
     session.guard(*r.model);
+    static_cast<void>(session.output(output));  // which may be that file
     named = load_model(*r.model);
     job = read();
   }
@@ -352,7 +356,7 @@ Imported import_job(const ImportRequest& request, const ImportedJob& j, const Se
   std::filesystem::path model = output;
   if (named) {
     model = *r.model;
-    plan.model_path = std::filesystem::proximate(std::filesystem::absolute(model), folder).string();
+    plan.model_path = seen_from(folder, model).string();
     plan.model_sha256 = sha256_hex(read_text_file(model));
     // Resolved once before it is saved: a plan that cannot be read again is not written. Its folder
     // may not be there yet, so not from there.

@@ -177,10 +177,12 @@ void draw(const LayoutRequest& request, const NetworksResult& result, const Sess
 }  // namespace
 
 Fields fields(LayoutRequest& request) {
-  Fields all{{"program",
-              &request.plan.model,
-              "A layout file (weir.layout/1), or a model: config.json or a layer list",
-              {.required = true}}};
+  Fields all{
+      {"program",
+       &request.plan.model,
+       "A layout file (weir.layout/1), or a model: config.json, its folder or its name in the "
+       "hub's cache, or a layer list",
+       {.required = true, .model = true}}};
   for (Field& field : weir::fields(request.plan)) {
     if (is_of_prices(field)) all.push_back(std::move(field));
   }

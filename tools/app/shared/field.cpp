@@ -233,8 +233,13 @@ void try_file(const Path& path, const std::string& option, const Session& sessio
 }  // namespace
 
 void find_models(const Fields& fields) {
+  // What stands by its place is then a job of another tool.
+  const bool job = std::ranges::any_of(fields, [](const Field& field) {
+    const auto* const* text = std::get_if<std::string*>(&field.target);
+    return field.names == "--from" && text != nullptr && !(*text)->empty();
+  });
   for (const Field& field : fields) {
-    if (!field.traits.model) continue;
+    if (!field.traits.model || (job && !field.names.starts_with("-"))) continue;
     if (auto* const* path = std::get_if<Path*>(&field.target)) {
       if (!(*path)->empty()) **path = model_file(**path);
     } else if (auto* const* may_be = std::get_if<std::optional<Path>*>(&field.target)) {

@@ -23,6 +23,10 @@ using Path = std::filesystem::path;
 std::optional<Path> folder_of(const char* variable) {
   const char* value = std::getenv(variable);
   if (value == nullptr || *value == '\0') return std::nullopt;
+  // As huggingface_hub does, for a shell leaves it in quotes.
+  const char* home = std::getenv("HOME");
+  const std::string_view folder = value;
+  if (folder.starts_with("~/") && home != nullptr) return Path(home) / folder.substr(2);
   return value;
 }
 
@@ -88,9 +92,10 @@ Path model_file(const Path& named) {
   if (auto cached = in_hub_cache(named.string())) return *std::move(cached);
   throw InputError(
       named.string(), "",
-      fmt::format("is no file, and no model that Hugging Face's cache has ({}): `hf download {} "
+      fmt::format("is no file, and no model that Hugging Face's cache has{}: `hf download {} "
                   "config.json` fetches its sizes",
-                  hub_cache().string(), named.string()));
+                  hub_cache().empty() ? "" : fmt::format(" ({})", hub_cache().string()),
+                  named.string()));
 }
 
 }  // namespace weir::app

@@ -362,9 +362,10 @@ std::string Arguments::line(std::string_view name) const {
   const auto found = given_.find(name);
   if (found == given_.end()) return "";
   std::string text = found->second.written;
+  bool first = true;
   for (const std::string& value : found->second.values) {
-    // Behind a blank it would be an argument of its own.
-    text += value.starts_with("--") ? '=' : ' ';
+    // Behind a blank it would be an argument of its own, and so it stood behind '=' too.
+    text += std::exchange(first, false) && value.starts_with("--") ? '=' : ' ';
     text += shell_quoted(value);
   }
   return text;

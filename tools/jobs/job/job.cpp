@@ -152,6 +152,16 @@ bool is_language_model(const Model& model) {
   });
 }
 
+void require_language_model(const Model& given, const std::string& file) {
+  Model model = given;
+  set_prediction(model, 0);
+  if (!is_language_model(model)) {
+    throw InputError(file, "model",
+                     fmt::format("{}: expected a table of tokens, blocks, a norm and a head",
+                                 model.name.empty() ? "what is given" : model.name));
+  }
+}
+
 std::optional<Decoder> as_decoder(const Model& given) {
   Model model = given;
   set_prediction(model, 0);

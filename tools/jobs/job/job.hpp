@@ -127,6 +127,8 @@ void take_lengths(const GivenFields& given, const std::string& file, Job& job);
 // Whether the layers are a token embedding, blocks of any kind without an encoder beside them, a
 // norm and a head over the vocabulary: what splits into stages by blocks.
 [[nodiscard]] bool is_language_model(const Model& model);
+// Throws InputError where a model that was given beside the file is none.
+void require_language_model(const Model& given, const std::string& file);
 // nullopt where the layers are anything else, or blocks differ from each other.
 [[nodiscard]] std::optional<Decoder> as_decoder(const Model& model);
 

@@ -30,7 +30,7 @@ using Values = PostTrainerValues;
 
 void require_model(const JobOptions& options, const std::string& file, std::string_view tool,
                    const std::string& name) {
-  if (options.model != nullptr) return;
+  if (options.model != nullptr) return require_language_model(*options.model, file);
   throw ModelNeeded(file, "model",
                     fmt::format("{}: a job of {} has its sizes in the checkpoint: give its "
                                 "configuration, --model CONFIG.json",

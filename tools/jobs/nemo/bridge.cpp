@@ -257,7 +257,6 @@ class Recipe {
   // Sizes of the model that is given in place of the recipe's. Blocks may differ, by a window or
   // by experts: the arguments have the last one's, and the job the model itself.
   void set_given_model() {
-    if (!is_language_model(*options_.model)) return;
     const std::vector<Layer>& layers = options_.model->layers;
     constexpr std::size_t kOthers = 3;  // embedding, norm and head
     const auto& block = std::get<TransformerShape>(layers[layers.size() - kOthers].shape);
@@ -358,6 +357,7 @@ Job read_bridge_job(const std::string& text, const std::string& file, const JobO
                                   shown_model(model)),
                       hub_name(model));
   }
+  if (options.model != nullptr) require_language_model(*options.model, file);
   Recipe recipe(result.value, options);
   Job job = read_megatron_job(recipe.arguments(), file, options);
   job.lines.clear();

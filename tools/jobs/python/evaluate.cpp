@@ -56,6 +56,7 @@ class PythonEvaluator {
         depth_(run.depth),
         steps_(run.steps) {
     const std::size_t before = not_followed_.size();
+    learn_imports(file.statements);
     for (const Statement& statement : file.statements) {
       if (statement.kind == Statement::Kind::define) functions_[statement.word] = &statement;
     }
@@ -72,6 +73,28 @@ class PythonEvaluator {
   }
 
  private:
+  // Where a name comes from, and what it is called there; how many imports of the file bind it.
+  struct Import {
+    std::string module_name, there;
+    int times = 0;
+  };
+  // The last one counts, as in Python.
+  void learn_imports(const std::vector<Statement>& body) {
+    for (const Statement& s : body) {
+      if (s.kind == Statement::Kind::import) {
+        // The words are in their order, "as" among them.
+        for (std::size_t w = 0; w < s.words.size(); ++w) {
+          const bool renamed = w + 2 < s.words.size() && s.words[w + 1] == "as";
+          Import& known = imports_[s.words[renamed ? w + 2 : w]];
+          known = {s.word, s.words[w], known.times + 1};
+          if (renamed) w += 2;
+        }
+      }
+      learn_imports(s.body);
+      learn_imports(s.otherwise);
+    }
+  }
+
   void step() {
     if (++steps_ > kMostSteps) throw InputError(file_.name, "", "is too long to be followed");
   }
@@ -183,14 +206,21 @@ class PythonEvaluator {
 
   // A call as a statement: of the file's own function, or of one that may change what it is given.
   void follow_call(const Statement& s, Names& names) {
-    static_cast<void>(evaluate(s.value, names));
-    if (s.value.kind != Expression::Kind::call) return;
+    if (s.value.kind != Expression::Kind::call) {
+      static_cast<void>(evaluate(s.value, names));
+      return;
+    }
+    const Budget::Level level(budget_);
+    step();
+    Given given = given_to(s.value, names);
+    const auto is_object = [](const PythonValue& value) { return value.object() != nullptr; };
+    const bool changes = is_object(given.whose) || std::ranges::any_of(given.places, is_object) ||
+                         std::ranges::any_of(given.keywords, [&](const auto& keyword) {
+                           return is_object(keyword.second);
+                         });
+    static_cast<void>(made(call(s.value, std::move(given))));
     const Expression& callee = s.value.parts.front();
-    if (callee.kind == Expression::Kind::name && functions_.contains(callee.word)) return;
-    bool changes = callee.kind == Expression::Kind::attribute &&
-                   evaluate(callee.parts.front(), names).object() != nullptr;
-    for (std::size_t p = 1; p < s.value.parts.size(); ++p)
-      changes = changes || evaluate(s.value.parts[p], names).object() != nullptr;
+    if (callee.kind == Expression::Kind::name && function(callee.word)) return;
     if (changes) note(s.line, fmt::format("{}: not followed", s.value.source));
   }
 
@@ -317,16 +347,18 @@ class PythonEvaluator {
     return global(e.word).value_or(PythonValue{PythonUnknown{e.word}});
   }
 
-  // Of this file, or a text, a number or a truth value of the one that it was imported from: what
-  // that file holds else may be changed there.
+  // Of this file, or a constant of the one that it was imported from: what else that file holds may
+  // be changed there, and so may a name that is no constant's (PEP 8: in capitals).
   std::optional<PythonValue> global(const std::string& name) {
     if (const auto own = globals_.find(name); own != globals_.end()) return own->second;
+    const bool small = std::ranges::any_of(
+        name, [](unsigned char c) { return std::islower(c) != 0 || c >= 0x80; });
+    const auto import = imports_.find(name);
+    if (small || import == imports_.end() || import->second.times > 1) return std::nullopt;
     auto other = elsewhere(name, &PythonEvaluator::global);
-    const bool constant = other && (other->text() != nullptr || other->number() || other->truth());
-    return constant && other->list() == nullptr && other->dict() == nullptr &&
-                   other->object() == nullptr
-               ? other
-               : std::nullopt;
+    const bool plain = other && (other->text() != nullptr || other->number() ||
+                                 std::holds_alternative<bool>(other->is));
+    return plain ? other : std::nullopt;
   }
 
   PythonValue attribute(const Expression& e, Names& names) {
@@ -380,49 +412,59 @@ class PythonEvaluator {
     return made;
   }
 
-  PythonValue call(const Expression& e, Names& names) {
+  // What a call is given, each evaluated once: it may change what it is given itself.
+  struct Given {
     std::vector<PythonValue> places;
     Names keywords;
+    PythonValue whose;  // of a method: its object
+  };
+  Given given_to(const Expression& e, Names& names) {
+    Given given;
     for (std::size_t p = 1; p < e.parts.size(); ++p) {
       const std::string& keyword = e.words[p - 1];
       PythonValue value = evaluate(e.parts[p], names);
       if (keyword == "**" && value.dict() != nullptr) {
-        for (const auto& [name, held] : value.dict()->values) keywords[name] = held;
+        for (const auto& [name, held] : value.dict()->values) given.keywords[name] = held;
       } else if (keyword.empty() || keyword[0] == '*') {
-        places.push_back(std::move(value));
+        given.places.push_back(std::move(value));
       } else {
-        keywords[keyword] = std::move(value);
+        given.keywords[keyword] = std::move(value);
       }
     }
     const Expression& callee = e.parts.front();
+    if (callee.kind == Expression::Kind::attribute)
+      given.whose = evaluate(callee.parts.front(), names);
+    return given;
+  }
+
+  PythonValue call(const Expression& e, Names& names) { return call(e, given_to(e, names)); }
+
+  PythonValue call(const Expression& e, Given given) {
+    const Expression& callee = e.parts.front();
     if (callee.kind == Expression::Kind::attribute && callee.word == "lower" &&
         e.parts.size() == 1) {
-      if (const auto small = lowered(evaluate(callee.parts.front(), names))) return *small;
+      if (const auto small = lowered(given.whose)) return *small;
     }
     if (callee.kind == Expression::Kind::name) {
       if (const auto known = function(callee.word))
-        return known->file->call_own(*known->is, places, keywords);
+        return known->file->call_own(*known->is, given.places, given.keywords);
     }
-    if (auto known = python_builtin({callee.source, places, keywords}, heap_, budget_))
+    if (auto known = python_builtin({callee.source, given.places, given.keywords}, heap_, budget_))
       return *std::move(known);
-    return object(
-        {callee.source, std::move(places), std::move(keywords), made_from(callee, names)});
+    return object({callee.source, std::move(given.places), std::move(given.keywords),
+                   made_from(given.whose)});
   }
 
-  std::string made_from(const Expression& callee, Names& names) {
-    if (callee.kind != Expression::Kind::attribute) return {};
-    const Expression& whose = callee.parts.front();
-    // An object by its name, or what a method gives: no function of this file is called twice.
-    const bool made_here = whose.kind == Expression::Kind::call &&
-                           whose.parts.front().kind == Expression::Kind::attribute;
-    if (whose.kind != Expression::Kind::name && !made_here) return {};
-    const PythonValue value = evaluate(whose, names);
-    const PythonObject* of = value.object();
+  // What a checkpoint's reader was given, of it and of what its methods make.
+  static std::string made_from(const PythonValue& whose) {
+    const PythonObject* of = whose.object();
+    if (of == nullptr || !of->made_from.empty() || !of->callee.ends_with(".from_hf_pretrained"))
+      return of == nullptr ? std::string() : of->made_from;
+    const PythonValue* path = of->places.empty() ? whose.field("path") : &of->places.front();
     constexpr std::size_t kLongest = 200;
-    if (of == nullptr || of->places.empty() || of->places.front().text() == nullptr ||
-        of->places.front().text()->size() > kLongest)
-      return {};
-    return *of->places.front().text();
+    return path == nullptr || path->text() == nullptr || path->text()->size() > kLongest
+               ? std::string()
+               : *path->text();
   }
 
   // A text's .lower().
@@ -449,18 +491,27 @@ class PythonEvaluator {
   template <class Found>
   std::optional<Found> elsewhere(
       const std::string& name, std::optional<Found> (PythonEvaluator::*look)(const std::string&)) {
-    const std::string module_name = python_import_of(file_, name);
-    if (!run_.files || module_name.empty() || run_.importing >= kDeepestCall) return std::nullopt;
+    const auto import = imports_.find(name);
+    if (!run_.files || import == imports_.end() || run_.importing >= kDeepestCall)
+      return std::nullopt;
     ++run_.importing;
-    const std::string there = python_name_there(file_, name);
-    std::optional<Found> found;
+    PythonEvaluator* other = imported(import->second.module_name);
+    auto found = other == nullptr ? std::nullopt : (other->*look)(import->second.there);
+    --run_.importing;
+    return found;
+  }
+  // The first of its places that is there is it, whether or not it has the names asked for.
+  PythonEvaluator* imported(const std::string& module_name) {
+    const auto known = found_.find(module_name);
+    if (known != found_.end()) return known->second;
+    PythonEvaluator*& found = found_[module_name];  // nullptr while it is looked for
     for (const std::string& path : python_places_of(module_name, folder_)) {
+      step();
       PythonEvaluator* other = module(path);
       if (other == nullptr || other == this) continue;
-      found = (other->*look)(there);
-      break;  // the first that is there is it, whether or not it has the name
+      found = other;
+      break;
     }
-    --run_.importing;
     return found;
   }
   PythonEvaluator* module(const std::string& path) {
@@ -487,6 +538,8 @@ class PythonEvaluator {
   PythonRun& run_;
   std::string folder_;  // of this file, from that of the first one: "", "../", "a/b/"
   std::map<std::string, const Statement*> functions_;
+  std::map<std::string, Import> imports_;               // by the name that is bound
+  std::map<std::string, PythonEvaluator*> found_ = {};  // by the module's name; null: not there
   Names globals_;
   std::size_t forgotten_ = 0;
   PythonHeap& heap_;

@@ -28,7 +28,7 @@ struct PythonObject {
   std::string callee;
   std::vector<PythonValue> places;
   std::map<std::string, PythonValue> fields;
-  // Of a method's call, the first text that its object was made with: "Qwen/Qwen3-8B" of
+  // Of what a checkpoint's methods make, its name: "Qwen/Qwen3-8B" of
   // AutoBridge.from_hf_pretrained("Qwen/Qwen3-8B").to_megatron_provider(). Empty: none is known.
   std::string made_from = {};
 };

@@ -118,12 +118,14 @@ bool is_made_by_a_command(const std::string& line) {
 
 // Words that the script of the job had from elsewhere: shells fill them in again.
 std::string open_again(const std::string& line, std::vector<std::string>& open) {
-  const std::size_t quote = line.find(" '");
-  if (quote == line.npos || line.back() != '\'' || line.find('$') == line.npos) return line;
-  const std::string value = line.substr(quote + 2, line.size() - quote - 3);
+  const std::size_t name = line.find_first_of(" =");
+  const bool quoted =
+      name != line.npos && name + 3 <= line.size() && line[name + 1] == '\'' && line.back() == '\'';
+  if (!quoted || line.find('$') == line.npos) return line;
+  const std::string value = line.substr(name + 2, line.size() - name - 3);
   if (value.find_first_of("'\"`\\") != value.npos || value.find("$(") != value.npos) return line;
-  open.push_back(fmt::format("{} {}", line.substr(0, quote), value));
-  return fmt::format("{} \"{}\"", line.substr(0, quote), value);
+  open.push_back(fmt::format("{} {}", line.substr(0, name), value));
+  return fmt::format("{}\"{}\"", line.substr(0, name + 1), value);
 }
 
 }  // namespace
