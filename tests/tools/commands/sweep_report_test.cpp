@@ -60,9 +60,9 @@ TEST_F(SweepReport, SaysWhatThePresentJobHasNoWordFor) {
         "--max-position-embeddings 1024 --vocab-size 32000 --micro-batch-size 1 "
         "--global-batch-size 8 --bf16 --pipeline-model-parallel-size 4\n");
   ASSERT_EQ(weir("plan --from megatron job.args --gpus 4 -o job.json").code, 0);
-  const CommandResult found =
-      weir("sweep job.model.json --gpus 4 -K 4 -M 8 -b 1 --schedule dualpipev -v 2 --any-schedule "
-           "--recompute none --baseline job.json --cluster dgx-h100 --report page.html");
+  const CommandResult found = weir(
+      "sweep job.model.json --gpus 4 -K 4 -M 8 -b 1 --schedule dualpipev -v 2 --any-schedule "
+      "--recompute none --baseline job.json --cluster dgx-h100 --report page.html");
   ASSERT_EQ(found.code, 0) << found.out;
   const std::string html = read("page.html");
   EXPECT_THAT(html.substr(html.find("What changes against")),

@@ -83,7 +83,7 @@ TEST(Python, FollowsFunctionsThroughOtherFiles) {
       {"../common.py", "from top.recipes.all import llama_8b as base\n"},
       {"../../recipes/all.py", "from .deep import llama_8b_16gpu as llama_8b, NAME\n"},
       {"../../recipes/deep.py",
-       "NAME = 'a/b'\nSIZES = [1]\ndef llama_8b_16gpu():\n    return Config(layers=32)\n"}};
+       "NAME = 'a/b'\nSIZE = 1\ndef llama_8b_16gpu():\n    return Config(layers=32)\n"}};
   const PythonFiles open = [&](const std::string& path) -> std::optional<std::string> {
     std::string seen = std::filesystem::path(path).lexically_normal().string();
     // The job is in top/speed/b200.
@@ -103,14 +103,14 @@ TEST(Python, FollowsFunctionsThroughOtherFiles) {
   EXPECT_EQ(returned("from recipes.all import llama_8b", "llama_8b"), "Config(layers=32)");
   EXPECT_EQ(returned("from top.recipes.all import none", "none"), "none()");
   EXPECT_EQ(returned("from top.nowhere import base", "base"), "base()");
-  // Constants too, also by way of a third file; what that file may change is not known here.
+  // The name of a checkpoint too, also by way of a third file; numbers may be others by then.
   const auto constant = [&](const std::string& import) {
     const PythonFile file = read_python(import + "\ndef f():\n    return X\n", "job.py");
     return to_string(call_python(file, "f", open).value);
   };
   EXPECT_EQ(constant("from top.recipes.deep import NAME as X"), "\"a/b\"");
   EXPECT_EQ(constant("from recipes.all import NAME as X"), "\"a/b\"");
-  EXPECT_EQ(constant("from top.recipes.deep import SIZES as X"), "X");
+  EXPECT_EQ(constant("from top.recipes.deep import SIZE as X"), "X");
 }
 
 // Each call is followed once, whatever stands around it.
@@ -125,26 +125,43 @@ TEST(Python, ACallThatChangesWhatItIsGivenIsMadeOnce) {
   }
 }
 
-// Of several imports the last one counts, and it binds the name behind "as" alone; what may be no
-// constant is not taken.
+// Of several imports of a function the last one counts, and it binds the name behind "as" alone; a
+// function's own import is no other's. What two imports bind is no constant.
 TEST(Python, NamesAreBoundByTheirLastImport) {
-  const std::map<std::string, std::string> files{{"l1.py", "A = 1\na = 1\n"}, {"l2.py", "A = 2\n"}};
+  const std::map<std::string, std::string> files{
+      {"l1.py", "A = 'a/1'\ndef g():\n    return 1\n"},
+      {"l2.py", "A = 'a/2'\ndef g():\n    return 2\n"},
+      // Each imports the other: what is asked for while it is read is found afterwards.
+      {"va.py", "from vb import k\nX = k()\ndef helper():\n    return k()\n"},
+      {"vb.py",
+       "def k():\n    return 2\nfrom va import helper\nZ = helper()\ndef g():\n"
+       "    return helper()\n"}};
   const PythonFiles open = [&](const std::string& path) -> std::optional<std::string> {
     const auto found = files.find(path);
     return found == files.end() ? std::nullopt : std::optional(found->second);
   };
-  const auto value = [&](const std::string& before, const std::string& name,
+  const auto value = [&](const std::string& before, const std::string& what,
                          const std::string& in = "") {
     const PythonFile file =
-        read_python(before + "def f():\n" + in + "    return " + name + "\n", "job.py");
+        read_python(before + "def f():\n" + in + "    return " + what + "\n", "job.py");
     return to_string(call_python(file, "f", open).value);
   };
-  EXPECT_EQ(value("from l2 import A\n", "A"), "2");
-  EXPECT_EQ(value("from l2 import A as B\n", "B"), "2");
+  EXPECT_EQ(value("from l2 import A\n", "A"), "\"a/2\"");
+  EXPECT_EQ(value("from l2 import A as B\n", "B"), "\"a/2\"");
   EXPECT_EQ(value("from l2 import A as B\n", "A"), "A");
   EXPECT_EQ(value("from l1 import A\nfrom l2 import A\n", "A"), "A");
   EXPECT_EQ(value("from l2 import A\n", "A", "    from l1 import A\n"), "A");
-  EXPECT_EQ(value("from l1 import a\n", "a"), "a");
+  EXPECT_EQ(value("from l1 import g\nfrom l2 import g\n", "g()"), "2");
+  EXPECT_EQ(value("from l1 import g\ndef h():\n    from l2 import g\n", "g()"), "1");
+  EXPECT_EQ(value("from vb import g\n", "g()"), "2");
+}
+
+// A comprehension's name is its own, and an outer one of that name is as it was.
+TEST(Python, AComprehensionsNameIsGoneBehindIt) {
+  EXPECT_EQ(
+      to_string(result("    x = 5\n    y = [x + 1 for x in [1, 2]]\n    return [x, y]\n").value),
+      "[5, [2, 3]]");
+  EXPECT_EQ(to_string(result("    y = [z for z in [1]]\n    return z\n").value), "z");
 }
 
 // A field that an object has, of its own or given; of one that it has not nothing is known.

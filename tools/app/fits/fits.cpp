@@ -64,6 +64,7 @@ PlacedPlan load_job(const FitsRequest& r, const Session& session) {
   if (!r.from.empty() && file == nullptr)
     throw UsageError("--from is for a job's file, not for a plan");
   const std::string from = r.from.empty() ? reader_of(r.job) : r.from;
+  if (from.empty() && r.model) throw UsageError("--model is for a job that names its model");
   if (from.empty()) return load(r.job, session);
   if (!is_job_format(from))
     throw UsageError(

@@ -26,7 +26,8 @@ std::optional<Path> folder_of(const char* variable) {
   // As huggingface_hub does, for a shell leaves it in quotes.
   const char* home = std::getenv("HOME");
   const std::string_view folder = value;
-  if (folder.starts_with("~/") && home != nullptr) return Path(home) / folder.substr(2);
+  if (folder.starts_with("~/") && home != nullptr && *home != '\0')
+    return Path(home) / folder.substr(2);
   return value;
 }
 

@@ -9,6 +9,7 @@
 #include <cctype>
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -42,6 +43,7 @@ struct PythonRun {
     std::unique_ptr<PythonEvaluator> evaluator;
   };
   std::map<std::string, std::unique_ptr<Module>> modules = {};
+  std::set<std::string> reading = {};  // paths of those that are not read to their end
 };
 
 class PythonEvaluator {
@@ -56,7 +58,7 @@ class PythonEvaluator {
         depth_(run.depth),
         steps_(run.steps) {
     const std::size_t before = not_followed_.size();
-    learn_imports(file.statements);
+    learn_imports(file.statements, false);
     for (const Statement& statement : file.statements) {
       if (statement.kind == Statement::Kind::define) functions_[statement.word] = &statement;
     }
@@ -73,25 +75,30 @@ class PythonEvaluator {
   }
 
  private:
-  // Where a name comes from, and what it is called there; how many imports of the file bind it.
+  // Where a name comes from, and what it is called there.
   struct Import {
     std::string module_name, there;
-    int times = 0;
+    bool only = true;  // of the imports that bind the name, a function's own among them
   };
-  // The last one counts, as in Python.
-  void learn_imports(const std::vector<Statement>& body) {
+  // The file's last one counts, as in Python; what a function imports for itself is not followed.
+  void learn_imports(const std::vector<Statement>& body, bool of_function) {
     for (const Statement& s : body) {
       if (s.kind == Statement::Kind::import) {
         // The words are in their order, "as" among them.
         for (std::size_t w = 0; w < s.words.size(); ++w) {
           const bool renamed = w + 2 < s.words.size() && s.words[w + 1] == "as";
-          Import& known = imports_[s.words[renamed ? w + 2 : w]];
-          known = {s.word, s.words[w], known.times + 1};
+          const auto [known, fresh] = imports_.try_emplace(s.words[renamed ? w + 2 : w]);
+          if (!of_function) {
+            known->second.module_name = s.word;
+            known->second.there = s.words[w];
+          }
+          known->second.only = fresh;
           if (renamed) w += 2;
         }
       }
-      learn_imports(s.body);
-      learn_imports(s.otherwise);
+      const bool inside = of_function || s.kind == Statement::Kind::define;
+      learn_imports(s.body, inside);
+      learn_imports(s.otherwise, inside);
     }
   }
 
@@ -333,12 +340,15 @@ class PythonEvaluator {
   PythonValue comprehension(const Expression& e, Names& names) {
     const PythonValue over = evaluate(e.parts[1], names);
     if (over.list() == nullptr) return {PythonUnknown{e.source}};
-    Names inner = names;
+    const auto outer = names.find(e.word);
+    const auto before = outer == names.end() ? std::nullopt : std::optional(outer->second);
     PythonList list;
     for (const PythonValue& value : over.list()->values) {
-      inner.insert_or_assign(e.word, value);
-      list.values.push_back(evaluate(e.parts[0], inner));
+      names.insert_or_assign(e.word, value);
+      list.values.push_back(evaluate(e.parts[0], names));
     }
+    names.erase(e.word);
+    if (before) names.emplace(e.word, *before);
     return {std::move(list)};
   }
 
@@ -347,18 +357,15 @@ class PythonEvaluator {
     return global(e.word).value_or(PythonValue{PythonUnknown{e.word}});
   }
 
-  // Of this file, or a constant of the one that it was imported from: what else that file holds may
-  // be changed there, and so may a name that is no constant's (PEP 8: in capitals).
+  // Of this file, or a checkpoint's name in the one that it was imported from: where a model is
+  // looked for is told. What else that file holds may be changed there.
   std::optional<PythonValue> global(const std::string& name) {
     if (const auto own = globals_.find(name); own != globals_.end()) return own->second;
-    const bool small = std::ranges::any_of(
-        name, [](unsigned char c) { return std::islower(c) != 0 || c >= 0x80; });
     const auto import = imports_.find(name);
-    if (small || import == imports_.end() || import->second.times > 1) return std::nullopt;
+    if (import == imports_.end() || !import->second.only) return std::nullopt;
     auto other = elsewhere(name, &PythonEvaluator::global);
-    const bool plain = other && (other->text() != nullptr || other->number() ||
-                                 std::holds_alternative<bool>(other->is));
-    return plain ? other : std::nullopt;
+    const std::string* text = other ? other->text() : nullptr;
+    return text != nullptr && text->find('/') != text->npos ? other : std::nullopt;
   }
 
   PythonValue attribute(const Expression& e, Names& names) {
@@ -420,6 +427,9 @@ class PythonEvaluator {
   };
   Given given_to(const Expression& e, Names& names) {
     Given given;
+    const Expression& callee = e.parts.front();
+    if (callee.kind == Expression::Kind::attribute)
+      given.whose = evaluate(callee.parts.front(), names);
     for (std::size_t p = 1; p < e.parts.size(); ++p) {
       const std::string& keyword = e.words[p - 1];
       PythonValue value = evaluate(e.parts[p], names);
@@ -431,9 +441,6 @@ class PythonEvaluator {
         given.keywords[keyword] = std::move(value);
       }
     }
-    const Expression& callee = e.parts.front();
-    if (callee.kind == Expression::Kind::attribute)
-      given.whose = evaluate(callee.parts.front(), names);
     return given;
   }
 
@@ -492,7 +499,8 @@ class PythonEvaluator {
   std::optional<Found> elsewhere(
       const std::string& name, std::optional<Found> (PythonEvaluator::*look)(const std::string&)) {
     const auto import = imports_.find(name);
-    if (!run_.files || import == imports_.end() || run_.importing >= kDeepestCall)
+    if (!run_.files || import == imports_.end() || import->second.module_name.empty() ||
+        run_.importing >= kDeepestCall)
       return std::nullopt;
     ++run_.importing;
     PythonEvaluator* other = imported(import->second.module_name);
@@ -500,19 +508,20 @@ class PythonEvaluator {
     --run_.importing;
     return found;
   }
-  // The first of its places that is there is it, whether or not it has the names asked for.
+  // The first of its places that is there is it, whether or not it has the names asked for. One
+  // that is being read imports, in a circle, and may be asked again.
   PythonEvaluator* imported(const std::string& module_name) {
     const auto known = found_.find(module_name);
     if (known != found_.end()) return known->second;
-    PythonEvaluator*& found = found_[module_name];  // nullptr while it is looked for
+    bool circle = false;
     for (const std::string& path : python_places_of(module_name, folder_)) {
       step();
+      circle = circle || run_.reading.contains(path);
       PythonEvaluator* other = module(path);
-      if (other == nullptr || other == this) continue;
-      found = other;
-      break;
+      if (other != nullptr && other != this) return found_[module_name] = other;
     }
-    return found;
+    if (!circle) found_[module_name] = nullptr;
+    return nullptr;
   }
   PythonEvaluator* module(const std::string& path) {
     const auto known = run_.modules.find(path);
@@ -528,8 +537,10 @@ class PythonEvaluator {
     } catch (const InputError&) {
       return nullptr;  // no Python that is understood: as if it were not there
     }
+    run_.reading.insert(path);
     read->evaluator = std::make_unique<PythonEvaluator>(read->file, run_,
                                                         path.substr(0, path.find_last_of('/') + 1));
+    run_.reading.erase(path);
     made = std::move(read);
     return made->evaluator.get();
   }
