@@ -20,15 +20,18 @@ namespace {
 
 using Path = std::filesystem::path;
 
+// Empty where it is not set.
+std::string_view environment_of(const char* variable) {
+  const char* value = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe): nobody sets it here
+  return value == nullptr ? std::string_view() : value;
+}
+
 std::optional<Path> folder_of(const char* variable) {
-  const char* value = std::getenv(variable);
-  if (value == nullptr || *value == '\0') return std::nullopt;
+  const std::string_view folder = environment_of(variable), home = environment_of("HOME");
+  if (folder.empty()) return std::nullopt;
   // As huggingface_hub does, for a shell leaves it in quotes.
-  const char* home = std::getenv("HOME");
-  const std::string_view folder = value;
-  if (folder.starts_with("~/") && home != nullptr && *home != '\0')
-    return Path(home) / folder.substr(2);
-  return value;
+  if (folder.starts_with("~/") && !home.empty()) return Path(home) / folder.substr(2);
+  return folder;
 }
 
 // HUGGINGFACE_HUB_CACHE is HF_HUB_CACHE's older name. Empty where there is no home.
