@@ -323,7 +323,8 @@ Job in_nemos_names(const std::string& arguments, const std::string& file, const 
     if (!line.starts_with(begin)) throw;
     const std::size_t end = line.find(": ", begin.size());
     if (end == line.npos) throw;
-    std::string_view key = nemos_name(line.substr(begin.size(), end - begin.size()));
+    const std::string megatrons = line.substr(begin.size(), end - begin.size());
+    std::string_view key = nemos_name(megatrons);  // which may be a view of it
     if (key == kModelsLength) key = length;
     std::string why = line.substr(end + 2);
     if (why == "is below seq-length") why = fmt::format("is below {}", length);
