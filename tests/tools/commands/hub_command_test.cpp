@@ -140,6 +140,20 @@ TEST_F(HubCommand, AJobsModelIsFoundByTheNameThatItSays) {
             0);
 }
 
+// Blocks that differ, a dense one in front, are the model's own: there is nothing to compare.
+TEST_F(HubCommand, AModelOfUnequalBlocksIsTaken) {
+  write("swift.sh", kSwift);
+  std::filesystem::create_directories(folder_ / "Qwen/Tiny");
+  write("Qwen/Tiny/config.json",
+        R"({"model_type": "qwen2_moe", "hidden_size": 64, "num_hidden_layers": 4,
+            "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 128,
+            "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64, "num_experts": 4,
+            "num_experts_per_tok": 2, "mlp_only_layers": [0], "vocab_size": 256,
+            "max_position_embeddings": 64})");
+  const CommandResult made = weir("-q plan swift.sh --from megatron --gpus 2 -o plan.json");
+  EXPECT_EQ(made.code, 0) << made.out;
+}
+
 // A checkpoint beside the job is its model before any name; one without blocks alone is refused.
 TEST_F(HubCommand, AModelThatIsNoLanguageModelIsRefused) {
   write("swift.sh", kSwift);

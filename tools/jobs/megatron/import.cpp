@@ -369,6 +369,7 @@ void set_job(Arguments& a, const std::string& file, const JobOptions& options, J
   Plan& plan = job.plan;
   const bool named = options.model != nullptr && !a.says("num-layers");
   job.model = named ? *options.model : megatron_model(a, options, job.remarks);
+  job.model_given = named;
   const auto blocks = static_cast<std::int64_t>(job.model.layers.size()) - 3;
   plan.pp = degree(a, "pipeline-model-parallel-size");
   plan.tp = degree(a, "tensor-model-parallel-size");

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <memory>
 #include <set>
@@ -52,13 +51,13 @@ class PythonEvaluator {
       : file_(file),
         run_(run),
         folder_(std::move(folder)),
+        imports_(python_imports(file)),
         heap_(run.heap),
         budget_(run.budget),
         not_followed_(run.not_followed),
         depth_(run.depth),
         steps_(run.steps) {
     const std::size_t before = not_followed_.size();
-    learn_imports(file.statements, false);
     for (const Statement& statement : file.statements) {
       if (statement.kind == Statement::Kind::define) functions_[statement.word] = &statement;
     }
@@ -75,33 +74,6 @@ class PythonEvaluator {
   }
 
  private:
-  // Where a name comes from, and what it is called there.
-  struct Import {
-    std::string module_name, there;
-    bool only = true;  // of the imports that bind the name, a function's own among them
-  };
-  // The file's last one counts, as in Python; what a function imports for itself is not followed.
-  void learn_imports(const std::vector<Statement>& body, bool of_function) {
-    for (const Statement& s : body) {
-      if (s.kind == Statement::Kind::import) {
-        // The words are in their order, "as" among them.
-        for (std::size_t w = 0; w < s.words.size(); ++w) {
-          const bool renamed = w + 2 < s.words.size() && s.words[w + 1] == "as";
-          const auto [known, fresh] = imports_.try_emplace(s.words[renamed ? w + 2 : w]);
-          if (!of_function) {
-            known->second.module_name = s.word;
-            known->second.there = s.words[w];
-          }
-          known->second.only = fresh;
-          if (renamed) w += 2;
-        }
-      }
-      const bool inside = of_function || s.kind == Statement::Kind::define;
-      learn_imports(s.body, inside);
-      learn_imports(s.otherwise, inside);
-    }
-  }
-
   void step() {
     if (++steps_ > kMostSteps) throw InputError(file_.name, "", "is too long to be followed");
   }
@@ -450,7 +422,7 @@ class PythonEvaluator {
     const Expression& callee = e.parts.front();
     if (callee.kind == Expression::Kind::attribute && callee.word == "lower" &&
         e.parts.size() == 1) {
-      if (const auto small = lowered(given.whose)) return *small;
+      if (const auto small = python_lower(given.whose)) return *small;
     }
     if (callee.kind == Expression::Kind::name) {
       if (const auto known = function(callee.word))
@@ -459,28 +431,7 @@ class PythonEvaluator {
     if (auto known = python_builtin({callee.source, given.places, given.keywords}, heap_, budget_))
       return *std::move(known);
     return object({callee.source, std::move(given.places), std::move(given.keywords),
-                   made_from(given.whose)});
-  }
-
-  // What a checkpoint's reader was given, of it and of what its methods make.
-  static std::string made_from(const PythonValue& whose) {
-    const PythonObject* of = whose.object();
-    if (of == nullptr || !of->made_from.empty() || !of->callee.ends_with(".from_hf_pretrained"))
-      return of == nullptr ? std::string() : of->made_from;
-    const PythonValue* path = of->places.empty() ? whose.field("path") : &of->places.front();
-    constexpr std::size_t kLongest = 200;
-    return path == nullptr || path->text() == nullptr || path->text()->size() > kLongest
-               ? std::string()
-               : *path->text();
-  }
-
-  // A text's .lower().
-  static std::optional<PythonValue> lowered(const PythonValue& value) {
-    if (value.text() == nullptr) return std::nullopt;
-    std::string small = *value.text();
-    std::ranges::transform(small, small.begin(),
-                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return PythonValue{std::move(small)};
+                   python_made_from(given.whose)});
   }
 
   // A function, and what follows its file: of this one, or imported there in turn.
@@ -548,8 +499,8 @@ class PythonEvaluator {
   const PythonFile& file_;
   PythonRun& run_;
   std::string folder_;  // of this file, from that of the first one: "", "../", "a/b/"
+  std::map<std::string, PythonImport> imports_;
   std::map<std::string, const Statement*> functions_;
-  std::map<std::string, Import> imports_;               // by the name that is bound
   std::map<std::string, PythonEvaluator*> found_ = {};  // by the module's name; null: not there
   Names globals_;
   std::size_t forgotten_ = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,11 +31,17 @@ struct PythonFile {
 [[nodiscard]] std::vector<std::string> python_functions(const PythonFile& file,
                                                         const std::vector<std::string>& returns);
 
-// Where a name was imported from: "torchtitan.models.llama3"; empty where it was not.
-[[nodiscard]] std::string python_import_of(const PythonFile& file, const std::string& name);
+// Where a name comes from, "torchtitan.models.llama3", and what it is called there: "a" of
+// `from x import a as b` and the name b.
+struct PythonImport {
+  std::string module_name, there;  // empty where only a function imports it, for itself
+  bool only = true;                // of the imports that bind the name, functions' own among them
+};
+// By the name that is bound. The file's last import of it counts, as in Python.
+[[nodiscard]] std::map<std::string, PythonImport> python_imports(const PythonFile& file);
 
-// What it is called there: "a" of `from x import a as b` and the name b.
-[[nodiscard]] std::string python_name_there(const PythonFile& file, const std::string& name);
+// Where a name was imported from; empty where it was not.
+[[nodiscard]] std::string python_import_of(const PythonFile& file, const std::string& name);
 
 // Where the file of a module may be, seen from a file in `folder`, the likeliest first. Dots before
 // its name lead up from that folder. "a.b.c" is a/b/c.py (or a package's a/b/c/__init__.py) in the

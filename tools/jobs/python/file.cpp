@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 
 #include "tools/jobs/python/evaluate.hpp"
@@ -37,24 +38,40 @@ std::vector<std::string> python_functions(const PythonFile& file,
   return names;
 }
 
-std::string python_import_of(const PythonFile& file, const std::string& name) {
-  for (const PythonStatement& s : file.statements) {
-    if (s.kind == PythonStatement::Kind::import &&
-        std::ranges::find(s.words, name) != s.words.end())
-      return s.word;
+namespace {
+
+void add_imports(const std::vector<PythonStatement>& body, bool of_function,
+                 std::map<std::string, PythonImport>& all) {
+  for (const PythonStatement& s : body) {
+    if (s.kind == PythonStatement::Kind::import) {
+      // The words are in their order, "as" among them.
+      for (std::size_t w = 0; w < s.words.size(); ++w) {
+        const bool renamed = w + 2 < s.words.size() && s.words[w + 1] == "as";
+        const auto [known, fresh] = all.try_emplace(s.words[renamed ? w + 2 : w]);
+        if (!of_function) {
+          known->second.module_name = s.word;
+          known->second.there = s.words[w];
+        }
+        known->second.only = fresh;
+        if (renamed) w += 2;
+      }
+    }
+    const bool inside = of_function || s.kind == PythonStatement::Kind::define;
+    add_imports(s.body, inside, all);
+    add_imports(s.otherwise, inside, all);
   }
-  return "";
 }
 
-std::string python_name_there(const PythonFile& file, const std::string& name) {
-  for (const PythonStatement& s : file.statements) {
-    if (s.kind != PythonStatement::Kind::import) continue;
-    const auto found = std::ranges::find(s.words, name);
-    // An import's words are in its order, "as" among them.
-    if (found - s.words.begin() >= 2 && found != s.words.end() && *(found - 1) == "as")
-      return *(found - 2);
-  }
-  return name;
+}  // namespace
+
+std::map<std::string, PythonImport> python_imports(const PythonFile& file) {
+  std::map<std::string, PythonImport> all;
+  add_imports(file.statements, false, all);
+  return all;
+}
+
+std::string python_import_of(const PythonFile& file, const std::string& name) {
+  return python_imports(file)[name].module_name;
 }
 
 std::vector<std::string> python_places_of(const std::string& module, const std::string& folder) {

@@ -3,6 +3,7 @@
 #include "tools/jobs/python/operators.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <utility>
@@ -226,6 +227,25 @@ std::optional<PythonValue> python_builtin(const PythonCall& call, PythonHeap& he
   if ((callee == "list" || callee == "tuple") && one && places[0].list() != nullptr)
     return places[0];
   return std::nullopt;
+}
+
+std::optional<PythonValue> python_lower(const PythonValue& value) {
+  if (value.text() == nullptr) return std::nullopt;
+  std::string small = *value.text();
+  std::ranges::transform(small, small.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return PythonValue{std::move(small)};
+}
+
+std::string python_made_from(const PythonValue& whose) {
+  const PythonObject* of = whose.object();
+  if (of == nullptr || !of->made_from.empty() || !of->callee.ends_with(".from_hf_pretrained"))
+    return of == nullptr ? std::string() : of->made_from;
+  const PythonValue* path = of->places.empty() ? whose.field("path") : &of->places.front();
+  constexpr std::size_t kLongest = 200;
+  return path == nullptr || path->text() == nullptr || path->text()->size() > kLongest
+             ? std::string()
+             : *path->text();
 }
 
 }  // namespace weir
