@@ -11,6 +11,7 @@
 #include "exec/processes/threads/threaded_run.hpp"
 #include "exec/weights/safetensors.hpp"
 #include "tests/exec/mesh_training.hpp"
+#include "tests/exec/peaks.hpp"
 #include "tests/exec/spans.hpp"
 #include "tests/exec/tiny_cnn.hpp"
 
@@ -262,11 +263,8 @@ TEST(Shards, TheForecastHoldsInPipelines) {
         Plan plan = sharded(model, zero, 2, {boundary}, schedule);
         plan.slots = 2;
         const ResolvedPlan loaded = model.load(plan);
-        RunOptions options = steps(2);
-        options.trace = true;
-        const RunResult result = run_in_one_process(loaded, options, cpu_only());
-        const std::span<const Span> spans(result.trace.spans.data(), loaded.program.size());
-        const auto peaks = memory_peaks(loaded, loaded.program, spans, result.scratch);
+        const RunResult result = run_in_one_process(loaded, traced_steps(2), cpu_only());
+        const auto peaks = peaks_of_all_steps(loaded, result);
         for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
           const auto measured = static_cast<double>(result.peak_memory[rank].count());
           const auto message =

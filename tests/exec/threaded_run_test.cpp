@@ -12,11 +12,11 @@
 #include <thread>
 #include <tuple>
 
-#include "costmodel/memory/memory.hpp"
 #include "exec/processes/threads/thread_group.hpp"
 #include "plan/job/summary.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/mesh_training.hpp"
+#include "tests/exec/peaks.hpp"
 
 namespace weir::threaded_run_test {
 namespace {
@@ -87,11 +87,8 @@ TEST(ThreadedRun, ItsPeaksAreTheForecasts) {
       Plan plan = plan_of(model, {2, 1, 0, {boundary}, "1f1b"});
       plan.sequence_parallel = sequence_parallel;
       const ResolvedPlan loaded = model.load(plan);
-      RunOptions options = steps(2);
-      options.trace = true;
-      const RunResult result = run_in_one_process(loaded, options, cpu_only());
-      const std::span<const Span> spans(result.trace.spans.data(), loaded.program.size());
-      const auto peaks = memory_peaks(loaded, loaded.program, spans, result.scratch);
+      const RunResult result = run_in_one_process(loaded, traced_steps(2), cpu_only());
+      const auto peaks = peaks_of_all_steps(loaded, result);
       ASSERT_EQ(result.peak_memory.size(), peaks.size());
       for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
         const auto measured = static_cast<double>(result.peak_memory[rank].count());

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <random>
 
-#include "costmodel/memory/memory.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "sim/engine/event_engine.hpp"
+#include "tests/exec/peaks.hpp"
 #include "tests/exec/replay.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -206,10 +206,8 @@ TEST(Training, LearnsAShippedText) {
 // The measured peak is the forecast's for the same spans, to 1 %, whatever the plan.
 void expect_predicted_peak(const TinyModel& model, const Plan& plan) {
   const ResolvedPlan loaded = model.load(plan);
-  const RunResult result = run(loaded, {}, cpu_only());
-  const Program& program = loaded.program;
-  const std::span<const Span> spans(result.trace.spans.data(), program.size());
-  const auto peaks = memory_peaks(loaded, program, spans, result.scratch);
+  const RunResult result = run(loaded, traced_steps(3), cpu_only());
+  const auto peaks = peaks_of_all_steps(loaded, result);
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
     const auto measured = static_cast<double>(result.peak_memory[rank].count());
     const auto predicted = static_cast<double>(peaks[rank].peak.count());

@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "costmodel/memory/memory.hpp"
 #include "exec/weights/safetensors.hpp"
 #include "plan/words/error.hpp"
 #include "tests/exec/copied_transport.hpp"
+#include "tests/exec/peaks.hpp"
 #include "tests/exec/thread_processes.hpp"
 #include "tests/exec/tiny.hpp"
 
@@ -129,9 +129,8 @@ TEST(UnequalMicrobatches, DumpEverySampleOnce) {
 TEST(UnequalMicrobatches, ArePredictedInMemory) {
   const TinyModel model;
   const ResolvedPlan loaded = model.load(ten_of(model, {3}));
-  const RunResult result = run(loaded, {}, cpu_only());
-  const std::span<const Span> spans(result.trace.spans.data(), loaded.program.size());
-  const auto peaks = memory_peaks(loaded, loaded.program, spans, result.scratch);
+  const RunResult result = run(loaded, traced_steps(3), cpu_only());
+  const auto peaks = peaks_of_all_steps(loaded, result);
   for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
     const auto measured = static_cast<double>(result.peak_memory[rank].count());
     EXPECT_NEAR(static_cast<double>(peaks[rank].peak.count()), measured,

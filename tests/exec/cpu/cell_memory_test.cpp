@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "costmodel/memory/memory.hpp"
+#include "tests/exec/peaks.hpp"
 #include "tests/exec/tiny_cnn.hpp"
 
 namespace weir::cell_memory_test {
@@ -22,10 +22,8 @@ void expect_peaks_are_the_arenas(const TinyModel& model,
         Plan plan = model.plan(boundaries, 6, schedule);
         plan.recompute = mode(words);
         const ResolvedPlan loaded = model.load(plan);
-        const RunResult result = run(loaded, {}, cpu_only());
-        const Program& program = loaded.program;
-        const std::span<const Span> spans(result.trace.spans.data(), program.size());
-        const auto peaks = memory_peaks(loaded, program, spans, result.scratch);
+        const RunResult result = run(loaded, traced_steps(3), cpu_only());
+        const auto peaks = peaks_of_all_steps(loaded, result);
         std::int64_t message = 0;
         for (const StagePart& stage : loaded.stages)
           message = std::max(message, stage.input_bytes * plan.micro_batch_size);
