@@ -36,17 +36,18 @@ set(mpi_environment
   PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMPI_MCA_plm_rsh_agent=
   OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl=self,vader
   OMPI_MCA_btl_vader_single_copy_mechanism=none ASAN_OPTIONS=detect_leaks=0)
+# Processes that await each other beside as many again that compute: two tests' room.
 foreach(k RANGE 1 4)
   add_test(NAME mpi/processes_${k}
     COMMAND ${MPIEXEC_EXECUTABLE} -n ${k} $<TARGET_FILE:exec_processes_tests>)
   set_tests_properties(mpi/processes_${k} PROPERTIES
-    RUN_SERIAL ON TIMEOUT 120 ENVIRONMENT "${mpi_environment}")
+    PROCESSORS 2 TIMEOUT 120 ENVIRONMENT "${mpi_environment}")
 endforeach()
 add_test(NAME mpi/command
   COMMAND ${Python3_EXECUTABLE} ${processes_folder}/command_test.py
     $<TARGET_FILE:weir> ${MPIEXEC_EXECUTABLE})
 set_tests_properties(mpi/command PROPERTIES
-  RUN_SERIAL ON TIMEOUT 180 ENVIRONMENT "${mpi_environment}")
+  PROCESSORS 2 TIMEOUT 300 ENVIRONMENT "${mpi_environment}")
 
 if(WEIR_SANITIZE)  # a sanitizer's own library wants to be the first
   return()

@@ -29,7 +29,7 @@ MeasureOptions block_on_three() {
 // Four devices on whatever cores there are, and a spread that is reached after a random number of
 // repetitions: whoever reads the decision late must still read the one for its own repetition, or
 // the others wait for it for ever.
-TEST(Measure, DevicesStopTogether) {
+void expect_devices_stop_together(int trials) {
   const TinyModel model(true, 0.1, 32, 3);
   const Plan plan = model.plan({}, 1, "gpipe");
   MeasureOptions options;
@@ -39,13 +39,15 @@ TEST(Measure, DevicesStopTogether) {
   options.least = 2;
   options.most = 12;
   options.spread = 0.2;
-  for (int trial = 0; trial < 15; ++trial) {
+  for (int trial = 0; trial < trials; ++trial) {
     const Measurements measured =
         measure(model.load(plan).model, plan.seq_length, plan, options, cpu_only());
     ASSERT_EQ(measured.samples.size(), 9U);
     for (const LayerSample& sample : measured.samples) EXPECT_GT(sample.time.f.count(), 0);
   }
 }
+TEST(Measure, DevicesStopTogether) { expect_devices_stop_together(4); }
+TEST(LongMeasure, DevicesStopTogether) { expect_devices_stop_together(60); }
 
 // Streams of one device share its caches and its memory: the measured one empties them before each
 // pass it times, five a repetition, and no neighbour writes to memory what no stage would.

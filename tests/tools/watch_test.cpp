@@ -117,7 +117,7 @@ TEST_F(BesideANeighbour, ARunSaysThatItWasDisturbed) {
 // Seconds of work, for there is no doubt below one.
 TEST_F(BesideANeighbour, AProfileAndATuningSayThatTheyWereDisturbed) {
   write("model.json",
-        R"({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 192, "vocab_size": 256,
+        R"({"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 64, "vocab_size": 256,
             "n_positions": 64})");
   const CommandResult profile = weir("profile model.json -o profile.json");
   EXPECT_EQ(profile.code, 0) << profile.out;
