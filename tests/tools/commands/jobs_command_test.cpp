@@ -56,17 +56,12 @@ TEST_F(JobsCommand, DevicesThatFollowLengths) {
   EXPECT_THAT(forecast.out, HasSubstr("each sequence alone on 1 to 2 of 4 devices"));
   EXPECT_THAT(weir("explain plan.json --cluster dgx-h100").out,
               HasSubstr("context parallelism: cp 2 for all"));
-  const auto refused = [&](const std::string& line, int code, const char* why) {
-    const CommandResult result = weir(line);
-    EXPECT_EQ(result.code, code) << result.out;
-    EXPECT_THAT(result.out, HasSubstr(why));
-  };
-  refused(job, 3, "lengths.args: hybrid-context-parallel: each sequence's devices follow its");
-  refused(job + " --lengths 4,16 --dynamic-cp 4", 2, "--dynamic-cp contradicts --from");
+  refuses(job, 3, "lengths.args: hybrid-context-parallel: each sequence's devices follow its");
+  refuses(job + " --lengths 4,16 --dynamic-cp 4", 2, "--dynamic-cp contradicts --from");
   const std::string by_hand =
       "plan plan.model.json --seq-length 16 --cp 2 --dynamic-cp 8 -o o.json";
-  refused(by_hand, 2, "--dynamic-cp needs --lengths");
-  refused(by_hand + " --lengths 4,16 --recompute auto", 2, "--dynamic-cp goes with --recompute");
+  refuses(by_hand, 2, "--dynamic-cp needs --lengths");
+  refuses(by_hand + " --lengths 4,16 --recompute auto", 2, "--dynamic-cp goes with --recompute");
   EXPECT_EQ(weir(by_hand + " --lengths 4,16").code, 0);
 }
 

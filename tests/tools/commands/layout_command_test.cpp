@@ -113,9 +113,7 @@ TEST_F(LayoutCommand, APictureOfBlocks) {
 
 TEST_F(LayoutCommand, WhatCannotBeIsSaid) {
   const auto refused = [this](const std::string& arguments, int code, const char* words) {
-    const CommandResult result = weir("layout " + arguments);
-    EXPECT_EQ(result.code, code) << result.out;
-    EXPECT_THAT(result.out, HasSubstr(words));
+    refuses("layout " + arguments, code, words);
   };
   const std::string lm = kLayouts + "transformer-lm.json ";
   refused(lm + "--mesh m=4 --rules d_model:m,d_ff:m", 2,
@@ -128,9 +126,7 @@ TEST_F(LayoutCommand, WhatCannotBeIsSaid) {
   refused(kLayouts + "two-layer.json --devices 4 --cluster dgx-h100", 2, "einsums");
   refused("none.json", 3, "none.json");
   const auto of_model = [this](const std::string& arguments, const char* words) {
-    const CommandResult result = weir("model " + arguments);
-    EXPECT_EQ(result.code, 2) << result.out;
-    EXPECT_THAT(result.out, HasSubstr(words));
+    refuses("model " + arguments, 2, words);
   };
   of_model("--layout " + lm + "--seq-length 64", "--seq-length is of a model");
   of_model(kModels + "gpt2.json --mesh d=2 --rules batch:d --lora-rank 4",

@@ -38,9 +38,7 @@ TEST_F(LayoutCommand, InsideTheStagesOfAPlan) {
       shell(WEIR_COMMAND " -q plan " + model + "-K 2 --tp 4 --dp 2 --sequence-parallel -b 4");
   EXPECT_EQ(same.out, planned.out);
   const auto refused = [&](const std::string& options, int code, const char* words) {
-    const CommandResult result = weir("plan " + options);
-    EXPECT_EQ(result.code, code) << result.out;
-    EXPECT_THAT(result.out, HasSubstr(words));
+    refuses("plan " + options, code, words);
   };
   refused(model + "--layout cut.json -K 2 --tp 2", 2, "--tp 2 contradicts --layout, whose is 4");
   refused(model + "--layout cut.json -K 2 --cp 2", 2, "--cp 2 contradicts --layout, whose is 1");
@@ -136,10 +134,7 @@ TEST_F(LayoutCommand, AllLayoutsAreTheDegreesThatPlansHave) {
             candidates("--tp 2,4") + candidates("--tp 2,4 --sequence-parallel"));
   EXPECT_EQ(candidates("--tp 1 --layouts all"), candidates("--tp 1"));
   const auto refused = [&](const std::string& more, const char* words) {
-    const CommandResult result =
-        weir("sweep " + kModels + "gpt2.json --global-batch-size 16 " + more);
-    EXPECT_EQ(result.code, 2) << result.out;
-    EXPECT_THAT(result.out, HasSubstr(words));
+    refuses("sweep " + kModels + "gpt2.json --global-batch-size 16 " + more, 2, words);
   };
   refused("--layouts all", "--layouts needs --cluster");
   refused("--cluster dgx-h100 --layouts all --cp 2", "--cp contradicts --layouts");
@@ -189,9 +184,7 @@ TEST_F(LayoutCommand, WhatAFileOfLayoutsDoesNotHaveIsNamed) {
       "--cluster dgx-h100 --dtype bf16 --attention fused --layouts three.json -K 1 -v 1 "
       "--schedule 1f1b --recompute none --gpus 8 ";
   const auto refused = [&](const std::string& more, const char* words) {
-    const CommandResult result = weir(search + more);
-    EXPECT_EQ(result.code, 2) << result.out;
-    EXPECT_THAT(result.out, HasSubstr(words));
+    refuses(search + more, 2, words);
   };
   const std::string batch = "--global-batch-size 32 ";
   refused(batch + "--tp 2,8", "--tp 8 contradicts --layouts, whose are 2, 4");
@@ -238,9 +231,7 @@ TEST_F(LayoutCommand, InsideTheStagesOfAnyPipeline) {
   EXPECT_THAT(printed.out,
               HasSubstr("The stages of K = 2 under layout asked, the fastest that fits:"));
   const auto refused = [&](const std::string& options, const char* words) {
-    const CommandResult result = weir("layout " + options);
-    EXPECT_EQ(result.code, 2) << result.out;
-    EXPECT_THAT(result.out, HasSubstr(words));
+    refuses("layout " + options, 2, words);
   };
   refused(kLayouts + "transformer-lm.json --mesh r=2 --rules batch:r --stages 2",
           "--stages needs --cluster");

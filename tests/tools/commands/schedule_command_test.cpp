@@ -34,21 +34,16 @@ TEST_F(Command, DividesAVocabulary) {
       weir("sweep tiny.json --pp 1,2 --cluster dgx-a100 --baseline two.json -q --json");
   ASSERT_EQ(swept.code, 0) << swept.out;
   EXPECT_EQ(Json::parse(swept.out)["baseline"]["plan"]["schedule"], "vocab-2");
-  const auto refused = [&](const std::string& command, int code, const char* line) {
-    const CommandResult said = weir(command);
-    EXPECT_EQ(said.code, code) << said.out;
-    EXPECT_THAT(said.out, HasSubstr(line));
-  };
-  refused(
+  refuses(
       "simulate two.json --cluster dgx-a100 --transfers batched", 3,
       "plan: schedule: vocab-2 divides the vocabulary: expected buffered transfers, not batched");
-  refused("schedule vocab-1 -K 2 -M 4 --transfers rendezvous", 2,
+  refuses("schedule vocab-1 -K 2 -M 4 --transfers rendezvous", 2,
           "--transfers rendezvous: vocab-1 divides the vocabulary: expected buffered");
-  refused("schedule 1f1b -K 2 -M 4 --uniform F=1ms,I=1ms,W=1ms,S=1ms", 2,
+  refuses("schedule 1f1b -K 2 -M 4 --uniform F=1ms,I=1ms,W=1ms,S=1ms", 2,
           "--uniform: S and T are of schedules that divide the vocabulary");
-  refused("schedule 1f1b -K 2 -M 4 --beside gpipe --svg a.svg --uniform F=1ms,I=1ms,W=1ms,S=1ms", 2,
+  refuses("schedule 1f1b -K 2 -M 4 --beside gpipe --svg a.svg --uniform F=1ms,I=1ms,W=1ms,S=1ms", 2,
           "--uniform: S and T are of schedules that divide the vocabulary");
-  refused("plan tiny.json -K 2 -M 4 --schedule vocab-2 --partition uniform", 2,
+  refuses("plan tiny.json -K 2 -M 4 --schedule vocab-2 --partition uniform", 2,
           "--partition uniform: with --schedule vocab-2 stages are balanced");
   EXPECT_EQ(weir("schedule vocab-1 --grid K=2,M=1..3 --prove").code, 0);
   // A search beside such a baseline is of whole vocabularies, asked why or not.
