@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <map>
 #include <string>
@@ -72,5 +74,22 @@ inline Recompute mode(const std::string& words) {
 }
 inline constexpr const char* kModes[] = {"never", "stage", "stage except-last",
                                          "full",  "0,2,4", "full:2"};
+
+// Four micro-batches, whatever the stages, the schedule and what is rebuilt: one device's bits.
+inline void expect_bits_of_one_device(const TinyModel& model,
+                                      const std::vector<std::vector<int>>& partitions,
+                                      const std::vector<const char*>& schedules) {
+  const std::string expected = hash_of(model, model.plan({}, 4, "gpipe"));
+  for (const std::vector<int>& boundaries : partitions) {
+    for (const char* schedule : schedules) {
+      for (const char* words : kModes) {
+        Plan plan = model.plan(boundaries, 4, schedule);
+        plan.recompute = mode(words);
+        EXPECT_EQ(hash_of(model, plan), expected)
+            << "K" << plan.pp << " " << schedule << " " << words;
+      }
+    }
+  }
+}
 
 }  // namespace weir

@@ -11,12 +11,10 @@ import tempfile
 import unittest
 
 import weir
+from case import COMMAND, TINY
 
-COMMAND = os.environ["WEIR_COMMAND"]
 SOURCES = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = SOURCES / "tools/examples"
-TINY = {"model_type": "gpt2", "n_embd": 16, "n_head": 2, "n_layer": 3, "vocab_size": 32,
-        "n_positions": 8}
 
 # For each sub-command its requests: (arguments by place, options). A number stands for itself, a
 # list of numbers or words is "1,2" on the command line, one under a name of REPEATED is given once

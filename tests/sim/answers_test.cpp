@@ -1,87 +1,40 @@
 // What a search says of more than its best plan is true of the whole space: rows, front and counts,
 // on small spaces that are made from seeds, against searches of their own.
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <random>
 
-#include "costmodel/table/builtin.hpp"
 #include "plan/job/summary.hpp"
-#include "plan/model/readers/model_import.hpp"
-#include "plan/schedule/generators/generators.hpp"
-#include "plan/text/sha256.hpp"
-#include "plan/text/text_file.hpp"
 #include "sim/explain/rejected.hpp"
 #include "sim/search/space/open_choices.hpp"
 #include "sim/search/sweep.hpp"
+#include "tests/sim/random_spaces.hpp"
 
 namespace weir::answers_test {
 namespace {
 
-class Answers : public testing::Test {
+class Answers : public RandomSpaces {
  protected:
   static constexpr unsigned kSpaces = 30;
 
-  Answers()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("weir-answers-" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(folder_);
-  }
-  ~Answers() override { std::filesystem::remove_all(folder_); }
-
-  struct Space {
-    SweepRequest request;
-    Cluster cluster;
-    Costs costs;
-    [[nodiscard]] SweepResult search() const { return sweep(request, costs, cluster); }
-  };
-
-  // Layers of random times and tensors on four devices: of half of the spaces a few hundred
-  // candidates, which are not all forecast, of the others fewer, which are.
+  // Of half of the spaces a few hundred candidates, which are not all forecast, of the others
+  // fewer, which are.
   Space made(unsigned seed) {
     std::mt19937 random(seed);
-    const auto any = [&](int low, int high) {
-      return std::uniform_int_distribution(low, high)(random);
-    };
-    std::string text =
-        "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n";
-    const int layers = any(4, 8);
-    for (int l = 0; l < layers; ++l)
-      text += fmt::format("l{},table,{},{},{},{},{},{},1\n", l, any(0, 9000), any(1, 6), any(1, 6),
-                          any(0, 5), any(64, 40000), any(64, 4000));
-    write_file_atomically(folder_ / "layers.csv", text);
-    Space space;
-    space.cluster.device.name = "cpu-core";
-    space.cluster.devices_per_node = 4;
-    space.cluster.intra = {Seconds(any(1, 900) * 1e-6), BytesPerSecond(any(1, 50) * 1e6)};
+    Space space = timed(random, 4, 8);
     SweepRequest& request = space.request;
-    request.base.model_path = "layers.csv";
-    request.base.model_sha256 = sha256_hex(text);
-    request.base.seq_length = 1;
-    request.folder = folder_;
     request.pp = {1, 2, 3, 4};
     request.vpp = {1, 2};
     request.dp = {1, 2};
-    request.zero = {0, any(1, 3)};
-    request.global_batch_size = any(0, 1) == 0 ? 8 : 12;
-    request.schedules = some(random, seed % 2 == 0 ? 3 : 8);
+    request.zero = {0, any(random, 1, 3)};
+    request.global_batch_size = any(random, 0, 1) == 0 ? 8 : 12;
+    request.schedules = schedules(random, seed % 2 == 0 ? 3 : 8);
     request.recompute = {{}, {.mode = RecomputeMode::stage}, {.mode = RecomputeMode::full}};
     request.keep = 3;
     request.effort = 48;
-    space.costs = builtin_costs(load_model(folder_ / "layers.csv"), 1, Dtype::fp32, space.cluster);
     return space;
-  }
-
-  static std::vector<std::string> some(std::mt19937& random, std::size_t count) {
-    std::vector<std::string> names;
-    for (const Generator& generator : generators()) names.emplace_back(generator.name);
-    std::ranges::shuffle(names, random);
-    names.resize(count);
-    return names;
   }
 
   // The space with a row's value alone, as a user would ask for it.
@@ -106,8 +59,6 @@ class Answers : public testing::Test {
     }
     return request;
   }
-
-  std::filesystem::path folder_;
 };
 
 // No row's plan is beaten by another row's that has its value too, nor by its own search by more

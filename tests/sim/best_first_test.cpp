@@ -3,15 +3,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/best_first.hpp"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -19,80 +16,36 @@
 #include <thread>
 #include <vector>
 
-#include "costmodel/table/builtin.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "plan/schedule/generators/generators.hpp"
-#include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
-#include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/search/examine.hpp"
 #include "sim/search/space/open_choices.hpp"
 #include "sim/search/sweep.hpp"
 #include "sim/search/sweep_json.hpp"
+#include "tests/sim/random_spaces.hpp"
 
 namespace weir::best_first_test {
 namespace {
 
-class BestFirst : public testing::Test {
+class BestFirst : public RandomSpaces {
  protected:
-  BestFirst()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("weir-best-first-" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(folder_);
-  }
-  ~BestFirst() override { std::filesystem::remove_all(folder_); }
-
   // Of which every candidate is forecast.
-  struct Space {
-    SweepRequest request;
-    Cluster cluster;
-    Costs costs;
-  };
-
-  // Layers of random times and tensors on four devices with random links.
-  Space timed(std::mt19937& random) {
-    const auto any = [&](int low, int high) {
-      return std::uniform_int_distribution(low, high)(random);
-    };
-    std::string text =
-        "name,kind,parameters,f_ms,i_ms,w_ms,activation_bytes,boundary_bytes,count\n";
-    const int layers = any(3, 7);
-    for (int l = 0; l < layers; ++l)
-      text += fmt::format("l{},table,{},{},{},{},{},{},1\n", l, any(0, 9000), any(1, 6), any(1, 6),
-                          any(0, 5), any(64, 40000), any(64, 4000));
-    write_file_atomically(folder_ / "layers.csv", text);
-    Space space;
-    space.cluster.device.name = "cpu-core";
-    space.cluster.devices_per_node = 4;
-    space.cluster.intra = {Seconds(any(1, 900) * 1e-6), BytesPerSecond(any(1, 50) * 1e6)};
+  Space small(std::mt19937& random) {
+    Space space = timed(random, 3, 7);
     SweepRequest& request = space.request;
-    request.base.model_path = "layers.csv";
-    request.base.model_sha256 = sha256_hex(text);
-    request.base.seq_length = 1;
-    request.folder = folder_;
     request.pp = {1, 2, 3};
     request.vpp = {1, 2};
-    request.dp = {1, any(1, 2)};
-    request.zero = {any(0, 3)};
-    request.global_batch_size = any(0, 1) == 0 ? 4 : 6;
-    request.schedules = some(random, 2);
+    request.dp = {1, any(random, 1, 2)};
+    request.zero = {any(random, 0, 3)};
+    request.global_batch_size = any(random, 0, 1) == 0 ? 4 : 6;
+    request.schedules = schedules(random, 2);
     request.recompute = {{},
-                         {.mode = RecomputeMode::stage, .except_last = any(0, 1) == 0},
+                         {.mode = RecomputeMode::stage, .except_last = any(random, 0, 1) == 0},
                          {.mode = RecomputeMode::full, .at_a_time = 2}};
-    space.costs = builtin_costs(load_model(folder_ / "layers.csv"), 1, Dtype::fp32, space.cluster);
     return space;
   }
-
-  static std::vector<std::string> some(std::mt19937& random, std::size_t count) {
-    std::vector<std::string> names;
-    for (const Generator& generator : generators()) names.emplace_back(generator.name);
-    std::ranges::shuffle(names, random);
-    names.resize(count);
-    return names;
-  }
-
-  std::filesystem::path folder_;
 };
 
 // Half of the spaces with a limit that some of their plans exceed.
@@ -100,7 +53,7 @@ TEST_F(BestFirst, FindsWhatTheForecastOfEveryCandidateFinds) {
   int spaces = 0, limited = 0, shorter = 0;
   for (unsigned seed = 1; seed <= 300; ++seed) {
     std::mt19937 random(seed);
-    Space space = timed(random);
+    Space space = small(random);
     SweepRequest& request = space.request;
     SweepResult all = sweep(request, space.costs, space.cluster);
     if (all.plans.empty()) continue;
@@ -140,9 +93,9 @@ TEST_F(BestFirst, NoBoundIsAboveWhatItBounds) {
   int compared = 0;
   for (unsigned seed = 1; seed <= 25; ++seed) {
     std::mt19937 random(seed);
-    Space space = timed(random);
+    Space space = small(random);
     SweepRequest& request = space.request;
-    request.schedules = some(random, 8);
+    request.schedules = schedules(random, 8);
     const Model model = load_model(folder_ / "layers.csv");
     SplitCosts known(model, space.costs, space.cluster.stack);
     const Nodes nodes = enumerate(request, model, known, space.cluster);
@@ -166,9 +119,9 @@ TEST_F(BestFirst, NoBoundIsAboveWhatItBounds) {
 
 TEST_F(BestFirst, OneThreadAndTwoFindTheSame) {
   std::mt19937 random(7);
-  Space space = timed(random);
+  Space space = small(random);
   SweepRequest& request = space.request;
-  request.schedules = some(random, generators().size());
+  request.schedules = schedules(random, generators().size());
   request.recompute = {};
   request.keep = 5;
   const auto found = [&](int threads) {
@@ -186,9 +139,9 @@ TEST_F(BestFirst, AnInterruptedSearchGoesOnToTheSame) {
   int states = 0, with_waiting = 0;
   for (unsigned seed = 1; seed <= 12; ++seed) {
     std::mt19937 random(seed);
-    Space space = timed(random);
+    Space space = small(random);
     SweepRequest& request = space.request;
-    request.schedules = some(random, generators().size());
+    request.schedules = schedules(random, generators().size());
     request.recompute = {};
     request.keep = 3;
     request.effort = seed % 2 == 0 ? 24 : 100'000;
@@ -221,9 +174,9 @@ TEST_F(BestFirst, AnInterruptedSearchGoesOnToTheSame) {
 // search's.
 TEST_F(BestFirst, ASignalAtAnyMomentIsTold) {
   std::mt19937 random(5);
-  Space space = timed(random);
+  Space space = small(random);
   SweepRequest& request = space.request;
-  request.schedules = some(random, generators().size());
+  request.schedules = schedules(random, generators().size());
   request.recompute = {};
   request.keep = 1;
   const SweepResult whole = sweep(request, space.costs, space.cluster);
@@ -250,9 +203,9 @@ TEST_F(BestFirst, ASignalAtAnyMomentIsTold) {
 TEST_F(BestFirst, APartyFindsWhatOneAloneFinds) {
   for (const int count : {2, 3}) {
     std::mt19937 random(static_cast<unsigned>(count));
-    Space space = timed(random);
+    Space space = small(random);
     SweepRequest& request = space.request;
-    request.schedules = some(random, generators().size());
+    request.schedules = schedules(random, generators().size());
     request.recompute = {};
     request.keep = 4;
     request.threads = 1;
@@ -321,9 +274,9 @@ std::vector<Member> party_of(std::size_t count, const Space& space, const Own& o
 // first one's word counts, whenever it comes, and they exchange equally often and list the same.
 TEST_F(BestFirst, WhatOneProcessHearsAloneEndsNoExchange) {
   std::mt19937 random(5);
-  Space space = timed(random);
+  Space space = small(random);
   SweepRequest& request = space.request;
-  request.schedules = some(random, generators().size());
+  request.schedules = schedules(random, generators().size());
   request.recompute = {};
   request.keep = 1;
   request.threads = 1;
@@ -367,9 +320,9 @@ TEST_F(BestFirst, WhatOneProcessHearsAloneEndsNoExchange) {
 // all of it, that none can.
 TEST_F(BestFirst, WhatWasNotLookedAtIsAGap) {
   std::mt19937 random(3);
-  Space space = timed(random);
+  Space space = small(random);
   SweepRequest& request = space.request;
-  request.schedules = some(random, generators().size());
+  request.schedules = schedules(random, generators().size());
   request.recompute = {};
   request.keep = 1;
   request.effort = 8;
@@ -386,7 +339,7 @@ TEST_F(BestFirst, WhatWasNotLookedAtIsAGap) {
 // where none was left to look at.
 TEST_F(BestFirst, NoEffortEndsASearchThatHasFoundNothing) {
   std::mt19937 random(3);
-  Space space = timed(random);
+  Space space = small(random);
   const Model model = load_model(folder_ / "layers.csv");
   SplitCosts known(model, space.costs, space.cluster.stack);
   const Nodes nodes = enumerate(space.request, model, known, space.cluster);

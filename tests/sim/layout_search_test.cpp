@@ -12,6 +12,7 @@
 #include "plan/layout/model_network.hpp"
 #include "plan/model/readers/model_import.hpp"
 #include "sim/layouts/mesh_shapes.hpp"
+#include "tests/plan/legal_placings.hpp"
 #include "tests/plan/written_network.hpp"
 
 namespace weir::layout_search_test {
@@ -112,27 +113,23 @@ Network branches(std::int64_t batch, std::int64_t ffn) {
 
 using Point = std::pair<double, std::int64_t>;  // time in ns, bytes
 
-// All (2^axes)^dimensions placings.
+// On a mesh of such sizes, where nothing is split yet.
+NetworkLayout on_mesh(const std::vector<std::int64_t>& sizes) {
+  NetworkLayout layout;
+  for (std::size_t m = 0; m < sizes.size(); ++m)
+    layout.mesh.push_back({std::string(1, static_cast<char>('p' + m)), "", sizes[m]});
+  return layout;
+}
+
 std::vector<Point> brute_force(const Network& network, const NetworkJob& job,
                                const Cluster& cluster,
                                const std::vector<std::vector<std::int64_t>>& on) {
   std::vector<Point> all;
   for (const auto& sizes : on) {
-    NetworkLayout layout;
-    for (std::size_t m = 0; m < sizes.size(); ++m)
-      layout.mesh.push_back({std::string(1, static_cast<char>('p' + m)), "", sizes[m]});
-    const std::int64_t sets = std::int64_t{1} << sizes.size();
-    std::int64_t count = 1;
-    for (std::size_t d = 0; d < network.dimensions.size(); ++d) count *= sets;
-    for (std::int64_t code = 0; code < count; ++code) {
-      layout.over.clear();
-      std::int64_t rest = code;
-      for (std::size_t d = 0; d < network.dimensions.size(); ++d, rest /= sets)
-        layout.over.push_back(static_cast<Axes>(rest % sets));
-      if (illegal(network, layout)) continue;
-      const NetworkCost cost = network_cost(network, layout, job, cluster);
+    each_legal_placing(network, on_mesh(sizes), [&](const NetworkLayout& one) {
+      const NetworkCost cost = network_cost(network, one, job, cluster);
       all.emplace_back(cost.time().count() * 1e9, cost.memory().count());
-    }
+    });
   }
   std::sort(all.begin(), all.end());
   std::vector<Point> front;
@@ -184,21 +181,10 @@ TEST(LayoutSearch, TheFastestFive) {
     ASSERT_EQ(fastest->size(), 5U);
     std::set<Point> all;
     for (const auto& sizes : meshes(4, 2)) {
-      NetworkLayout layout;
-      for (std::size_t m = 0; m < sizes.size(); ++m)
-        layout.mesh.push_back({std::string(1, static_cast<char>('p' + m)), "", sizes[m]});
-      const std::int64_t sets = std::int64_t{1} << sizes.size();
-      std::int64_t count = 1;
-      for (std::size_t d = 0; d < network.dimensions.size(); ++d) count *= sets;
-      for (std::int64_t code = 0; code < count; ++code) {
-        layout.over.clear();
-        std::int64_t rest = code;
-        for (std::size_t d = 0; d < network.dimensions.size(); ++d, rest /= sets)
-          layout.over.push_back(static_cast<Axes>(rest % sets));
-        if (illegal(network, layout)) continue;
-        const NetworkCost cost = network_cost(network, layout, job, small_cluster());
+      each_legal_placing(network, on_mesh(sizes), [&](const NetworkLayout& one) {
+        const NetworkCost cost = network_cost(network, one, job, small_cluster());
         all.emplace(cost.time().count(), cost.memory().count());
-      }
+      });
     }
     auto expected = all.begin();
     for (const FoundLayout& one : *fastest) {
@@ -273,27 +259,16 @@ TEST(LayoutSearch, PricesALayerOnceForEachPlacingOfItsDimensions) {
   const Network network = three_layers(8, 16, 64);
   std::size_t expected = 0;
   for (const auto& sizes : meshes(4, 2)) {
-    NetworkLayout layout;
-    for (std::size_t m = 0; m < sizes.size(); ++m)
-      layout.mesh.push_back({std::string(1, static_cast<char>('p' + m)), "", sizes[m]});
-    const std::int64_t sets = std::int64_t{1} << sizes.size();
-    std::int64_t count = 1;
-    for (std::size_t d = 0; d < network.dimensions.size(); ++d) count *= sets;
     std::vector<std::set<std::vector<Axes>>> of_layer(network.layers.size());
-    for (std::int64_t code = 0; code < count; ++code) {
-      layout.over.clear();
-      std::int64_t rest = code;
-      for (std::size_t d = 0; d < network.dimensions.size(); ++d, rest /= sets)
-        layout.over.push_back(static_cast<Axes>(rest % sets));
-      if (illegal(network, layout)) continue;
+    each_legal_placing(network, on_mesh(sizes), [&](const NetworkLayout& one) {
       for (std::size_t l = 0; l < of_layer.size(); ++l) {
         std::set<int> own;
         for (const auto& group : apart(network.layers[l])) own.insert(group.begin(), group.end());
         std::vector<Axes> where;
-        for (const int d : own) where.push_back(layout.over[static_cast<std::size_t>(d)]);
+        for (const int d : own) where.push_back(one.over[static_cast<std::size_t>(d)]);
         of_layer[l].insert(where);
       }
-    }
+    });
     for (const auto& placings : of_layer) expected += placings.size();
   }
   const FoundLayouts found =

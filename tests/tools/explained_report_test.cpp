@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "tests/tools/commands/command.hpp"
+#include "tests/tools/report/shapes.hpp"
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/explained_step.hpp"
@@ -25,19 +26,10 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-template <class Shape>
-std::vector<Shape> all(const Drawing& drawing) {
-  std::vector<Shape> shapes;
-  for (const auto& shape : drawing.shapes) {
-    if (const auto* one = std::get_if<Shape>(&shape)) shapes.push_back(*one);
-  }
-  return shapes;
-}
-
 // The text's shape; it is there once.
 Text text_of(const Drawing& drawing, const std::string& text) {
   std::vector<Text> found;
-  for (const Text& one : all<Text>(drawing)) {
+  for (const Text& one : all_of<Text>(drawing)) {
     if (one.text == text) found.push_back(one);
   }
   EXPECT_EQ(found.size(), 1U) << text;
@@ -49,7 +41,7 @@ TEST(Bars, AreAsLongAsTheirTimes) {
   const Drawing d = draw_bars({.rows = {{"a", {{.to = Seconds(2), .fill = kBlue}}},
                                         {"b", {{.from = Seconds(2), .to = Seconds(3)}}}},
                                .width = 400});
-  const std::vector<Box> boxes = all<Box>(d);
+  const std::vector<Box> boxes = all_of<Box>(d);
   ASSERT_EQ(boxes.size(), 2U);
   EXPECT_NEAR(boxes[0].width, 2 * boxes[1].width, 1e-9);
   EXPECT_NEAR(boxes[0].x + boxes[0].width, boxes[1].x, 1e-9);
@@ -65,7 +57,7 @@ TEST(Bars, MayLeadBackAndAreSeen) {
       draw_bars({.rows = {{"", {{.to = Seconds(4)}}},
                           {"", {{.from = Seconds(4), .to = Seconds(3)}}},
                           {"", {{.from = Seconds(3), .to = Seconds(3) + Seconds(1e-9)}}}}});
-  const std::vector<Box> boxes = all<Box>(d);
+  const std::vector<Box> boxes = all_of<Box>(d);
   ASSERT_EQ(boxes.size(), 3U);
   EXPECT_NEAR(boxes[1].x + boxes[1].width, boxes[0].x + boxes[0].width, 1e-9);
   EXPECT_NEAR(boxes[1].width, boxes[0].width / 4, 1e-9);
@@ -78,10 +70,10 @@ TEST(Bars, HaveIntervalsWithEndsAndMarks) {
       {.rows = {
            {"",
             {{.to = Seconds(2), .interval = {{Seconds(1), Seconds(4)}}, .mark = Seconds(3)}}}}});
-  const Box bar = all<Box>(d).front();
+  const Box bar = all_of<Box>(d).front();
   const auto at = [&](double seconds) { return bar.x + bar.width * seconds / 2; };
   int intervals = 0, ends = 0, marks = 0;
-  for (const Line& line : all<Line>(d)) {
+  for (const Line& line : all_of<Line>(d)) {
     const auto [from, y] = line.points.front();
     const double to = line.points.back().first;
     if (y < bar.y - 1.5 || y > bar.y + bar.height || line.colour == kGrid) continue;
@@ -99,7 +91,7 @@ TEST(Bars, HaveLabelsWhereTheyHaveRoom) {
     BarChart one = chart;
     one.width = width;
     const Drawing d = draw_bars(one);
-    const Box bar = all<Box>(d).front();
+    const Box bar = all_of<Box>(d).front();
     const Text label = text_of(d, "kernels, beyond the peak");
     if (width == 270) {
       EXPECT_LT(label.y, bar.y);
@@ -108,7 +100,7 @@ TEST(Bars, HaveLabelsWhereTheyHaveRoom) {
       EXPECT_LT(label.x, bar.x);
     }
     // What the bar takes stands behind it, within the picture.
-    const std::vector<Text> texts = all<Text>(d);
+    const std::vector<Text> texts = all_of<Text>(d);
     const auto said = std::ranges::find_if(
         texts, [](const Text& text) { return text.text == "1 s" && text.anchor == Anchor::end; });
     ASSERT_NE(said, texts.end());

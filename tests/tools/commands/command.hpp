@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,6 +50,12 @@ class InFolder : public testing::Test {
       out.append(buffer.data(), n);
     const int status = ::pclose(pipe);
     return {WEXITSTATUS(status), out};
+  }
+  // It ends with this exit code, and says these words.
+  void refuses(const std::string& arguments, int code, const std::string& words) const {
+    const CommandResult result = weir(arguments);
+    EXPECT_EQ(result.code, code) << arguments << ": " << result.out;
+    EXPECT_THAT(result.out, testing::HasSubstr(words)) << arguments;
   }
   std::filesystem::path folder_;
 };

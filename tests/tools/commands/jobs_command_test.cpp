@@ -1,31 +1,22 @@
-// Jobs of other tools through the command: into plans, and out again.
+// Jobs of other tools through the command, into plans that are forecast; files of tools that are
+// not read are named.
 // SPDX-License-Identifier: Apache-2.0
+#include "tests/tools/commands/jobs_command.hpp"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
-
-#include "tests/tools/commands/command.hpp"
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace weir::jobs_command_test {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-class JobsCommand : public InFolder {
- protected:
-  JobsCommand() {
-    write("job.args",
-          "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
-          "--max-position-embeddings 16\n"
-          "--vocab-size 256 --make-vocab-size-divisible-by 1 --micro-batch-size 2 "
-          "--global-batch-size 16 "
-          "--overlap-moe-expert-parallel-comm\n"
-          "--pipeline-model-parallel-size 2 --lr 1e-4 --warp-drive 9\n");
-  }
-};
 
 TEST_F(JobsCommand, AMegatronJobBecomesAPlanThatIsForecast) {
   const CommandResult made = weir("plan --from megatron job.args --dp 2 -o out/plan.json");
@@ -65,17 +56,12 @@ TEST_F(JobsCommand, DevicesThatFollowLengths) {
   EXPECT_THAT(forecast.out, HasSubstr("each sequence alone on 1 to 2 of 4 devices"));
   EXPECT_THAT(weir("explain plan.json --cluster dgx-h100").out,
               HasSubstr("context parallelism: cp 2 for all"));
-  const auto refused = [&](const std::string& line, int code, const char* why) {
-    const CommandResult result = weir(line);
-    EXPECT_EQ(result.code, code) << result.out;
-    EXPECT_THAT(result.out, HasSubstr(why));
-  };
-  refused(job, 3, "lengths.args: hybrid-context-parallel: each sequence's devices follow its");
-  refused(job + " --lengths 4,16 --dynamic-cp 4", 2, "--dynamic-cp contradicts --from");
+  refuses(job, 3, "lengths.args: hybrid-context-parallel: each sequence's devices follow its");
+  refuses(job + " --lengths 4,16 --dynamic-cp 4", 2, "--dynamic-cp contradicts --from");
   const std::string by_hand =
       "plan plan.model.json --seq-length 16 --cp 2 --dynamic-cp 8 -o o.json";
-  refused(by_hand, 2, "--dynamic-cp needs --lengths");
-  refused(by_hand + " --lengths 4,16 --recompute auto", 2, "--dynamic-cp goes with --recompute");
+  refuses(by_hand, 2, "--dynamic-cp needs --lengths");
+  refuses(by_hand + " --lengths 4,16 --recompute auto", 2, "--dynamic-cp goes with --recompute");
   EXPECT_EQ(weir(by_hand + " --lengths 4,16").code, 0);
 }
 
@@ -185,33 +171,6 @@ TEST_F(JobsCommand, OtherToolsAreNamed) {
   }
 }
 
-// What the file leaves open is filled, and what it says is contradicted; devices are the cluster's
-// where nothing says how many.
-TEST_F(JobsCommand, OptionsFillWhatAJobLeavesOpen) {
-  write("sizes.sh",
-        "ARGS=( --num-layers 4 --hidden-size 32 --num-attention-heads 4 "
-        "--vocab-size 256 )\n");
-  const std::string plan = "plan --from megatron sizes.sh -o plan.json --seq-length 16 -b 2 ";
-  const CommandResult made = weir(plan + "-M 4 --gpus 2 --dtype bf16 --recompute full");
-  ASSERT_EQ(made.code, 0) << made.out;
-  EXPECT_THAT(made.out, HasSubstr("K1 dp2 M4 b2 1f1b fused full"));
-  EXPECT_THAT(made.out,
-              HasSubstr("sizes.sh: not said, taken as Megatron takes it: attention fused"));
-  EXPECT_THAT(weir(plan + "--global-batch-size 16 --gpus 2 --attention unfused").out,
-              HasSubstr("K1 dp2 M4 b2 1f1b\n"));
-  EXPECT_THAT(weir(plan + "-M 1 --cluster dgx-h100:1").out, HasSubstr("K1 dp8 M1 b2"));
-  const CommandResult few = weir(plan + "-M 1 --cluster dgx-h100:1 --gpus 16");
-  EXPECT_EQ(few.code, 4);
-  EXPECT_THAT(few.out, HasSubstr("the job needs 16 devices, the cluster has 8"));
-  write("says.sh",
-        "train.py --num-layers 4 --hidden-size 32 --num-attention-heads 4 "
-        "--vocab-size 256 --seq-length 32 --micro-batch-size 1\n");
-  const CommandResult other = weir("plan --from megatron says.sh -o plan.json --seq-length 16");
-  EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.out,
-              HasSubstr("seq-length 16 contradicts says.sh, which says --seq-length 32"));
-}
-
 // Modules that no plan has a word for and that are rebuilt doubt each forecast in its first line.
 TEST_F(JobsCommand, WhatAPlanLacksIsInTheVerdict) {
   write("job.sh",
@@ -257,49 +216,6 @@ TEST_F(JobsCommand, AFileOfAnotherToolIsRefusedByItsName) {
   EXPECT_THAT(made.out, HasSubstr("has no model"));
 }
 
-// DeepSpeed's file says neither a length nor, where it leaves that open, a format; others do.
-TEST_F(JobsCommand, WhatAFileLeavesOpenIsGiven) {
-  write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": "auto"}})");
-  write("long.json",
-        R"({"model_type": "llama", "hidden_size": 32, "intermediate_size": 64,
-            "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64,
-            "max_position_embeddings": 131072})");
-  const std::string read_in = "-q plan --from deepspeed ds.json --model long.json ";
-  const std::string job = read_in + "-o ds.plan.json ";
-  ASSERT_EQ(weir(job + "--seq-length 4096 --dtype bf16").code, 0);
-  EXPECT_THAT(read("ds.plan.json"),
-              testing::AllOf(HasSubstr("\"seq_length\": 4096"), HasSubstr("\"dtype\": \"bf16\"")));
-  // The plan's folder may not be there yet: its model's path starts from it all the same.
-  ASSERT_EQ(weir(read_in + "--seq-length 4096 --dtype bf16 -o new/ds.plan.json").code, 0);
-  EXPECT_EQ(weir("-q simulate new/ds.plan.json").code, 0);
-  EXPECT_EQ(weir(job + "--seq-length 4096 --dtype bf61").code, 2);
-  EXPECT_EQ(weir(job + "--seq-length 4096 --recompute full").code, 0);
-  EXPECT_EQ(weir(job + "--recompute full").code, 3);  // 131,072 positions need a length
-  EXPECT_EQ(weir("-q plan --from megatron job.args --seq-length 8 -o plan.json").code, 2);
-}
-
-// torchtitan's registry, one of several configurations; compiled or not, the stack is another.
-TEST_F(JobsCommand, ARegistrysConfigurationIsNamed) {
-  const std::string body =
-      "(compiled=False):\n    return Trainer.Config(model_spec=model_registry('debugmodel'),\n"
-      "        activation_checkpoint=None, compile=CompileConfig(enable=compiled),\n"
-      "        training=TrainingConfig(local_batch_size=4, seq_len=64))\n";
-  write("config_registry.py",
-        "def llama3" + body + "def two():\n    return llama3(compiled=True)\n");
-  EXPECT_THAT(weir("plan --from torchtitan config_registry.py --dp 1 -o titan.json").out,
-              HasSubstr("config: has 2, say which: llama3, two"));
-  for (const auto& [config, stack] :
-       {std::pair("llama3", "torchtitan-eager"), {"two", "torchtitan"}}) {
-    const CommandResult made = weir(
-        "-q --json plan --from torchtitan config_registry.py --dp 1 "
-        "-o titan.json --config " +
-        std::string(config));
-    ASSERT_EQ(made.code, 0) << made.out;
-    EXPECT_EQ(nlohmann::json::parse(made.out.substr(made.out.find("{\n")))["stack"], stack);
-  }
-  EXPECT_EQ(weir("plan job.args --config one").code, 2);
-}
-
 // Of four ranks, zb-v needs 4 receive slots an edge, dualpipev 3, and so does an order by hand: its
 // file is one of theirs.
 TEST_F(JobsCommand, AJobsOrderTakesTheReceiveSlotsItNeeds) {
@@ -331,89 +247,6 @@ TEST_F(JobsCommand, AJobsOrderTakesTheReceiveSlotsItNeeds) {
               HasSubstr("would deadlock with 2 receive slots"));
 }
 
-TEST_F(JobsCommand, AScriptMayStandOnTheStandardInputAndReadTheEnvironment) {
-  write("train.sh",
-        "torchrun --nproc_per_node 8 --nnodes $JOB_NODES pretrain_gpt.py $(cat args) "
-        "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
-        "--vocab-size 256 --micro-batch-size 1 --global-batch-size 16 "
-        "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 4\n");
-  const CommandResult lacks = weir("plan --from megatron - -o plan.json < train.sh");
-  EXPECT_EQ(lacks.code, 0) << lacks.out;
-  const CommandResult made =
-      weir("--json plan --from megatron - -o plan.json < train.sh", "JOB_NODES=4");
-  const CommandResult few = weir("plan --from megatron - -o plan.json < train.sh", "JOB_NODES=1");
-  ASSERT_EQ(made.code, 0) << made.out;
-  const auto json = nlohmann::json::parse(made.out.substr(made.out.find("{\n")));
-  EXPECT_EQ(json["arguments"][0]["name"], "global-batch-size");
-  EXPECT_EQ(json["arguments"][0]["fate"], "carried");
-  EXPECT_EQ(few.code, 3);
-  EXPECT_EQ(few.out,
-            "weir: standard input: devices: 8 is no multiple of tp 4 times cp 1 times pp 4; --gpus "
-            "says on how many devices the job runs\n");
-}
-
-// Jobs in words of tools that start Megatron take values of the environment by their names: what is
-// there is nobody's but the user's, so no byte of it is in what is written.
-TEST_F(JobsCommand, NoValueOfTheEnvironmentIsInAPlanOfATranslatedJob) {
-  write("model.json", R"({"model_type":"gpt2","n_embd":64,"n_head":4,"n_layer":4,"vocab_size":256,)"
-                      R"("n_positions":256})");
-  write("swift.sh",
-        "export WANDB_API_KEY=$WANDB_API_KEY\n"
-        "NPROC_PER_NODE=8 megatron sft --model $MODEL --tensor_model_parallel_size 2 "
-        "--micro_batch_size 2 --global_batch_size 32 --max_length 128 --save $OUT/x "
-        "--wandb-key=$WANDB_API_KEY --hf_token $WANDB_API_KEY --warp_drive $OUT $MORE\n");
-  const std::string actor = "actor_rollout_ref.actor.";
-  write("verl.sh",
-        "python3 -m verl.trainer.main_ppo data.max_prompt_length=48 data.max_response_length=80 "
-        "trainer.logger=$WANDB_API_KEY actor_rollout_ref.model.path=$MODEL " +
-            actor + "ppo_mini_batch_size=16 " + actor + "ppo_micro_batch_size_per_gpu=2 " + actor +
-            "kl_loss_coef=$OUT " + actor + "megatron.dist_checkpointing_path=$OUT +" + actor +
-            "megatron.override_transformer_config.hf_token=$WANDB_API_KEY\n");
-  const std::string sizes =
-      "      num_layers: 4\n      hidden_size: 64\n      num_attention_heads: 4\n"
-      "      seq_length: 64\n      max_position_embeddings: 64\n      vocab_size: 256\n"
-      "      micro_batch_size: 2\n";
-  write("primus.yaml",
-        "modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n" + sizes +
-            "      wandb_key: ${WANDB_API_KEY}\n      hf_token: ${WANDB_API_KEY:none}\n"
-            "      save: ${OUT:.}/x\n      warp_drive: ${OUT}\n      data_path: [\"${OUT}\"]\n");
-  write("flagscale.yaml",
-        "system:\n  tensor_model_parallel_size: 1\nmodel:\n" + sizes +
-            "      wandb_key: ${oc.env:WANDB_API_KEY}\n      hf_token: $WANDB_API_KEY\n"
-            "      save: $OUT/x\n      warp_drive: ${OUT}\n      data_path: [\"$OUT\", '$MORE']\n");
-  for (const std::string job : {"swift.sh", "verl.sh", "primus.yaml", "flagscale.yaml"}) {
-    const bool script = job.ends_with(".sh");
-    const CommandResult made =
-        weir("plan --from megatron " + job + (script ? " --model model.json" : "") +
-                 " --gpus 8 -o plan.json",
-             "WANDB_API_KEY=hunter2 OUT=/data/hunter3 MODEL=hunter4 MORE='--foo hunter5'");
-    ASSERT_EQ(made.code, 0) << job << made.out;
-    // FlagScale's names are Hydra's to fill in, and are not here.
-    const bool fills_in = job != "flagscale.yaml";
-    EXPECT_EQ(made.out.find("script: taken from the environment: ") != std::string::npos, fills_in)
-        << job;
-    EXPECT_THAT(read("plan.json"), HasSubstr("\"hf-token\""));
-    for (const char* file : {"plan.json", "plan.model.json"})
-      EXPECT_THAT(read(file), Not(HasSubstr("hunter"))) << job;
-    EXPECT_EQ(weir("export plan.json --to megatron -o there").code, 0) << job;
-    const CommandResult patch = weir("export plan.json --patch " + job);
-    EXPECT_EQ(patch.code, 3);
-    EXPECT_EQ(patch.out, "weir: " + job +
-                             ": is a job in another tool's words, or a list that Megatron printed: "
-                             "--patch edits scripts with Megatron's own arguments\n");
-  }
-}
-
-TEST_F(JobsCommand, OptionsAndFileDoNotContradictEachOther) {
-  EXPECT_EQ(weir("plan --from megatron job.args").code, 2);
-  const CommandResult both = weir("plan --from megatron job.args -K 4 -o plan.json");
-  EXPECT_EQ(both.code, 2);
-  EXPECT_THAT(both.out, HasSubstr("--pp contradicts --from"));
-  EXPECT_EQ(weir("plan --from abacus job.args -o plan.json").code, 2);
-  EXPECT_EQ(weir("plan job.args --gpus 4").code, 3);  // a job, and no model
-  EXPECT_EQ(weir("plan --from megatron none.args -o plan.json").code, 3);
-}
-
 // A schedule file for another K: the plan is refused, and the model of an earlier one stays as it
 // was.
 TEST_F(JobsCommand, ARefusedJobLeavesEarlierFilesUntouched) {
@@ -435,63 +268,6 @@ TEST_F(JobsCommand, ARefusedJobLeavesEarlierFilesUntouched) {
       << "a draft was left";
 }
 
-// Out and in again gives the same plan; only the note and the model's name say where it came from.
-TEST_F(JobsCommand, ExportsReadBack) {
-  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 --note '' -o plan.json").code, 0);
-  const CommandResult out = weir("export plan.json --to megatron -o there");
-  ASSERT_EQ(out.code, 0) << out.out;
-  EXPECT_THAT(out.out, HasSubstr("there/megatron.sh\n\nlaunch, in there:\n  sh megatron.sh\n"));
-  ASSERT_EQ(weir("plan --from megatron there/megatron.sh --note 'from the megatron job job.args' "
-                 "-o again.json")
-                .code,
-            0);
-  std::string again = read("again.json"), plan = read("plan.json");
-  const auto without_model = [](std::string& text) {  // its file and hash follow the name
-    const auto first = text.find("  \"model\""), last = text.find("  \"seq_length\"");
-    text.erase(first, last - first);
-  };
-  without_model(again);
-  without_model(plan);
-  EXPECT_EQ(again, plan);
-}
-
-// From a Hugging Face config: its rotary base, scaling and norm go out; an optimizer that nobody
-// chose is said, one that came from a file is not.
-TEST_F(JobsCommand, ExportsSayWhatNobodyChose) {
-  write("llama.json",
-        R"({"model_type":"llama","hidden_size":32,"intermediate_size":64,"num_hidden_layers":4,)"
-        R"("num_attention_heads":4,"vocab_size":256,"max_position_embeddings":64,)"
-        R"("rms_norm_eps":1e-6,"rope_theta":500000.0,"rope_scaling":{"rope_type":"llama3",)"
-        R"("factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,)"
-        R"("original_max_position_embeddings":8192}})");
-  ASSERT_EQ(weir("plan llama.json -K 2 -M 4 --schedule 1f1b -o llama.plan.json").code, 0);
-  const CommandResult out = weir("export llama.plan.json --to megatron -o there");
-  ASSERT_EQ(out.code, 0) << out.out;
-  EXPECT_THAT(out.out, HasSubstr("  optimizer: none was chosen: the files have Weir's, adamw at a "
-                                 "learning rate of 0.001"));
-  const std::string script = read("there/megatron.sh");
-  for (const char* argument : {"--rotary-base 500000", "--norm-epsilon 1e-06", "--use-rope-scaling",
-                               "--rope-scaling-factor 8.0"})
-    EXPECT_THAT(script, HasSubstr(argument));
-  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 -o plan.json").code, 0);
-  EXPECT_EQ(weir("export plan.json --to megatron -o there").out.find("none was chosen"),
-            std::string::npos);
-}
-
-// How tokens come to their experts is the stack's where the plan does not say it: the script has
-// one way, and the export says that the forecast may be of another.
-TEST_F(JobsCommand, ExportsSayHowTokensTravel) {
-  const std::string plan = "plan " WEIR_SOURCE_DIR
-                           "/tools/examples/models/mixtral-8x7b.json -K 2 --dp 8 --ep 8 --zero 1 "
-                           "-M 4 --seq-length 4096 --dtype bf16 --attention fused -o experts.json";
-  constexpr const char* kSaid = "moe-token-dispatcher-type: the plan leaves it to its stack";
-  ASSERT_EQ(weir(plan).code, 0);
-  EXPECT_THAT(weir("export experts.json --to megatron -o there").out, HasSubstr(kSaid));
-  ASSERT_EQ(weir(plan + " --expert-dispatch alltoall").code, 0);
-  EXPECT_THAT(weir("export experts.json --to megatron -o there").out,
-              testing::Not(HasSubstr(kSaid)));
-}
-
 // One replica has nothing to reduce: what its script says of it is named, as no search has it.
 TEST_F(JobsCommand, OverlapOfOneReplicaIsNamed) {
   write("one.args", read("job.args") + "--overlap-grad-reduce\n");
@@ -499,54 +275,6 @@ TEST_F(JobsCommand, OverlapOfOneReplicaIsNamed) {
   EXPECT_THAT(weir("plan --from megatron one.args --dp 1 -o one.json").out, HasSubstr(kSaid));
   EXPECT_THAT(weir("plan --from megatron one.args --dp 2 -o two.json").out,
               testing::Not(HasSubstr(kSaid)));
-}
-
-// The script stays the user's: what is not understood too.
-TEST_F(JobsCommand, AScriptIsPatched) {
-  ASSERT_EQ(weir("plan --from megatron job.args --dp 2 -o plan.json").code, 0);
-  EXPECT_EQ(weir("export plan.json --patch job.args").out, "job.args: nothing to change\n");
-  ASSERT_EQ(weir("plan plan.model.json -K 1 -M 2 -b 4 --dp 2 --schedule 1f1b -o other.json").code,
-            0);
-  const CommandResult patch = weir("export other.json --patch job.args");
-  EXPECT_EQ(patch.code, 0);
-  EXPECT_THAT(patch.out, testing::StartsWith("change  --micro-batch-size 4  (was 2)\n"
-                                             "change  --pipeline-model-parallel-size 1  (was 2)\n"
-                                             "\n--- job.args\n+++ job.args\n@@ "));
-  const auto json = nlohmann::json::parse(weir("--json export other.json --patch job.args").out);
-  EXPECT_EQ(json["schema"], "weir.patch/1");
-  EXPECT_EQ(json["changes"][0]["before"], "2");
-  EXPECT_EQ(json["devices"], 2);
-  EXPECT_EQ(weir("export plan.json").code, 2);
-  EXPECT_EQ(weir("export plan.json --to torch --patch job.args").code, 2);
-  // Written whole, it is the plan.
-  write("more.args", read("job.args") + " --warp-drive 9\n");
-  ASSERT_EQ(weir("export other.json --to megatron --patch more.args -o whole").code, 0);
-  EXPECT_THAT(read("whole/more.args"),
-              testing::AllOf(HasSubstr("--warp-drive 9"), HasSubstr("--micro-batch-size 4 ")));
-  EXPECT_THAT(weir("plan --from megatron whole/more.args --dp 2 -o back.json").out,
-              HasSubstr("back.json: K1 dp2 M2 b4"));
-}
-
-TEST_F(JobsCommand, ExportedScriptsArePython) {
-  ASSERT_EQ(weir("plan --from megatron job.args -o plan.json").code, 0);
-  for (const auto& [to, script] : {std::pair("torch", "pipeline.py"),
-                                   {"deepspeed", "pipeline.py"},
-                                   {"torchtitan", "config_registry.py"}}) {
-    const std::string folder = std::string("out-") + to;
-    ASSERT_EQ(weir("export plan.json --to " + std::string(to) + " -o " + folder).code, 0);
-    const std::string file = folder + "/" + script;
-    const CommandResult compiled =
-        shell("python3 -c \"compile(open('" + file + "').read(), 'pipeline.py', 'exec')\"");
-    EXPECT_EQ(compiled.code, 0) << to << ": " << compiled.out;
-  }
-  const CommandResult json =
-      weir("--json export plan.json --to torchtitan --torchtitan-version 0.2 -o titan");
-  EXPECT_THAT(json.out, HasSubstr("\"schema\": \"weir.export/1\""));
-  EXPECT_THAT(read("titan/job.toml"),
-              HasSubstr("[\"tok_embeddings\", \"layers.0\", \"layers.1\"]"));
-  EXPECT_EQ(weir("export plan.json --to abacus").code, 2);
-  EXPECT_EQ(weir("export plan.json --to torch --torchtitan-version 0.2").code, 2);
-  EXPECT_EQ(weir("export none.json --to torch").code, 3);
 }
 
 // A size that a recipe has not is none that the plan lacks.
@@ -561,22 +289,6 @@ TEST_F(JobsCommand, WhatARecipeLeavesUnsetDoubtsNothing) {
   const CommandResult made = weir("plan --from nemo recipe.py --gpus 8 -o plan.json");
   ASSERT_EQ(made.code, 0) << made.out;
   EXPECT_THAT(made.out, Not(HasSubstr("in doubt")));
-}
-
-// slime has Megatron in itself: what its script says beside is nothing that pretrain_gpt.py takes,
-// and what slime sets itself must be said to it.
-TEST_F(JobsCommand, AnExportOfSlimesJobStartsMegatron) {
-  write("slime.sh",
-        "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-batch-size 8 "
-        "--global-batch-size 64 --hf-checkpoint /x --num-layers 4 --hidden-size 64 "
-        "--num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 "
-        "--micro-batch-size 2 --vocab-size 128 --swiglu --n-samples-per-prompt 8\n");
-  ASSERT_EQ(weir("-q plan --from megatron slime.sh --gpus 8 -o plan.json").code, 0);
-  ASSERT_EQ(weir("-q export plan.json --to megatron -o there").code, 0);
-  const std::string script = read("there/megatron.sh");
-  EXPECT_THAT(script, AllOf(HasSubstr("--bf16"), HasSubstr("--use-distributed-optimizer"),
-                            HasSubstr("--num-layers 4"), Not(HasSubstr("rollout")),
-                            Not(HasSubstr("actor-num")), Not(HasSubstr("hf-checkpoint"))));
 }
 
 }  // namespace

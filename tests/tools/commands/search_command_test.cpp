@@ -113,9 +113,7 @@ TEST_F(SearchCommand, NodesOfSeveralKindsAreOneCluster) {
   EXPECT_EQ(again["step_time_s"], json["plans"][0]["forecast"]["step_time_s"]);
   EXPECT_EQ(again["rank_memory_limits_bytes"].size(), json["plans"][0]["plan"]["pp"]);
   const auto refused = [&](const std::string& command, int code, const std::string& line) {
-    const CommandResult said = weir("-q " + command);
-    EXPECT_EQ(said.code, code) << command;
-    EXPECT_THAT(said.out, HasSubstr(line)) << command;
+    refuses("-q " + command, code, line);
   };
   refused("simulate plans/plan-1.json --cluster dgx-h100", 3,
           "plan: placement: dgx-a100 is no pool of dgx-h100");

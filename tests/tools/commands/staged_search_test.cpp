@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "sim/layouts/layout_search.hpp"
+#include "tests/plan/legal_placings.hpp"
 #include "tests/plan/written_network.hpp"
 #include "tools/app/model/networks_staged.hpp"
 
 namespace weir::staged_search_test {
 namespace {
 
-using layout::Axes;
 using layout::Network;
 using layout::NetworkLayout;
 
@@ -28,15 +28,7 @@ std::vector<NetworkLayout> all_legal(const Network& network, int devices) {
       const std::string name = "m" + std::to_string(layout.mesh.size());
       layout.mesh.push_back({name, name, size});
     }
-    const std::size_t sets = std::size_t{1} << sizes.size();
-    std::size_t placings = 1;
-    for (std::size_t d = 0; d < network.dimensions.size(); ++d) placings *= sets;
-    for (std::size_t placing = 0; placing < placings; ++placing) {
-      layout.over.clear();
-      for (std::size_t d = 0, left = placing; d < network.dimensions.size(); ++d, left /= sets)
-        layout.over.push_back(static_cast<Axes>(left % sets));
-      if (!illegal(network, layout)) legal.push_back(layout);
-    }
+    each_legal_placing(network, layout, [&](const NetworkLayout& one) { legal.push_back(one); });
   }
   return legal;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "sim/search/sweep.hpp"
+#include "tests/tools/report/shapes.hpp"
 #include "tools/report/chart.hpp"
 #include "tools/report/pages/search.hpp"
 
@@ -21,19 +22,10 @@ namespace {
 
 using testing::ElementsAre;
 
-template <class Shape>
-std::vector<Shape> all(const Drawing& drawing) {
-  std::vector<Shape> shapes;
-  for (const auto& shape : drawing.shapes) {
-    if (const auto* one = std::get_if<Shape>(&shape)) shapes.push_back(*one);
-  }
-  return shapes;
-}
-
 // The numbers beside the y axis, from below: the only texts that end where they stand.
 std::vector<std::string> heights(const Drawing& drawing) {
   std::vector<std::string> texts;
-  for (const Text& text : all<Text>(drawing)) {
+  for (const Text& text : all_of<Text>(drawing)) {
     if (text.anchor == Anchor::end) texts.push_back(text.text);
   }
   return texts;
@@ -57,7 +49,7 @@ TEST(SweepFront, TimesThatLieCloseDoNotBeginAtZero) {
               ElementsAre("12.0", "12.5", "13.0", "13.5", "14.0", "14.5", "15.0"));
   // The least of them stands a little above the axis, whose lowest end is at 206 of 240 points.
   double lowest = 0;
-  for (const Dot& dot : all<Dot>(drawing)) {
+  for (const Dot& dot : all_of<Dot>(drawing)) {
     if (!dot.tip.empty()) lowest = std::max(lowest, dot.y);
   }
   EXPECT_GT(lowest, 180);
@@ -83,7 +75,7 @@ TEST(SweepFront, TheBaselineHasItsPoint) {
   EXPECT_EQ(chart.series.back().name, "present plan");
   EXPECT_THAT(chart.series.back().points, ElementsAre(std::pair(2.0, 14.0)));
   std::vector<std::string> red;
-  for (const Dot& dot : all<Dot>(draw_chart(chart))) {
+  for (const Dot& dot : all_of<Dot>(draw_chart(chart))) {
     if (dot.colour == kRed && !dot.tip.empty()) red.push_back(dot.tip);
   }
   EXPECT_THAT(red, ElementsAre("present plan: 2, 14"));
