@@ -341,6 +341,7 @@ ForecastResult forecast(const ResolvedPlan& loaded, const LayerCosts& known, con
   f.host = fullest_host(held, held_part, cluster);
   if (f.host) say_of_host(*f.host, f);
   say_of_experts(loaded.plan, cluster, f);
+  say_of_positions(loaded, f);
   say_of_lengths(loaded, run.priced.table, f);
   warn_of_direct_skips(loaded, f);
   // A search's inner loop reads time and memory only.

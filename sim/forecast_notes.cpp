@@ -47,6 +47,15 @@ void warn_of_direct_skips(const ResolvedPlan& loaded, Forecast& f) {
       "messages are not counted");
 }
 
+void say_of_positions(const ResolvedPlan& loaded, Forecast& f) {
+  const std::int64_t stated = loaded.model.max_positions;
+  if (stated == 0 || loaded.plan.seq_length <= stated) return;
+  f.warnings.push_back(
+      fmt::format("seq_length: {} is above the {} positions that the model's file speaks of: it is "
+                  "trained with the angles that the file has",
+                  loaded.plan.seq_length, stated));
+}
+
 void say_of_lengths(const ResolvedPlan& loaded, const CostTable& table, Forecast& f) {
   const Plan& plan = loaded.plan;
   if (!plan.lengths.known()) return;

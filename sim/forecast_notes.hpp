@@ -17,6 +17,8 @@ void warn_of_crowded_memory(const Plan& plan, const Cluster& cluster, Forecast& 
 void warn_of_empty_stages(const ResolvedPlan& loaded, Forecast& f);
 // Of skips that go directly.
 void warn_of_direct_skips(const ResolvedPlan& loaded, Forecast& f);
+// Of sequences longer than the model's file speaks of, where positions go on.
+void say_of_positions(const ResolvedPlan& loaded, Forecast& f);
 // What rows of several sequences compute, and what unlike ones cost.
 void say_of_lengths(const ResolvedPlan& loaded, const CostTable& table, Forecast& f);
 // What a plan that offloads asks of the fullest node's host.

@@ -140,7 +140,7 @@ ResolvedPlan resolve_from(const Plan& plan, const std::filesystem::path& base,
 }  // namespace
 
 void require_positions(const Plan& plan, const Model& model, const std::string& file) {
-  if (model.max_positions == 0 || plan.seq_length <= model.max_positions) return;
+  if (model.longer || model.max_positions == 0 || plan.seq_length <= model.max_positions) return;
   throw InputError(
       file, "seq_length",
       fmt::format("{} is above the model's {} positions", plan.seq_length, model.max_positions));

@@ -144,6 +144,23 @@ double width_of(Width width, Share share, const TransformerShape& block, const S
   return whole_width(width, block, keys) * load / parts;
 }
 
+std::vector<BlockModule> rebuildable_modules(const Model& model, const Stack& stack) {
+  ModuleSet all;
+  for (const Layer& layer : model.layers) {
+    const auto* block = std::get_if<TransformerShape>(&layer.shape);
+    if (block == nullptr) continue;
+    for (const KeptRule& rule : stack.memory.block) {
+      if (is_of(rule.blocks, *block) && whole_width(rule.width, *block, 1) > 0)
+        all |= rule.rebuilt_by;
+    }
+  }
+  std::vector<BlockModule> modules;
+  for (const auto& [module, name] : kBlockModules) {
+    if (module != BlockModule::core_attn && all.meets(module)) modules.push_back(module);
+  }
+  return modules;
+}
+
 ModelPart stack_part(const Model& model, std::int64_t seq_length, Dtype dtype, const Split& split,
                      const Stack& stack) {
   ModelPart part = model_part(model, seq_length, dtype, split);

@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "plan/job/stack.hpp"
 #include "plan/model/model_part.hpp"
 
@@ -14,6 +16,10 @@ namespace weir {
 // Numbers of that width for one token on one device of the split; of `keys` tokens attended to.
 [[nodiscard]] double width_of(Width width, Share share, const TransformerShape& block,
                               const Split& split, std::int64_t keys);
+
+// Modules of which selective re-materialisation frees something that the stack keeps of the model's
+// blocks, ascending, the attention core aside: that is selective as it stands.
+[[nodiscard]] std::vector<BlockModule> rebuildable_modules(const Model& model, const Stack& stack);
 
 // Parameters, outputs and what crosses boundaries stay; of transformer blocks what is kept becomes
 // the stack's rules, of the head its bytes a logit. Preconditions as model_part's.

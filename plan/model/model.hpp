@@ -58,7 +58,8 @@ struct Model {
   std::vector<Skip> skips;
   std::vector<Stash> stashes;        // ascending by `from`; skips that are executed
   std::int64_t seq_length = 0;       // default tokens a sample; 0 where samples are not sequences
-  std::int64_t max_positions = 0;    // longest sequence the model accepts; 0: unbounded
+  std::int64_t max_positions = 0;    // longest sequence its file speaks of; 0: of none
+  bool longer = false;               // longer ones are accepted: turned positions have no end
   double initializer_range = 0.02;   // standard deviation of initial weights
   int prediction_layers = 0;         // that its file has and a plan may train; none among `layers`
   std::vector<std::string> remarks;  // what of the file is left out, a line each

@@ -1,4 +1,4 @@
-// Makes the other plans, each checked as a plan's file would be.
+// Offers each thing that could be otherwise.
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/explain/changes.hpp"
 
@@ -14,11 +14,10 @@
 #include "costmodel/links/expert_overlap.hpp"
 #include "plan/job/direct_skips.hpp"
 #include "plan/job/recompute.hpp"
+#include "plan/job/stack_part.hpp"
 #include "plan/job/summary.hpp"
-#include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
-#include "sim/search/partitions/balance.hpp"
-#include "sim/search/space/legality.hpp"
+#include "sim/explain/checked_changes.hpp"
 
 namespace weir {
 namespace {
@@ -35,10 +34,9 @@ Link faster(Link link) {
   return link;
 }
 
-class Changer {
+class Offers : public CheckedChanges {
  public:
-  Changer(const ResolvedPlan& base, const Costs& costs, const Cluster& cluster)
-      : base_(base), costs_(costs), cluster_(cluster) {}
+  using CheckedChanges::CheckedChanges;
 
   std::vector<Change> all() {
     // An order from a file is for its own ranks, chunks and micro-batches only.
@@ -56,84 +54,12 @@ class Changer {
     add_skips();
     add_slots();
     add_links();
-    return std::move(changes_);
-  }
-
-  std::vector<Change> towards(const Plan& other) {
-    if (!of_file()) {
-      take_degrees(other);
-      take_size(other);
-      take_schedule(other);
-    }
-    take_sharing(other);
-    add_boundaries();
-    return std::move(changes_);
+    return take();
   }
 
  private:
-  [[nodiscard]] const Plan& plan() const { return base_.plan; }
-  // Its blocks keep nothing, so nothing is left to offload.
-  static bool rebuilds_stages(const Plan& of) { return of.recompute.mode == RecomputeMode::stage; }
-  [[nodiscard]] bool of_file() const { return plan().schedule.ends_with(".csv"); }
-
-  void add(std::string choice, std::string to, Plan changed) {
-    // What the changed plan cannot have goes with the change: no trainer would take the two.
-    if (why_experts_wait(changed) && !why_experts_wait(plan())) changed.overlap_experts = false;
-    if (rebuilds_stages(changed) && !rebuilds_stages(plan())) changed.offload_activations = 0;
-    // A share of what rebuilt blocks keep is of their inputs, and of others' all.
-    if (rebuilds_every_block(plan().recompute) && !rebuilds_every_block(changed.recompute))
-      changed.offload_activations = 0;
-    Change change{std::move(choice), std::move(to), std::move(changed), {}, {}};
-    if (auto reason = refusal(change.plan)) change.refused = std::move(*reason);
-    changes_.push_back(std::move(change));
-  }
-
-  // Why the plan cannot be; otherwise its receive slots and boundaries are what it needs.
-  std::optional<std::string> refusal(Plan& changed) {
-    if (const auto misfit = cannot_divide(base_.model, changed))
-      return misfit->key + ": " + misfit->reason;
-    const auto layers = static_cast<int>(model_of_stages(base_.model, changed).layers.size());
-    if (changed.stages() > layers && !cluster_.stack.empty_stages)
-      return fmt::format("K*v = {} is above the {} layers", changed.stages(), layers);
-    if (!of_file()) {
-      const auto made = make_schedule(
-          changed.schedule, {changed.pp, changed.vpp, changed.microbatches, changed.slices});
-      if (const auto* reason = std::get_if<std::string>(&made)) return *reason;
-      const auto& schedule = std::get<Schedule>(made);
-      // Another order may need more slots than the plan has, or it deadlocks.
-      if (changed.slots > 0) changed.slots = fewest_slots(schedule, changed.slots);
-    }
-    // On several kinds of nodes other stages stand on the faster ones where the schedule is
-    // another.
-    const bool elsewhere = cluster_.kinds() > 1 && changed.schedule != plan().schedule;
-    // Without the head the last stage has room for other layers.
-    const bool other_head =
-        divides_vocabulary(changed.schedule) != divides_vocabulary(plan().schedule);
-    if (elsewhere || other_head || changed.stages() != plan().stages())
-      changed.boundaries = balanced(changed);
-    // After the boundaries: where skips go follows from them.
-    return goes_directly(changed) ? refusal_of_skips(changed) : std::nullopt;
-  }
-
-  // Skips have edges of their own, with as many slots.
-  std::optional<std::string> refusal_of_skips(Plan& changed) const {
-    const Schedule schedule =
-        of_file() ? base_.schedule
-                  : std::get<Schedule>(make_schedule(
-                        changed.schedule,
-                        {changed.pp, changed.vpp, changed.microbatches, changed.slices}));
-    if (const auto misfit = cannot_go_directly(base_.model, changed, schedule.shape))
-      return misfit->key + ": " + misfit->reason;
-    if (changed.slots > 0) {
-      changed.slots =
-          fewest_slots(schedule, changed.slots, skip_routes(base_.model, changed.boundaries));
-    }
-    return std::nullopt;
-  }
-
-  [[nodiscard]] std::vector<int> balanced(const Plan& of) const {
-    return balanced_boundaries(model_of_stages(base_.model, of), of, costs_, cluster_);
-  }
+  // Shards of a vocabulary stand beside one chunk a rank, and are not rebuilt.
+  [[nodiscard]] bool has_shards() const { return base().schedule.shape.shards() > 0; }
 
   void add_microbatches() {
     const auto with = [&](int microbatches, int size, const char* note, int samples) {
@@ -156,14 +82,11 @@ class Changer {
     if (m > 1 || samples > 0) with(2 * m, b, ", twice the mini-batch", 2 * samples);
   }
 
-  // Shards of a vocabulary stand beside one chunk a rank, and are not rebuilt.
-  [[nodiscard]] bool has_shards() const { return base_.schedule.shape.shards() > 0; }
-
   void add_chunks() {
     if (plan().pp == 1 || has_shards()) return;
     // A set, because for v = 1 one more is also twice as many.
     for (const int v : std::set{plan().vpp / 2, plan().vpp + 1, plan().vpp * 2}) {
-      if (v < 1 || v == plan().vpp || v * plan().pp > staged_layers(base_.model)) continue;
+      if (v < 1 || v == plan().vpp || v * plan().pp > staged_layers(base().model)) continue;
       Plan changed = plan();
       changed.vpp = v;
       // One chunk a rank has schedules of its own.
@@ -177,7 +100,7 @@ class Changer {
 
   void add_schedules() {
     if (plan().pp == 1) return;
-    std::vector<Schedule> known{base_.schedule};
+    std::vector<Schedule> known{base().schedule};
     for (const Generator& generator : generators()) {
       if (generator.name == plan().schedule) continue;
       Plan changed = plan();
@@ -205,13 +128,22 @@ class Changer {
   }
 
   void add_recompute() {
+    const auto offer = [this](const Recompute& recompute) {
+      if (recompute_word(recompute) == recompute_word(plan().recompute)) return;
+      Plan changed = plan();
+      changed.recompute = recompute;
+      add("re-materialisation", to_text(recompute), changed);
+    };
     for (const RecomputeMode mode : {RecomputeMode::none, RecomputeMode::selective,
                                      RecomputeMode::full, RecomputeMode::stage}) {
-      Plan changed = plan();
-      changed.recompute = {.mode = mode};
-      if (recompute_word(changed.recompute) == recompute_word(plan().recompute)) continue;
-      if (mode == RecomputeMode::stage && has_shards()) continue;
-      add("re-materialisation", to_text(changed.recompute), changed);
+      if (mode != RecomputeMode::stage || !has_shards()) offer({.mode = mode});
+    }
+    // Each module alone, or beside those that the plan rebuilds already.
+    const bool some = plan().recompute.mode == RecomputeMode::selective;
+    for (const BlockModule module : rebuildable_modules(base().model, cluster().stack)) {
+      ModuleSet modules = module;
+      if (some) modules |= plan().recompute.modules;
+      offer({.mode = RecomputeMode::selective, .modules = modules});
     }
   }
 
@@ -226,10 +158,10 @@ class Changer {
   // What the host need not launch any more. Experts' tokens are of no fixed number, which a graph
   // has, unless they are padded: theirs stay outside.
   void add_graphs() {
-    if (!cluster_.device.kernels || !stands_on_builtin(costs_.basis)) return;
+    if (!cluster().device.kernels || !stands_on_builtin(costs().basis)) return;
     CudaGraphs parts;
     parts.add(GraphPart::attn).add(GraphPart::moe_router).add(GraphPart::moe_preprocess);
-    const bool experts = has_experts(base_.model);
+    const bool experts = has_experts(base().model);
     for (const CudaGraphs& graphs :
          {CudaGraphs(), experts ? parts : CudaGraphs::of_blocks(), CudaGraphs::of_step()}) {
       if (graphs == plan().cuda_graphs || (experts && graphs.whole_step())) continue;
@@ -243,7 +175,7 @@ class Changer {
   // were measured are of whole rows.
   void add_dynamic() {
     const SequenceLengths& lengths = plan().lengths;
-    if (!lengths.known() || !stands_on_builtin(costs_.basis)) return;
+    if (!lengths.known() || !stands_on_builtin(costs().basis)) return;
     Plan changed = plan();
     const auto of_device = static_cast<int>(plan().seq_length / plan().cp);
     changed.lengths.dynamic_cp = lengths.dynamic_cp > 0 ? 0 : of_device;
@@ -264,12 +196,13 @@ class Changer {
       changed.overlap_tensor_parallel = plan().overlap_tensor_parallel && changed.sequence_parallel;
       add("sequence parallelism", changed.sequence_parallel ? "on" : "off", changed);
     }
-    if (plan().sequence_parallel && cluster_.stack.time.tensor_overlap > 0) {
+    if (plan().sequence_parallel && cluster().stack.time.tensor_overlap > 0) {
       Plan changed = plan();
       changed.overlap_tensor_parallel = !changed.overlap_tensor_parallel;
       add("overlap of tensor parallelism", changed.overlap_tensor_parallel ? "on" : "off", changed);
     }
-    const bool hides = cluster_.stack.time.expert_overlap > 0 && !why_experts_wait(plan());
+    add_dispatch();
+    const bool hides = cluster().stack.time.expert_overlap > 0 && !why_experts_wait(plan());
     if (plan().ep > 1 && (hides || plan().overlap_experts)) {
       Plan changed = plan();
       changed.overlap_experts = !changed.overlap_experts;
@@ -278,6 +211,7 @@ class Changer {
     add_offload();
     if (plan().replicas() == 1) return;
     add_shards();
+    add_second_copy();
     for (int zero = 0; zero <= 3; ++zero) {
       if (zero == plan().zero) continue;
       Plan changed = plan();
@@ -289,7 +223,7 @@ class Changer {
       add("ZeRO", fmt::format("stage {}", zero), changed);
     }
     // A stack that always overlaps, or never, does not ask the plan.
-    if (cluster_.stack.time.overlaps_reduction) return;
+    if (cluster().stack.time.overlaps_reduction) return;
     Plan changed = plan();
     changed.overlap_grad_reduce = !changed.overlap_grad_reduce;
     changed.overlap_param_gather =
@@ -297,9 +231,26 @@ class Changer {
     add("overlap of the reduction", changed.overlap_grad_reduce ? "on" : "off", changed);
   }
 
+  // A copy of a token for each expert that it visits, or one for each node, which copies it on:
+  // other than now where experts are on several nodes.
+  void add_dispatch() {
+    if (plan().ep * plan().expert_tp() <= cluster().devices_per_node) return;
+    ExpertDispatch now = plan().expert_dispatch;
+    if (now == ExpertDispatch::by_stack) {
+      const bool once = cluster().stack.time.experts_sent_once;
+      now = once ? ExpertDispatch::once : ExpertDispatch::alltoall;
+    }
+    for (const ExpertDispatch dispatch : {ExpertDispatch::alltoall, ExpertDispatch::once}) {
+      if (dispatch == now) continue;
+      Plan changed = plan();
+      changed.expert_dispatch = dispatch;
+      add("experts' dispatch", std::string(to_string(dispatch)), changed);
+    }
+  }
+
   // Optimizer's state in the host's memory, and back.
   void add_offload() {
-    if (!cluster_.kind(0).host) return;
+    if (!cluster().kind(0).host) return;
     Plan changed = plan();
     changed.offload_optimizer = plan().offload_optimizer > 0 ? 0 : 1;
     // The trainers' hosts update by Adam alone.
@@ -321,7 +272,7 @@ class Changer {
   void add_shards() {
     if (plan().zero == 0) return;
     Plan changed = plan();
-    const int within = cluster_.devices_per_node / plan().tp;
+    const int within = cluster().devices_per_node / plan().tp;
     changed.zero_shards = plan().zero_shards > 0 ? 0 : within;
     const bool divides = changed.zero_shards > 1 && changed.zero_shards < plan().replicas();
     if (plan().zero_shards == 0 && !divides) return;
@@ -332,16 +283,21 @@ class Changer {
         changed);
   }
 
-  void add_boundaries() {
-    if (plan().stages() == 1 || plan().stages() > staged_layers(base_.model)) return;
+  // Weights again within a node, of which the backward gathers them: the first copy is among
+  // several.
+  void add_second_copy() {
+    if (plan().zero != 3) return;
     Plan changed = plan();
-    changed.boundaries = balanced(changed);
-    if (changed.boundaries == plan().boundaries) return;
-    add("boundaries", fmt::format("balanced: {}", fmt::join(changed.boundaries, ",")), changed);
+    const int within = cluster().devices_per_node / plan().tp;
+    changed.zero_secondary = plan().zero_secondary > 0 ? 0 : within;
+    if (changed.zero_secondary == 1 || cannot_share_state(changed)) return;
+    add("weights a second time",
+        changed.zero_secondary > 0 ? fmt::format("among {} of a node", within) : std::string("no"),
+        changed);
   }
 
   void add_skips() {
-    if (base_.model.stashes.empty() || plan().pp == 1) return;
+    if (base().model.stashes.empty() || plan().pp == 1) return;
     Plan changed = plan();
     changed.skips = goes_directly(changed) ? SkipTransport::relay : SkipTransport::direct;
     add("skips", std::string(to_string(changed.skips)), changed);
@@ -356,149 +312,32 @@ class Changer {
 
   void add_links() {
     // Measured times are of the links as they are: no faster one can be priced by them.
-    if (!stands_on_builtin(costs_.basis)) return;
+    if (!stands_on_builtin(costs().basis)) return;
     const auto with = [&](const char* to, const auto& change_cluster) {
-      Change change{"link", to, plan(), cluster_, {}};
+      Change change{"link", to, plan(), cluster(), {}};
       change_cluster(*change.cluster);
-      changes_.push_back(std::move(change));
+      add(std::move(change));
     };
-    if (plan().devices() > cluster_.devices_per_node) {
+    if (plan().devices() > cluster().devices_per_node) {
       with("twice the bandwidth between nodes", [](Cluster& cluster) {
         cluster.inter = faster(cluster.inter);
         cluster.node_bandwidth = faster(cluster.node_bandwidth);
         for (Cluster& pool : cluster.pools) pool.inter = faster(pool.inter);
       });
     }
-    if (plan().devices() > 1 && cluster_.devices_per_node > 1) {
+    if (plan().devices() > 1 && cluster().devices_per_node > 1) {
       with("twice the bandwidth within a node", [](Cluster& cluster) {
         cluster.intra = faster(cluster.intra);
         for (Cluster& pool : cluster.pools) pool.intra = faster(pool.intra);
       });
     }
   }
-
-  void take_degrees(const Plan& other) {
-    constexpr std::array kDegrees{&Plan::pp, &Plan::tp, &Plan::cp,
-                                  &Plan::dp, &Plan::ep, &Plan::etp};
-    const auto same = [&](int Plan::*degree) { return plan().*degree == other.*degree; };
-    // All at once: one degree alone would need another number of devices.
-    if (std::ranges::all_of(kDegrees, same)) return;
-    Plan changed = plan();
-    for (const auto degree : kDegrees) changed.*degree = other.*degree;
-    changed.sequence_parallel = other.sequence_parallel;
-    changed.overlap_tensor_parallel = other.overlap_tensor_parallel;
-    changed.overlap_experts = other.overlap_experts;
-    changed.expert_dispatch = other.expert_dispatch;
-    changed.rank_order = other.rank_order;
-    changed.placement = other.placement;
-    // Without replicas there is nobody to share state with.
-    if (changed.replicas() == 1) changed.zero = 0;
-    if (cannot_share_state(changed)) changed.zero_shards = changed.zero_secondary = 0;
-    std::string to = fmt::format("K {} tp {} cp {} dp {}", other.pp, other.tp, other.cp, other.dp);
-    if (plan().ep != other.ep) to += fmt::format(" ep {}", other.ep);
-    if (plan().etp != other.etp) to += fmt::format(" etp {}", other.expert_tp());
-    // Micro-batches as large as they are, where a replica's samples divide into such.
-    const auto left = plan().global_batch_size() / changed.dp % changed.micro_batch_size;
-    with_size("degrees", to, changed, left == 0 ? changed.micro_batch_size : 1);
-  }
-
-  void take_size(const Plan& other) {
-    if (plan().micro_batch_size == other.micro_batch_size) return;
-    const std::int64_t m = plan().global_batch_size() / plan().dp / other.micro_batch_size;
-    with_size("micro-batches", fmt::format("M {} b {}", m, other.micro_batch_size), plan(),
-              other.micro_batch_size);
-  }
-
-  // The plan with micro-batches of b samples, as many as make its mini-batch.
-  void with_size(const char* choice, const std::string& to, Plan changed, int b) {
-    const std::int64_t samples = plan().global_batch_size();
-    if (samples % (std::int64_t{changed.dp} * b) != 0) {
-      changes_.push_back({choice,
-                          to,
-                          plan(),
-                          {},
-                          fmt::format("b D = {} {} does not divide the mini-batch of {}", b,
-                                      changed.dp, samples)});
-      return;
-    }
-    changed.micro_batch_size = b;
-    changed.microbatches = static_cast<int>(samples / changed.dp / b);
-    changed.samples = 0;
-    add(choice, to, std::move(changed));
-  }
-
-  void take_schedule(const Plan& other) {
-    if (plan().pp == 1 || other.pp == 1) return;
-    const bool same = plan().vpp == other.vpp && plan().slices == other.slices;
-    if (plan().schedule == other.schedule && same) return;
-    Plan changed = plan();
-    changed.schedule = other.schedule;
-    changed.vpp = other.vpp;
-    changed.slices = other.slices;
-    std::string to = fmt::format("{} v {}", other.schedule, other.vpp);
-    if (other.slices > 1) to += fmt::format(" slices {}", other.slices);
-    add("schedule", to, changed);
-  }
-
-  // With sequence parallelism goes the overlap of what it sends.
-  void take_sequence(const Plan& other) {
-    Plan changed = plan();
-    changed.sequence_parallel = other.sequence_parallel;
-    changed.overlap_tensor_parallel = other.overlap_tensor_parallel;
-    changed.expert_dispatch = other.expert_dispatch;
-    if (changed == plan()) return;
-    std::string to = other.sequence_parallel ? "on" : "off";
-    if (plan().overlap_tensor_parallel != other.overlap_tensor_parallel)
-      to += other.overlap_tensor_parallel ? ", overlapped" : ", not overlapped";
-    add("sequence parallelism", std::move(to), std::move(changed));
-  }
-
-  void take_sharing(const Plan& other) {
-    const auto take = [&](const char* choice, std::string to, auto member) {
-      if (plan().*member == other.*member) return;
-      Plan changed = plan();
-      changed.*member = other.*member;
-      add(choice, std::move(to), std::move(changed));
-    };
-    take("re-materialisation", to_text(other.recompute), &Plan::recompute);
-    take("skips", std::string(to_string(other.skips)), &Plan::skips);
-    if (plan().tp > 1 && other.tp > 1) take_sequence(other);
-    if (plan().replicas() > 1 && other.replicas() > 1)
-      take("ZeRO", fmt::format("stage {}", other.zero), &Plan::zero);
-    if (plan().zero_shards != other.zero_shards && plan().replicas() == other.replicas()) {
-      Plan changed = plan();
-      changed.zero = other.zero;
-      changed.zero_shards = other.zero_shards;
-      changed.zero_secondary = other.zero_secondary;
-      std::string among = fmt::format("among {}", changed.sharers());
-      add("ZeRO", std::move(among), std::move(changed));
-    }
-    take("CUDA graphs", to_string(other.cuda_graphs), &Plan::cuda_graphs);
-    if (plan().ep > 1 && other.ep > 1) {
-      take("overlap of experts' exchanges", other.overlap_experts ? "on" : "off",
-           &Plan::overlap_experts);
-    }
-    take("optimizer's state with the host", fmt::format("{:.3g}", other.offload_optimizer),
-         &Plan::offload_optimizer);
-    take("what blocks keep with the host", fmt::format("{:.3g}", other.offload_activations),
-         &Plan::offload_activations);
-  }
-
-  const ResolvedPlan& base_;
-  const Costs& costs_;
-  const Cluster& cluster_;
-  std::vector<Change> changes_;
 };
 
 }  // namespace
 
 std::vector<Change> changes(const ResolvedPlan& plan, const Costs& costs, const Cluster& cluster) {
-  return Changer(plan, costs, cluster).all();
-}
-
-std::vector<Change> changes_towards(const ResolvedPlan& plan, const Plan& other, const Costs& costs,
-                                    const Cluster& cluster) {
-  return Changer(plan, costs, cluster).towards(other);
+  return Offers(plan, costs, cluster).all();
 }
 
 }  // namespace weir

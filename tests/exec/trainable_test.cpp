@@ -123,6 +123,18 @@ TEST(Trainable, WhatCanOnlyBeForecastIsNamedTogether) {
                   "forecast, not run")));
 }
 
+// What would train to the same weights and in another time is no plan that was run.
+TEST(Trainable, WhatIsNotDoneBesideOtherWorkIsNotRun) {
+  const TinyModel tiny;
+  ResolvedPlan plan = tiny.load(tiny.plan({2}, 2));
+  plan.plan.zero_secondary = 2;
+  plan.plan.overlap_tensor_parallel = plan.plan.overlap_param_gather = true;
+  EXPECT_THAT([&] { require_trainable(plan, Replicas::one, BackendKind::cpu); },
+              ThrowsMessage<MissingComponent>(testing::StrEq(
+                  "the plan has zero_secondary = 2, overlap_tensor_parallel and "
+                  "overlap_param_gather; that can be forecast, not run")));
+}
+
 // Windows of attention: the CPU has no kernels for them, CUDA has.
 TEST(Trainable, WindowsAreCudas) {
   const TinyModel tiny;

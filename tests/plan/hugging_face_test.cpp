@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/job/resolve.hpp"
 #include "plan/model/layer_tensors.hpp"
 #include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
@@ -79,6 +80,18 @@ TEST(HuggingFace, LongContextsHaveNoDefaultLength) {
   EXPECT_EQ(parsed(kLlama3).seq_length, 8192);
   EXPECT_EQ(parsed(kQwen2).seq_length, 0);
   EXPECT_EQ(parsed(kMistral).max_positions, 4096) << "its class's window";
+}
+
+// Turned positions go on beyond those of the config; a window that all blocks have does not.
+TEST(HuggingFace, TurnedPositionsHaveNoEnd) {
+  Plan plan;
+  plan.seq_length = 131072;
+  const Model llama = parsed(kLlama3);
+  EXPECT_EQ(llama.max_positions, 8192);
+  EXPECT_NO_THROW(require_positions(plan, llama, "plan.json"));
+  EXPECT_THROW(require_positions(plan, parsed(kMistral), "plan.json"), InputError);
+  plan.seq_length = 4096;
+  EXPECT_NO_THROW(require_positions(plan, parsed(kMistral), "plan.json"));
 }
 
 TEST(HuggingFace, RefusalsNameTheKey) {

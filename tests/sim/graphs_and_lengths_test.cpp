@@ -24,52 +24,16 @@
 #include "sim/forecast.hpp"
 #include "sim/forecast_json.hpp"
 #include "sim/search/space/space.hpp"
+#include "tests/sim/small_blocks.hpp"
 
 namespace weir::graphs_and_lengths_sim_test {
 namespace {
 
+using namespace small_blocks;  // NOLINT(google-build-using-namespace)
+
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr std::int64_t kRow = 1024;
-
-Model small(std::int64_t experts) {
-  TransformerShape block{.hidden = 256,
-                         .heads = 4,
-                         .kv_heads = 4,
-                         .head_dim = 64,
-                         .ffn = 1024,
-                         .attention = AttentionKind::fused};
-  block.experts = experts;
-  block.experts_per_token = experts > 1 ? 2 : 1;
-  Model model;
-  model.layers = {{"embedding", EmbeddingShape{.vocabulary = 1024, .hidden = 256}, ""},
-                  {"block.0", block, ""},
-                  {"block.1", block, ""},
-                  {"norm", NormShape{.hidden = 256}, ""},
-                  {"head", HeadShape{.vocabulary = 1024, .hidden = 256}, ""}};
-  return model;
-}
-Plan plan_of(int dp) {
-  Plan plan;
-  plan.seq_length = kRow;
-  plan.dtype = Dtype::bf16;
-  plan.attention = AttentionKind::fused;
-  plan.microbatches = 4;
-  plan.dp = dp;
-  return plan;
-}
-ResolvedPlan resolved(const Plan& plan, std::int64_t experts = 1) {
-  return derive(plan, small(experts),
-                std::get<Schedule>(make_schedule(
-                    plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices})));
-}
-Stack megatron() { return load_stack(WEIR_SOURCE_DIR "/tools/examples/stacks/megatron-core.json"); }
-Cluster h100() { return load_cluster(WEIR_SOURCE_DIR "/tools/examples/clusters/dgx-h100.json"); }
-Costs builtin(const ResolvedPlan& loaded) {
-  return builtin_costs(loaded.model, kRow, Dtype::bf16, h100(), {loaded.plan.split()});
-}
 
 // Small blocks are launch-bound: each graph makes the step shorter, a whole step's the most. Of
 // experts what is before them can be in a graph.
@@ -327,64 +291,6 @@ TEST(OverlapSaid, WhyNothingIsHidden) {
   const auto line = Contains(HasSubstr("overlap_experts: nothing of the experts' exchanges"));
   EXPECT_THAT(said(1), line);
   EXPECT_THAT(said(4), testing::Not(line));
-}
-
-// Overlap is proposed where it can be, and goes with a change that cannot have it. Blocks' tensors
-// are never proposed to the host, only back, and go back with full re-materialisation.
-TEST(Changes, ProposeOnlyWhatATrainerCanHave) {
-  Cluster cluster = h100();
-  cluster.stack = megatron();
-  const auto proposed = [&](const Plan& plan) {
-    const ResolvedPlan loaded = resolved(plan, 4);
-    return changes(loaded, builtin(loaded), cluster);
-  };
-  const auto offers = [](const std::vector<Change>& all, std::string_view choice) {
-    return std::ranges::count(all, choice, &Change::choice);
-  };
-  Plan plan = plan_of(2);
-  plan.ep = 2;
-  plan.schedule = "1f1b";
-  EXPECT_EQ(offers(proposed(plan), "overlap of experts' exchanges"), 1);
-  EXPECT_EQ(offers(proposed(plan), "what blocks keep"), 0);
-  plan.microbatches = 1;
-  EXPECT_EQ(offers(proposed(plan), "overlap of experts' exchanges"), 0);
-  plan.microbatches = 4;
-  plan.pp = 2;
-  plan.boundaries = {2};
-  EXPECT_EQ(offers(proposed(plan), "overlap of experts' exchanges"), 0);
-  plan.pp = 1;
-  plan.boundaries = {};
-  plan.overlap_experts = true;
-  plan.offload_activations = 0.5;
-  EXPECT_EQ(offers(proposed(plan), "what blocks keep"), 1);
-  int full = 0;
-  for (const Change& change : proposed(plan)) {
-    EXPECT_FALSE(change.plan.overlap_experts && why_experts_wait(change.plan)) << change.to;
-    if (change.plan.recompute.mode != RecomputeMode::full) continue;
-    // Their inputs still travel.
-    EXPECT_EQ(change.plan.offload_activations, 0.5);
-    ++full;
-  }
-  EXPECT_EQ(full, 1);
-}
-
-// What rebuilt blocks have with the host are their inputs, and those of blocks that are kept would
-// be all that they keep: with other re-materialisation nothing is there; with other changes it
-// stays.
-TEST(Changes, LeaveNothingOfKeptBlocksWithTheHost) {
-  Plan plan = plan_of(2);
-  plan.schedule = "1f1b";
-  plan.recompute.mode = RecomputeMode::full;
-  plan.offload_activations = 1;
-  const ResolvedPlan loaded = resolved(plan);
-  int rebuilt_otherwise = 0;
-  for (const Change& change : changes(loaded, builtin(loaded), h100())) {
-    const bool otherwise = change.plan.recompute.mode != RecomputeMode::full;
-    if (otherwise) ++rebuilt_otherwise;
-    if (change.choice == "what blocks keep") continue;
-    EXPECT_EQ(change.plan.offload_activations, otherwise ? 0 : 1) << change.choice << change.to;
-  }
-  EXPECT_EQ(rebuilt_otherwise, 3);  // none, selective, stage
 }
 
 // A step that copies to a link half as fast would take is found by that cause, with twice its time;

@@ -169,6 +169,7 @@ Model gpt_neox_model(JsonObject& config) {
   Model model = decoder_model(usual_decoder(embedding, block, sizes.blocks));
   model.initializer_range = config.number_or("initializer_range", 0.02, 0, 10);
   model.max_positions = position_count(config);
+  model.longer = true;
   return model;
 }
 

@@ -179,6 +179,7 @@ Model llama4_model(JsonObject& config) {
   }
   // Within one chunk attention is whole; over several it is not modelled.
   const std::int64_t chunk = config.integer_or("attention_chunk_size", 8192, 1, kLargestSize);
+  model.longer = false;
   if (chunk < model.max_positions) {
     model.max_positions = chunk;
     model.remarks.push_back(fmt::format(

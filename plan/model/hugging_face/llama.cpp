@@ -99,6 +99,7 @@ Model decoder_of(JsonObject& config, const Decoder& decoder) {
   Model model = decoder_model(decoder);
   model.initializer_range = config.number_or("initializer_range", 0.02, 0, 10);
   model.max_positions = position_count(config);
+  model.longer = decoder.block.rotary;
   return model;
 }
 
@@ -108,7 +109,10 @@ void bound_by_window(JsonObject& config, Model& model, std::int64_t otherwise) {
     return;
   }
   const std::int64_t window = config.integer_or("sliding_window", otherwise, 0, kLargestSize);
-  if (window > 0) model.max_positions = std::min(model.max_positions, window);
+  if (window == 0) return;
+  // Attention is whole within one window; over several it is not modelled.
+  model.max_positions = std::min(model.max_positions, window);
+  model.longer = false;
 }
 
 Model llama_model(JsonObject& config) {

@@ -57,6 +57,7 @@ Model qwen_model(JsonObject& config) {
   model.max_positions =
       config.integer_or("max_position_embeddings",
                         config.integer_or("seq_length", 8192, 1, kLargestSize), 1, kLargestSize);
+  model.longer = true;
   return model;
 }
 
@@ -82,6 +83,7 @@ Model chatglm_model(JsonObject& config) {
                          {.vocabulary = config.integer("padded_vocab_size", 1, kLargestSize),
                           .tied = config.boolean_or("tie_word_embeddings", false)});
   model.max_positions = config.integer_or("seq_length", 2048, 1, kLargestSize);
+  model.longer = true;
   return model;
 }
 
@@ -172,6 +174,7 @@ Model falcon_model(JsonObject& config) {
                          {.vocabulary = vocabulary_size(config),
                           .tied = config.boolean_or("tie_word_embeddings", true)});
   model.max_positions = config.integer_or("max_position_embeddings", 2048, 1, kLargestSize);
+  model.longer = true;
   return model;
 }
 

@@ -54,6 +54,21 @@ TEST_F(SearchCommand, SequencesAreNoLongerThanTheModelTakes) {
   EXPECT_EQ(weir("-q " + eight_ + " --seq-length 16").code, 0);
 }
 
+// Where positions are turned they go on, and the forecast says so.
+TEST_F(SearchCommand, TurnedPositionsGoOn) {
+  write("llama.json", R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 64, "vocab_size": 64,
+    "max_position_embeddings": 16})");
+  const auto forecast = [&](const std::string& tokens) {
+    EXPECT_EQ(
+        weir("-q plan llama.json -K 2 -M 2 --seq-length " + tokens + " -o llama_plan.json").code,
+        0);
+    return weir("simulate llama_plan.json --cluster dgx-a100").out;
+  };
+  EXPECT_THAT(forecast("17"), HasSubstr("17 is above the 16 positions that the model's file"));
+  EXPECT_THAT(forecast("16"), Not(HasSubstr("positions")));
+}
+
 // A job of so many devices has no more of them, however many the cluster has; a partition that
 // alone is another counts as one key to change.
 TEST_F(SearchCommand, DevicesAndPartitionsCount) {
