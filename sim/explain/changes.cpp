@@ -290,7 +290,7 @@ class Offers : public CheckedChanges {
     Plan changed = plan();
     const int within = cluster().devices_per_node / plan().tp;
     changed.zero_secondary = plan().zero_secondary > 0 ? 0 : within;
-    if (changed.zero_secondary == 1 || cannot_share_state(changed)) return;
+    if ((plan().zero_secondary == 0 && within < 2) || cannot_share_state(changed)) return;
     add("weights a second time",
         changed.zero_secondary > 0 ? fmt::format("among {} of a node", within) : std::string("no"),
         changed);
