@@ -1,25 +1,15 @@
-// A plan with one thing made otherwise, the rest as it is: what an engineer could try next.
+// All that an engineer could try next, one thing made otherwise each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "costmodel/table/costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
+#include "sim/explain/change.hpp"
 
 namespace weir {
-
-struct Change {
-  std::string choice;              // "schedule"
-  std::string to;                  // "zb-h1"
-  Plan plan;                       // changed, or as it is where the cluster is what changes
-  std::optional<Cluster> cluster;  // with the faster link
-  std::string refused;             // why it cannot be; empty: it can
-  std::string beyond{};            // what of it the stack has not, and the plan as it is neither
-};
 
 // Of one replica with its degrees and, but for twice the micro-batches, its mini-batch:
 //   micro-batches       2M and M / 2 of the same mini-batch; 2M of the same size, twice the batch

@@ -10,7 +10,7 @@
 #include "costmodel/table/costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
-#include "sim/explain/changes.hpp"
+#include "sim/explain/change.hpp"
 
 namespace weir {
 
