@@ -82,5 +82,16 @@ TEST(Arguments, AQuotedWordMayHoldOptionAndValue) {
   EXPECT_THAT(a.ambiguous(), IsEmpty());
 }
 
+// Where output and input go is the shell's, in a script that is quoted too: no value of an argument,
+// so that what is kept of it reads again as what it was.
+TEST(Arguments, RedirectionsOfAQuotedScriptAreTheShells) {
+  Arguments a("bash -c 'run.py --rounds 3 > log --depth 2 2> errors < -1 --last 4'\n", "job.sh");
+  EXPECT_EQ(a.integer("rounds", 1, 8), 3);
+  EXPECT_EQ(a.integer("depth", 1, 8), 2);
+  EXPECT_EQ(a.integer("last", 1, 8), 4);
+  EXPECT_THAT(a.unread(), IsEmpty());
+  EXPECT_THAT(a.ambiguous(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace weir::arguments_test

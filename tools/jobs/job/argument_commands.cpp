@@ -53,17 +53,18 @@ bool redirects(std::string_view word) {
   return word.starts_with('>') || word.starts_with("&>") || word == "<";
 }
 
-// Without what is the shell's, and the words of quoted arguments apart.
+// The words of quoted arguments apart, without what is the shell's: of `sh -c "... > log"` too.
 std::vector<std::string> plain_words(const std::vector<std::string>& command) {
+  const std::vector<std::string> all = split_words(command);
   std::vector<std::string> words;
-  for (std::size_t i = 0; i < command.size(); ++i) {
-    if (!redirects(command[i])) {
-      words.push_back(command[i]);
-    } else if (std::string_view("<>&|").find(command[i].back()) != std::string_view::npos) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!redirects(all[i])) {
+      words.push_back(all[i]);
+    } else if (std::string_view("<>&|").find(all[i].back()) != std::string_view::npos) {
       ++i;  // the file
     }
   }
-  return split_words(words);
+  return words;
 }
 
 bool is_beside(const std::vector<std::string>& command) {
