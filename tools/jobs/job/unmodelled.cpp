@@ -57,11 +57,12 @@ bool names_a_size(std::string_view name) {
 }
 
 std::optional<std::string> unmodelled(std::string_view path, std::string_view value) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 17> kSwitches{
+  constexpr std::array<std::pair<std::string_view, const char*>, 18> kSwitches{
       {{"offload_optimizer.device", kOffloadNotModelled},
        {"offload_param.device", kWeightsNotWithHost},
        {"cpu_offload", kOffloadNotModelled},
        {"cpu_offload_params", kWeightsNotWithHost},
+       {"fsdp_cpu_offload", kWeightsNotWithHost},
        {"cpu_checkpointing", kOffloadNotModelled},
        {"cpu_offloading", kOffloadNotModelled},
        {"cpu_offloading_num_layers", kOffloadNotModelled},
@@ -90,9 +91,10 @@ std::optional<std::string> unmodelled(std::string_view path, std::string_view va
 }
 
 bool some_reader_reads(std::string_view path) {
-  constexpr std::array<std::string_view, 5> kRead{"offload_optimizer.device", "cpu_offload",
-                                                  "cpu_checkpointing", "zero_hpz_partition_size",
-                                                  "mics_shard_size"};
+  constexpr std::array<std::string_view, 7> kRead{
+      "offload_optimizer.device", "cpu_offload",     "cpu_checkpointing",
+      "zero_hpz_partition_size",  "mics_shard_size", "cpu_offloading",
+      "cpu_offloading_num_layers"};
   const auto ends = [path](std::string_view end) { return is_path_end(path, end); };
   return names_adapters(path) || std::ranges::any_of(kRead, ends);
 }
