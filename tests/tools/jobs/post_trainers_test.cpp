@@ -1,9 +1,11 @@
-// What jobs of tools that train ready models say of their optimizer: verl's actor.
+// What jobs of tools that train ready models say of their optimizer and of what they leave
+// untrained: verl's actor, ms-swift's frozen layers.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/job/recompute.hpp"
 #include "plan/model/limits.hpp"
 #include "plan/text/words_of.hpp"
 #include "tests/plan/complaint.hpp"
@@ -82,3 +84,85 @@ TEST(VerlJobs, TheOptimizerIsNamed) {
 
 }  // namespace
 }  // namespace weir::verl_jobs_test
+
+namespace weir::swift_jobs_test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// Layers 0 embedding, 1 to 12 blocks, 13 norm, 14 head of its own.
+Job read(const std::string& words, bool tied = false) {
+  Model model = llama_like(12);
+  std::get<EmbeddingShape>(model.layers.front().shape).tied = tied;
+  std::get<HeadShape>(model.layers.back().shape).tied = tied;
+  return read_megatron_job(
+      fmt::format("NPROC_PER_NODE=8 megatron sft --model some/model --max_length 128 {}\n", words),
+      "job", {.model = &model});
+}
+std::string frozen(const std::string& words, bool tied = false) {
+  const Job job = read(words, tied);
+  for (const LayerRange& range : job.plan.frozen) {
+    for (int i = range.first; i < range.last; ++i)
+      EXPECT_TRUE(job.model.layers[static_cast<std::size_t>(i)].treated.frozen) << i;
+  }
+  return job.plan.frozen.empty() ? "none" : layers_word(job.plan.frozen);
+}
+std::string refusal(const std::string& words, bool tied = false) {
+  return complaint([&] { static_cast<void>(read(words, tied)); });
+}
+
+// A beginning without a point behind it begins more numbers than one: 1, 10 and 11.
+TEST(SwiftJobs, FrozenLayersAreReadByTheirNames) {
+  EXPECT_EQ(frozen(""), "none");
+  EXPECT_EQ(frozen("--freeze_parameters embedding decoder.layers.0. decoder.layers.1."), "0-2");
+  EXPECT_EQ(frozen("--freeze_parameters decoder.layers.1"), "2,11-12");
+  EXPECT_EQ(frozen("--freeze_parameters decoder"), "1-13");
+  EXPECT_EQ(frozen("--freeze_parameters_ratio 1 --trainable_parameters output_layer"), "0-13");
+  EXPECT_EQ(frozen("--freeze_parameters_ratio 0 --freeze_parameters output_layer.weight"), "14");
+}
+
+// One weight twice: on one device the head's is the embedding's, in a pipeline each has its own.
+TEST(SwiftJobs, ASharedWeightIsFrozenAsAWhole) {
+  EXPECT_EQ(frozen("--freeze_parameters embedding.", true), "0,14");
+  const std::string pipeline = "--pipeline_model_parallel_size 2 --freeze_parameters embedding.";
+  EXPECT_EQ(frozen(pipeline), "0");
+  EXPECT_EQ(frozen(pipeline + " output_layer.", true), "0,14");
+  EXPECT_THAT(refusal(pipeline, true), HasSubstr("job: --freeze-parameters: leaves of a weight"));
+}
+
+TEST(SwiftJobs, WhatIsNoWholeLayersIsRefused) {
+  EXPECT_THAT(refusal("--freeze_parameters decoder.layers.0.mlp"),
+              HasSubstr("job: --freeze-parameters: decoder.layers.0.mlp: a part of a layer"));
+  EXPECT_THAT(refusal("--freeze_parameters model.layers.0."),
+              HasSubstr("model.layers.0.: begins no parameter of a language model: expected"));
+  EXPECT_THAT(refusal("--freeze_parameters_ratio 0.5"),
+              HasSubstr("job: --freeze-parameters-ratio: 0.5: a share of the parameters ends"));
+  EXPECT_THAT(refusal("--freeze_parameters_ratio nan"), HasSubstr("expected a share from 0 to 1"));
+  EXPECT_THAT(refusal("--freeze_parameters_ratio 1"), HasSubstr("leaves nothing to train"));
+  EXPECT_THAT(refusal("--freeze_parameters_regex 'layers.[0-3]'"),
+              HasSubstr("job: --freeze-parameters-regex: regular expressions are not followed"));
+  EXPECT_THAT(refusal("--freeze_llm true"), HasSubstr("job: --freeze-llm: true: trains what"));
+  // Of a pipeline's second stage it is another block.
+  EXPECT_THAT(refusal("--pipeline_model_parallel_size 2 --freeze_parameters decoder.layers.0."),
+              HasSubstr("decoder.layers.0.: blocks are numbered from each stage's first there"));
+}
+
+// Of modules that are trained beside adapters a plan has nothing; of all weights they are some.
+TEST(SwiftJobs, WhatStandsBesideAdapters) {
+  const std::string lora = "--tuner_type lora --lora_rank 8 ";
+  const Job job = read(lora +
+                       "--modules_to_save word_embeddings output_layer --lora_bias none "
+                       "--freeze_parameters embedding. --freeze_vit true");
+  EXPECT_EQ(job.plan.lora.rank, 8);
+  EXPECT_TRUE(job.plan.frozen.empty());
+  EXPECT_THAT(names(job), HasSubstr("freeze-parameters "));
+  EXPECT_THAT(names(job), HasSubstr("modules-to-save "));
+  EXPECT_THAT(names(read("--modules_to_save output_layer")), Not(HasSubstr("modules-to-save")));
+  EXPECT_THAT(refusal(lora + "--lora_bias all"), HasSubstr("job: --lora-bias: all: biases"));
+  EXPECT_THAT(refusal(lora + "--target_regex '.*fc1'"),
+              HasSubstr("job: --target-regex: regular expressions are not followed"));
+}
+
+}  // namespace
+}  // namespace weir::swift_jobs_test

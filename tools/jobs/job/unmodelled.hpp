@@ -25,8 +25,10 @@ inline constexpr const char* kHybridNotModelled =
     "--zero-secondary)";
 
 inline constexpr const char* kAdaptersNotModelled =
-    "adapters and frozen layers are read of Megatron-Bridge's, NeMo 1's, ms-swift's, verl's, "
-    "Primus's and torchtitan's LoRA alone (a plan has words for more: --lora-rank, --frozen)";
+    "adapters are read of Megatron-Bridge's, NeMo 1's, ms-swift's, verl's, Primus's and "
+    "torchtitan's LoRA alone, frozen layers of ms-swift's --freeze_parameters (a plan has words "
+    "for "
+    "more: --lora-rank, --frozen)";
 
 // Whether a name, of an argument or of a key's part, switches on training that leaves weights as
 // they are: "lora-rank", "peft_type", "freeze_backbone", "target_modules".

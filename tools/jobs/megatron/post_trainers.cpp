@@ -63,7 +63,7 @@ std::string swift_launcher(const ShellScript& script) {
                      nodes == script.set.end() ? "1" : nodes->second, devices->second);
 }
 
-// Into the job: arguments, adapters, and what of the samples is known.
+// Into the job: arguments, adapters, frozen layers, and what of the samples is known.
 void translate_swift(const ShellScript& script, const CommandWords& words, const std::string& file,
                      const JobOptions& options, TranslatedJob& job) {
   const std::string& trains = *(std::ranges::find(words, "megatron") + 1);
@@ -76,6 +76,9 @@ void translate_swift(const ShellScript& script, const CommandWords& words, const
   job.lora = take_swift_adapters(values, file);
   const auto model = values.extract("model");
   require_model(options, file, "ms-swift", model ? model.mapped() : "");
+  const bool adapters = job.lora.has_value();
+  job.frozen = take_swift_frozen(values, *options.model, adapters, file, job.remarks);
+  if (!adapters) values.erase("modules-to-save");  // beside adapters alone
   // Its own names of two arguments, and of samples.
   for (const auto& [own, megatron] : std::initializer_list<std::pair<const char*, const char*>>{
            {"max-length", "seq-length"},

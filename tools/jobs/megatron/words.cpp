@@ -77,6 +77,9 @@ constexpr Matter kMatters[] = {
     {"use-dynamic-batch-size",
      "micro-batches of as many samples as fit: in the plan they are all alike"},
     {"max-tokens-per-gpu", "what fits a micro-batch: --seq-length and -b say it to the plan"},
+    {"modules-to-save",
+     "modules that are trained as a whole beside adapters, not modelled: their gradients and "
+     "optimizer's state are not in the forecast"},
     {"use-kl-loss", "a second model's forwards beside the step, not modelled"},
     {"cp-comm-type", "how context parallelism moves keys and values; the forecast gathers them"},
     {"overlap-", kOverlapsWork},
