@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "tests/plan/complaint.hpp"
+#include "tests/tools/jobs/remark_names.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
@@ -19,6 +20,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 Job megatron(const std::string& more) {
   return read_megatron_job(
@@ -176,6 +178,33 @@ TEST(Unmodelled, WhatPlansSayIsRead) {
             1);
   EXPECT_THAT(complaint([&] { static_cast<void>(bridge(predicting)); }),
               HasSubstr("mtp-num-layers: the model has learned positions"));
+}
+
+std::string remark(const Job& job, std::string_view name) {
+  for (const Remark& one : job.remarks) {
+    if (one.name == name) return one.text;
+  }
+  return "";
+}
+
+// Samples by tokens and layers that drop some change time, unlike the rest of its section.
+TEST(DeepspeedWords, DataThatChangesAStep) {
+  const auto read = [](const std::string& efficiency) {
+    return deepspeed("\"data_efficiency\": " + efficiency);
+  };
+  const Job job = read(
+      R"({"enabled": true, "seed": 1234,
+          "data_sampling": {"enabled": true, "dynamic_batching": {"enabled": true,
+                            "max_tokens": 4096}},
+          "data_routing": {"enabled": true, "random_ltd": {"enabled": true,
+                           "total_layer_num": 24}}})");
+  EXPECT_THAT(remark(job, "data_efficiency.data_sampling.dynamic_batching.enabled"),
+              HasSubstr("not modelled, in the plan micro-batches are alike"));
+  EXPECT_THAT(remark(job, "data_efficiency.data_routing.random_ltd.enabled"),
+              HasSubstr("not modelled, in the plan each layer has all"));
+  EXPECT_THAT(
+      names(read(R"({"enabled": true, "data_routing": {"random_ltd": {"enabled": false}}})")),
+      Not(HasSubstr("data_efficiency")));
 }
 
 }  // namespace
