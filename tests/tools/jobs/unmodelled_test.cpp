@@ -180,11 +180,42 @@ TEST(Unmodelled, WhatPlansSayIsRead) {
               HasSubstr("mtp-num-layers: the model has learned positions"));
 }
 
+Job bf16_neox(const std::string& more) { return neox("precision: bfloat16\n" + more); }
 std::string remark(const Job& job, std::string_view name) {
   for (const Remark& one : job.remarks) {
     if (one.name == name) return one.text;
   }
   return "";
+}
+
+// A soft prompt is GPT-NeoX's own.
+TEST(NeoxWords, ASoftPromptIsRefused) {
+  EXPECT_THAT(complaint([] { bf16_neox("soft_prompt_tuning: {enabled: true, num_tokens: 10}\n"); }),
+              HasSubstr("job: soft_prompt_tuning.enabled: true: a soft prompt alone is trained"));
+  EXPECT_EQ(names(bf16_neox("soft_prompt_tuning: {enabled: false, num_tokens: 10}\n")),
+            names(bf16_neox("")));
+}
+
+// GPT-NeoX's 8 bits are of Transformer Engine's products under te_fp8_mha, and of no other key.
+TEST(NeoxWords, ProductsOfEightBits) {
+  const std::string keys = "te_fp8_format: hybrid\nte_fp8_amax_history_len: 1\n";
+  const std::string on = keys + "te_fp8_mha: true\n";
+  EXPECT_EQ(bf16_neox(keys + "te_fp8_mha: false\n").plan.fp8, Fp8Recipe::none);
+  const Job whole = bf16_neox(on + "te_layernorm_mlp: true\nte_fp8_wgrad: false\n");
+  EXPECT_EQ(whole.plan.fp8, Fp8Recipe::delayed);
+  EXPECT_EQ(whole.plan.dtype, Dtype::bf16);
+  EXPECT_EQ(whole.model.layers[1].treated.fp8, Fp8Recipe::delayed);
+  EXPECT_THAT(names(whole), HasSubstr("te_fp8_wgrad "));
+  EXPECT_EQ(bf16_neox(on + "te_columnparallel: true\nte_rowparallel: true\n").plan.fp8,
+            Fp8Recipe::delayed);
+  const Job half = bf16_neox(on);
+  EXPECT_EQ(half.plan.fp8, Fp8Recipe::none);
+  EXPECT_THAT(remark(half, "te_fp8_mha"), HasSubstr("attention's products alone"));
+  const Job other = bf16_neox("fp8_format: hybrid\n");
+  EXPECT_EQ(other.plan.fp8, Fp8Recipe::none);
+  EXPECT_THAT(remark(other, "fp8_format"), HasSubstr("is none of GPT-NeoX's keys"));
+  EXPECT_THAT(complaint([&] { bf16_neox("te_fp8_mha: true\nte_fp8_format: e5m2\n"); }),
+              HasSubstr("job: te_fp8_format: expected hybrid or e4m3"));
 }
 
 // Samples by tokens and layers that drop some change time, unlike the rest of its section.

@@ -1,4 +1,4 @@
-// Keys of DeepSpeed's configuration that no plan has a word for, by their
+// Keys of DeepSpeed's and GPT-NeoX's configurations that no plan has a word for, by their
 // beginnings.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -62,4 +62,71 @@ inline constexpr std::array<std::string_view, 24> kBeside{"steps_per_print",
 
 }  // namespace deepspeed_words
 
+namespace neox_words {
+
+// Neither time nor memory.
+inline constexpr std::array<std::string_view, 49> kBeside{"soft_prompt_tuning.",
+                                                          "data_",
+                                                          "pos_train_",
+                                                          "label_data",
+                                                          "dataset_impl",
+                                                          "pack_impl",
+                                                          "train_",
+                                                          "valid_",
+                                                          "test_",
+                                                          "lr_",
+                                                          "min_lr",
+                                                          "warmup",
+                                                          "eval_",
+                                                          "log_",
+                                                          "save",
+                                                          "load",
+                                                          "split",
+                                                          "checkpoint_",
+                                                          "distributed_backend",
+                                                          "tensorboard",
+                                                          "wandb",
+                                                          "use_wandb",
+                                                          "tokenizer",
+                                                          "vocab_file",
+                                                          "merge_file",
+                                                          "keep_last",
+                                                          "extra_save",
+                                                          "num_workers",
+                                                          "init_method",
+                                                          "output_layer_init",
+                                                          "finetune",
+                                                          "seed",
+                                                          "hostfile",
+                                                          "launcher",
+                                                          "deepspeed",
+                                                          "comment",
+                                                          "text_gen",
+                                                          "maximum_tokens",
+                                                          "sample_",
+                                                          "num_samples",
+                                                          "rotary_emb_base",
+                                                          "override_lr",
+                                                          "weight_by",
+                                                          "temperature",
+                                                          "top_",
+                                                          "master_",
+                                                          "profile",
+                                                          "use_shared_fs",
+                                                          "no_ssh"};
+
+// Another kernel.
+inline constexpr std::array<std::string_view, 11> kKernels{"scaled_",
+                                                           "bias_gelu_fusion",
+                                                           "bias_dropout_fusion",
+                                                           "rope_fusion",
+                                                           "layernorm_fusion",
+                                                           "rmsnorm_fusion",
+                                                           "attention_softmax_in_fp32",
+                                                           "te_",
+                                                           "use_flashattn",
+                                                           "mamba_",
+                                                           "async_"};
+
+}  // namespace neox_words
 }  // namespace weir
