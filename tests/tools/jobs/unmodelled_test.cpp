@@ -1,5 +1,6 @@
 // What is not modelled is refused by its name in every reader of jobs and models: a table of
-// readers by ways to switch it on.
+// readers by ways to switch it on. What is not understood is named, and of adapters and frozen
+// weights it is said that what is forecast is full training.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/jobs/job/unmodelled.hpp"
 
@@ -12,6 +13,7 @@
 #include "tests/plan/complaint.hpp"
 #include "tests/tools/jobs/remark_names.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
+#include "tools/jobs/job/doubt.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
@@ -19,6 +21,7 @@ namespace weir::unmodelled_test {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -186,6 +189,48 @@ std::string remark(const Job& job, std::string_view name) {
     if (one.name == name) return one.text;
   }
   return "";
+}
+
+TEST(PartialTraining, ASectionOrASwitchIsKnown) {
+  for (const char* path : {"freeze.embedding", "peft.rank", "model.lora.alpha", "use_lora",
+                           "enable-adapters", "model.use_peft"})
+    EXPECT_TRUE(is_of_adapters(path)) << path;
+  for (const char* path : {"model.q_lora_rank", "optimizer.params.freeze_step", "use_flashattn"})
+    EXPECT_FALSE(is_of_adapters(path)) << path;
+  EXPECT_FALSE(names_adapters("optimizer.params.freeze_step"));
+}
+
+TEST(PartialTraining, TorchtitansSectionsAreDoubted) {
+  const Job job = torchtitan("[freeze]\nembedding = true\n[model.lora]\nalpha = 16\n");
+  EXPECT_EQ(remark(job, "freeze.embedding"), fmt::format("true: {}", kFullTraining));
+  EXPECT_EQ(remark(job, "model.lora.alpha"), fmt::format("16: {}", kFullTraining));
+  EXPECT_THAT(kFullTraining, HasSubstr("what is forecast is full training"));
+  EXPECT_EQ(job.plan.lora.rank, 0);
+  // The same where an experiment's keys change no time otherwise.
+  EXPECT_THAT(remark(torchtitan("[experimental.peft]\nrank = 8\n"), "experimental.peft.rank"),
+              HasSubstr("full training"));
+  const Job off = torchtitan("[peft]\nenabled = false\nlora_rank = 8\n[freeze]\nhead = false\n");
+  EXPECT_THAT(names(off), Not(HasSubstr("peft")));
+  EXPECT_THAT(names(off), Not(HasSubstr("freeze")));
+  EXPECT_THAT(complaint([] { torchtitan("[peft]\nlora_rank = 8\n"); }),
+              HasSubstr("peft.lora_rank: "));
+}
+
+// Adapters are a fork's.
+TEST(PartialTraining, NeoxsWordsAreDoubted) {
+  EXPECT_EQ(remark(bf16_neox("use_lora: true\n"), "use_lora"),
+            fmt::format("true: {}", kFullTraining));
+  EXPECT_EQ(remark(bf16_neox("adapters: {kind: houlsby}\n"), "adapters.kind"),
+            fmt::format("houlsby: {}", kFullTraining));
+  EXPECT_EQ(names(bf16_neox("use_lora: false\n")), names(bf16_neox("")));
+}
+
+TEST(PartialTraining, IsADoubtOfEveryTool) {
+  for (const char* tool : {"torchtitan", "neox", "deepspeed", "nemo", "megatron"}) {
+    EXPECT_THAT(doubts_of({.tool = tool, .left_out = {"freeze.embedding", "wandb.project"}}),
+                ElementsAre("freeze.embedding"))
+        << tool;
+  }
 }
 
 // A soft prompt is GPT-NeoX's own.

@@ -148,6 +148,7 @@ bool says_default(std::string_view name, std::string_view value) {
 UnreadArgument unread_argument(std::string_view name) {
   using namespace megatron_words;
   if (std::ranges::find(kHarmless, name) != std::end(kHarmless)) return {};
+  if (is_of_adapters(name)) return {Fate::unknown, kFullTraining};
   const bool of_experts = name.starts_with(kMoe);
   if (of_experts && std::ranges::find(kRouting, name) == std::end(kRouting) && names_a_size(name))
     return {Fate::unknown, kDoubtfulSize};
