@@ -1,5 +1,6 @@
 // What is not modelled is refused by its name in every reader of jobs and models: a table of
-// readers by ways to switch it on.
+// readers by ways to switch it on. What is not understood is named, and of adapters and frozen
+// weights it is said that what is forecast is full training.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/jobs/job/unmodelled.hpp"
 
@@ -10,7 +11,9 @@
 #include <functional>
 
 #include "tests/plan/complaint.hpp"
+#include "tests/tools/jobs/remark_names.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
+#include "tools/jobs/job/doubt.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
@@ -18,7 +21,9 @@ namespace weir::unmodelled_test {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 Job megatron(const std::string& more) {
   return read_megatron_job(
@@ -105,8 +110,10 @@ TEST(Unmodelled, IsRefusedByNameInEveryReader) {
        "--outer-dp-sharding-strategy optim", "outer-dp-sharding-strategy", hybrid},
       {"Bridge", bridge, "cfg.model.cpu_offloading = False", "cfg.model.cpu_offloading = True",
        "cpu-offloading-num-layers", "is missing beside --cpu-offloading"},
-      {"NeMo", nemo, "cpu_offloading: false", "cpu_offloading: true", "model.cpu_offloading",
-       offload},
+      {"NeMo", nemo, "cpu_offloading: false", "cpu_offloading: true",
+       "model.cpu_offloading_num_layers", "is missing beside --cpu-offloading"},
+      {"NeMo", nemo, "fsdp_cpu_offload: false", "fsdp_cpu_offload: true", "model.fsdp_cpu_offload",
+       weights},
       {"NeMo", nemo, "optimizer_cpu_offload: null", "optimizer_cpu_offload: true",
        "model.optimizer_cpu_offload", offload},
       {"NeMo", nemo, "mtp_num_layers: null", "mtp_num_layers: 1", "model.mtp_num_layers",
@@ -174,6 +181,106 @@ TEST(Unmodelled, WhatPlansSayIsRead) {
             1);
   EXPECT_THAT(complaint([&] { static_cast<void>(bridge(predicting)); }),
               HasSubstr("mtp-num-layers: the model has learned positions"));
+}
+
+Job bf16_neox(const std::string& more) { return neox("precision: bfloat16\n" + more); }
+std::string remark(const Job& job, std::string_view name) {
+  for (const Remark& one : job.remarks) {
+    if (one.name == name) return one.text;
+  }
+  return "";
+}
+
+TEST(PartialTraining, ASectionOrASwitchIsKnown) {
+  for (const char* path : {"freeze.embedding", "peft.rank", "model.lora.alpha", "use_lora",
+                           "enable-adapters", "model.use_peft"})
+    EXPECT_TRUE(is_of_adapters(path)) << path;
+  for (const char* path : {"model.q_lora_rank", "optimizer.params.freeze_step", "use_flashattn"})
+    EXPECT_FALSE(is_of_adapters(path)) << path;
+  EXPECT_FALSE(names_adapters("optimizer.params.freeze_step"));
+}
+
+TEST(PartialTraining, TorchtitansSectionsAreDoubted) {
+  const Job job = torchtitan("[freeze]\nembedding = true\n[model.lora]\nalpha = 16\n");
+  EXPECT_EQ(remark(job, "freeze.embedding"), fmt::format("true: {}", kFullTraining));
+  EXPECT_EQ(remark(job, "model.lora.alpha"), fmt::format("16: {}", kFullTraining));
+  EXPECT_THAT(kFullTraining, HasSubstr("what is forecast is full training"));
+  EXPECT_EQ(job.plan.lora.rank, 0);
+  // The same where an experiment's keys change no time otherwise.
+  EXPECT_THAT(remark(torchtitan("[experimental.peft]\nrank = 8\n"), "experimental.peft.rank"),
+              HasSubstr("full training"));
+  const Job off = torchtitan("[peft]\nenabled = false\nlora_rank = 8\n[freeze]\nhead = false\n");
+  EXPECT_THAT(names(off), Not(HasSubstr("peft")));
+  EXPECT_THAT(names(off), Not(HasSubstr("freeze")));
+  EXPECT_THAT(complaint([] { torchtitan("[peft]\nlora_rank = 8\n"); }),
+              HasSubstr("peft.lora_rank: "));
+}
+
+// Adapters are a fork's.
+TEST(PartialTraining, NeoxsWordsAreDoubted) {
+  EXPECT_EQ(remark(bf16_neox("use_lora: true\n"), "use_lora"),
+            fmt::format("true: {}", kFullTraining));
+  EXPECT_EQ(remark(bf16_neox("adapters: {kind: houlsby}\n"), "adapters.kind"),
+            fmt::format("houlsby: {}", kFullTraining));
+  EXPECT_EQ(names(bf16_neox("use_lora: false\n")), names(bf16_neox("")));
+}
+
+TEST(PartialTraining, IsADoubtOfEveryTool) {
+  for (const char* tool : {"torchtitan", "neox", "deepspeed", "nemo", "megatron"}) {
+    EXPECT_THAT(doubts_of({.tool = tool, .left_out = {"freeze.embedding", "wandb.project"}}),
+                ElementsAre("freeze.embedding"))
+        << tool;
+  }
+}
+
+// A soft prompt is GPT-NeoX's own.
+TEST(NeoxWords, ASoftPromptIsRefused) {
+  EXPECT_THAT(complaint([] { bf16_neox("soft_prompt_tuning: {enabled: true, num_tokens: 10}\n"); }),
+              HasSubstr("job: soft_prompt_tuning.enabled: true: a soft prompt alone is trained"));
+  EXPECT_EQ(names(bf16_neox("soft_prompt_tuning: {enabled: false, num_tokens: 10}\n")),
+            names(bf16_neox("")));
+}
+
+// GPT-NeoX's 8 bits are of Transformer Engine's products under te_fp8_mha, and of no other key.
+TEST(NeoxWords, ProductsOfEightBits) {
+  const std::string keys = "te_fp8_format: hybrid\nte_fp8_amax_history_len: 1\n";
+  const std::string on = keys + "te_fp8_mha: true\n";
+  EXPECT_EQ(bf16_neox(keys + "te_fp8_mha: false\n").plan.fp8, Fp8Recipe::none);
+  const Job whole = bf16_neox(on + "te_layernorm_mlp: true\nte_fp8_wgrad: false\n");
+  EXPECT_EQ(whole.plan.fp8, Fp8Recipe::delayed);
+  EXPECT_EQ(whole.plan.dtype, Dtype::bf16);
+  EXPECT_EQ(whole.model.layers[1].treated.fp8, Fp8Recipe::delayed);
+  EXPECT_THAT(names(whole), HasSubstr("te_fp8_wgrad "));
+  EXPECT_EQ(bf16_neox(on + "te_columnparallel: true\nte_rowparallel: true\n").plan.fp8,
+            Fp8Recipe::delayed);
+  const Job half = bf16_neox(on);
+  EXPECT_EQ(half.plan.fp8, Fp8Recipe::none);
+  EXPECT_THAT(remark(half, "te_fp8_mha"), HasSubstr("attention's products alone"));
+  const Job other = bf16_neox("fp8_format: hybrid\n");
+  EXPECT_EQ(other.plan.fp8, Fp8Recipe::none);
+  EXPECT_THAT(remark(other, "fp8_format"), HasSubstr("is none of GPT-NeoX's keys"));
+  EXPECT_THAT(complaint([&] { bf16_neox("te_fp8_mha: true\nte_fp8_format: e5m2\n"); }),
+              HasSubstr("job: te_fp8_format: expected hybrid or e4m3"));
+}
+
+// Samples by tokens and layers that drop some change time, unlike the rest of its section.
+TEST(DeepspeedWords, DataThatChangesAStep) {
+  const auto read = [](const std::string& efficiency) {
+    return deepspeed("\"data_efficiency\": " + efficiency);
+  };
+  const Job job = read(
+      R"({"enabled": true, "seed": 1234,
+          "data_sampling": {"enabled": true, "dynamic_batching": {"enabled": true,
+                            "max_tokens": 4096}},
+          "data_routing": {"enabled": true, "random_ltd": {"enabled": true,
+                           "total_layer_num": 24}}})");
+  EXPECT_THAT(remark(job, "data_efficiency.data_sampling.dynamic_batching.enabled"),
+              HasSubstr("not modelled, in the plan micro-batches are alike"));
+  EXPECT_THAT(remark(job, "data_efficiency.data_routing.random_ltd.enabled"),
+              HasSubstr("not modelled, in the plan each layer has all"));
+  EXPECT_THAT(
+      names(read(R"({"enabled": true, "data_routing": {"random_ltd": {"enabled": false}}})")),
+      Not(HasSubstr("data_efficiency")));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "plan/text/cells.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/words/error.hpp"
+#include "tools/jobs/deepspeed/words.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/job/secret_names.hpp"
 
@@ -396,49 +397,10 @@ void read_deepspeed_beside(const std::string& text, const std::string& file, boo
 }
 
 UnreadArgument unread_deepspeed_key(std::string_view path) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kMeanings{
-      {{"zero_optimization.allgather", "how gathered weights travel, not modelled"},
-       {"zero_optimization.reduce", "how reduced gradients travel, not modelled"},
-       {"zero_optimization.stage3", "how gathered weights travel, not modelled"},
-       {"zero_optimization.sub_group_size", "how the update is cut up, not modelled"},
-       {"zero_optimization.contiguous_gradients", "one more buffer of gradients, not modelled"},
-       {"zero_optimization.zero", "ZeRO++'s 8 bits on the wire, not modelled"},
-       {"communication_data_type", "gradients' format when they are summed; the plan says fp32"},
-       {"data_types", "gradients' format when they are summed; the plan says fp32"},
-       {"fp32_allreduce", "gradients' format when they are summed; the plan says fp32"},
-       {"sparse_attention", "another attention, not modelled"},
-       {"activation_checkpointing", "how what is kept is kept, where the model re-materialises"},
-       {"pipeline", "a detail of the pipeline, not modelled"},
-       {"wall_clock_breakdown", "waits for the device at each part of a step; not modelled"}}};
-  for (const auto& [prefix, why] : kMeanings) {
+  for (const auto& [prefix, why] : deepspeed_words::kMeanings) {
     if (path.starts_with(prefix)) return {Fate::not_carried, why};
   }
-  // Offload that is on was refused: what else is said of it has no effect.
-  constexpr std::array<std::string_view, 24> kBeside{"steps_per_print",
-                                                     "zero_optimization.cpu_offload",
-                                                     "zero_optimization.offload",
-                                                     "scheduler",
-                                                     "tensorboard",
-                                                     "wandb",
-                                                     "csv_monitor",
-                                                     "flops_profiler",
-                                                     "comms_logger",
-                                                     "autotuning",
-                                                     "dump_state",
-                                                     "prescale_gradients",
-                                                     "zero_allow",
-                                                     "zero_force",
-                                                     "checkpoint",
-                                                     "timers",
-                                                     "elasticity",
-                                                     "amp",
-                                                     "seed",
-                                                     "data_efficiency",
-                                                     "curriculum",
-                                                     "gradient_predivide",
-                                                     "bf16.",
-                                                     "optimizer."};
-  for (const std::string_view prefix : kBeside) {
+  for (const std::string_view prefix : deepspeed_words::kBeside) {
     if (path.starts_with(prefix)) return {};
   }
   return {Fate::unknown, "not understood: it may change time or memory"};

@@ -9,6 +9,7 @@
 #include "plan/model/limits.hpp"
 #include "plan/words/error.hpp"
 #include "tools/jobs/deepspeed/import.hpp"
+#include "tools/jobs/deepspeed/words.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 
 namespace weir {
@@ -34,6 +35,10 @@ void refuse_other_training(ConfigTable& t) {
                                      "modelled",
                                      kind));
   }
+  // All else is frozen (EleutherAI/gpt-neox@ea7aefd8, megatron/training.py, get_model).
+  constexpr const char* kPrompt = "soft_prompt_tuning.enabled";
+  if (t.flag_or(kPrompt, false))
+    t.fail(kPrompt, "true: a soft prompt alone is trained, which is not modelled");
   for (const std::string& word : t.list("attention_config")) {
     if (word == "mamba" || word == "rwkv" || word == "gmlp" || word == "amlp")
       t.fail("attention_config", fmt::format("{} blocks are not modelled", word));
@@ -197,68 +202,44 @@ void set_neox_checkpoints(ConfigTable& t, Job& job) {
   keep_checkpoints_with_host(kOwn, t.flag_or("partition_activations", false), job);
 }
 
+// FP8 is Transformer Engine's around the whole of a block, for those of its products that are
+// Transformer Engine's: attention's, and the MLP's where that is asked for (EleutherAI/
+// gpt-neox@ea7aefd8, megatron/model/transformer.py, ParallelTransformerLayer; model/utils.py,
+// get_parallel_linear). Its scales are delayed (model/transformer_engine.py, TEDelayedScaling).
+void set_neox_fp8(ConfigTable& t, Job& job) {
+  constexpr const char *kOn = "te_fp8_mha", *kFormat = "te_fp8_format", *kWeights = "te_fp8_wgrad";
+  if (!t.flag_or(kOn, false)) return;
+  const bool columns = t.flag_or("te_columnparallel", false);
+  const bool rows = t.flag_or("te_rowparallel", false);
+  const bool mlp = t.flag_or("te_layernorm_mlp", false) || (columns && rows);
+  const std::string format = t.text_or(kFormat, "hybrid");
+  if (format != "hybrid" && format != "e4m3") t.fail(kFormat, "expected hybrid or e4m3");
+  if (bytes_per_element(job.plan.dtype) != 2) {
+    job.remarks.push_back(
+        {kOn, "true: products in 8 bits beside fp32 are not in the plan: its format is fp32"});
+    return;
+  }
+  if (!mlp) {
+    job.remarks.push_back({kOn,
+                           "true: attention's products alone are Transformer Engine's and in 8 "
+                           "bits: in the plan none is"});
+    return;
+  }
+  if (!t.flag_or(kWeights, true))
+    job.remarks.push_back({kWeights, "false: gradients of weights are in 8 bits in the plan"});
+  job.plan.fp8 = Fp8Recipe::delayed;
+  set_treatment(job.model, job.plan);
+}
+
 UnreadArgument unread_neox_key(std::string_view path) {
-  constexpr std::array<std::string_view, 48> kBeside{"data_",
-                                                     "pos_train_",
-                                                     "label_data",
-                                                     "dataset_impl",
-                                                     "pack_impl",
-                                                     "train_",
-                                                     "valid_",
-                                                     "test_",
-                                                     "lr_",
-                                                     "min_lr",
-                                                     "warmup",
-                                                     "eval_",
-                                                     "log_",
-                                                     "save",
-                                                     "load",
-                                                     "split",
-                                                     "checkpoint_",
-                                                     "distributed_backend",
-                                                     "tensorboard",
-                                                     "wandb",
-                                                     "use_wandb",
-                                                     "tokenizer",
-                                                     "vocab_file",
-                                                     "merge_file",
-                                                     "keep_last",
-                                                     "extra_save",
-                                                     "num_workers",
-                                                     "init_method",
-                                                     "output_layer_init",
-                                                     "finetune",
-                                                     "seed",
-                                                     "hostfile",
-                                                     "launcher",
-                                                     "deepspeed",
-                                                     "comment",
-                                                     "text_gen",
-                                                     "maximum_tokens",
-                                                     "sample_",
-                                                     "num_samples",
-                                                     "rotary_emb_base",
-                                                     "override_lr",
-                                                     "weight_by",
-                                                     "temperature",
-                                                     "top_",
-                                                     "master_",
-                                                     "profile",
-                                                     "use_shared_fs",
-                                                     "no_ssh"};
-  constexpr std::array<std::string_view, 12> kKernels{"scaled_",
-                                                      "bias_gelu_fusion",
-                                                      "bias_dropout_fusion",
-                                                      "rope_fusion",
-                                                      "layernorm_fusion",
-                                                      "rmsnorm_fusion",
-                                                      "attention_softmax_in_fp32",
-                                                      "te_",
-                                                      "use_flashattn",
-                                                      "mamba_",
-                                                      "async_",
-                                                      "fp8"};
-  for (const std::string_view prefix : kKernels) {
+  // What else is said of te_fp8_mha, or of it where it is off.
+  if (path.starts_with("te_fp8_")) return {};
+  if (path.starts_with("fp8")) {
+    return {Fate::not_carried,
+            "is none of GPT-NeoX's keys, whose FP8 is te_fp8_mha: products are in 16 bits in the "
+            "plan"};
+  }
+  for (const std::string_view prefix : neox_words::kKernels) {
     if (path.starts_with(prefix))
       return {Fate::not_carried, "another kernel, not modelled: the costs in use decide"};
   }
@@ -269,7 +250,7 @@ UnreadArgument unread_neox_key(std::string_view path) {
   if (path == "output_layer_parallelism") return {};
   const UnreadArgument known = unread_deepspeed_key(path);
   if (known.fate == Fate::not_carried) return known;
-  for (const std::string_view prefix : kBeside) {
+  for (const std::string_view prefix : neox_words::kBeside) {
     if (path.starts_with(prefix)) return {};
   }
   return known;
@@ -331,6 +312,7 @@ Job read_neox_job(const std::string& text, const std::string& file, const JobOpt
   set_neox_rate(t, plan, job.remarks);
   plan.sequence_parallel = t.flag_or("sequence_parallel", false) && plan.tp > 1;
   set_neox_attention(t, options.given, file, job);
+  set_neox_fp8(t, job);
   if (t.flag_or("checkpoint_activations", false)) plan.recompute.mode = RecomputeMode::full;
   const auto group = t.integer_or("checkpoint_num_layers", 1, 1, kMostLayers);
   if (group > 1 && plan.recompute.mode == RecomputeMode::full) {

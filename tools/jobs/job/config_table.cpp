@@ -285,20 +285,29 @@ void ConfigTable::account_for(UnreadArgument (*unread)(std::string_view path), J
     std::string text = fmt::format("{}", fmt::join(leaf.values, " "));
     const bool secret = !leaf.read && !text.empty() && is_secret(path, text);
     text = secret ? kSecretValue : text.substr(0, 80);
-    const auto why = unmodelled(path, text);
+    const bool off_with_section = is_off_with_section(path, [this](const std::string& other) {
+      const auto found = leaves_.find(other);
+      return found == leaves_.end() || found->second.values.empty() ? ""
+                                                                    : found->second.values.front();
+    });
+    const auto why = off_with_section ? std::nullopt : unmodelled(path, text);
     // What a reader has read is in the plan.
     if (why && !(leaf.read && some_reader_reads(path)))
       fail(path, fmt::format("{}: {}", text, *why));
     JobArgument argument{path, text, Fate::carried};
     const bool remarked = remarks.contains(path);
     // What is switched off changes nothing.
-    const bool off = text.empty() || says_false(text) || text == "null" || text == "None";
+    const bool off =
+        off_with_section || text.empty() || says_false(text) || text == "null" || text == "None";
     if (leaf.read) {
       argument.fate = remarked || is_auto(path) ? Fate::changed : Fate::carried;
       if (!remarked && is_auto(path))
         job.remarks.push_back({path, "auto: the training script's to choose"});
     } else {
-      const UnreadArgument means = off ? UnreadArgument{} : unread(path);
+      const UnreadArgument means = off ? UnreadArgument{}
+                                   : is_of_adapters(path)
+                                       ? UnreadArgument{Fate::not_carried, kFullTraining}
+                                       : unread(path);
       argument.fate = means.fate;
       if (!means.why.empty()) job.remarks.push_back({path, fmt::format("{}: {}", text, means.why)});
     }

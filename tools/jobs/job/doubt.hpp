@@ -9,8 +9,9 @@
 
 namespace weir {
 
-// The job's arguments of a size that is not understood, and of re-materialisation that no plan has
-// a word for, by the job's own names; none: nothing that is known of is missing.
+// The job's arguments of adapters and frozen weights, of a size that is not understood, and of
+// re-materialisation that no plan has a word for, by the job's own names; none: nothing that is
+// known of is missing.
 [[nodiscard]] std::vector<std::string> doubts_of(const SourceJob& job);
 
 // What the job says and the plan does not that makes memory less than forecast: re-materialisation,

@@ -37,14 +37,57 @@ std::vector<std::string_view> parts_of(std::string_view name) {
   return parts;
 }
 
+constexpr std::array<std::string_view, 6> kAdapters{"lora",   "peft",    "freeze",
+                                                    "frozen", "adapter", "adapters"};
+
+bool is_adapters(std::string_view part) {
+  return std::ranges::find(kAdapters, part) != kAdapters.end();
+}
+
+// The sections that a key stands in, from the outermost: "a" and "a.b" of "a.b.c".
+std::vector<std::string_view> sections_of(std::string_view path) {
+  std::vector<std::string_view> sections;
+  for (std::size_t end = path.find('.'); end != path.npos; end = path.find('.', end + 1))
+    sections.push_back(path.substr(0, end));
+  return sections;
+}
+
+bool is_adapters_section(std::string_view section) {
+  const std::vector<std::string_view> parts = parts_of(section.substr(section.rfind('.') + 1));
+  return !parts.empty() && is_adapters(parts.front());
+}
+
 }  // namespace
 
 bool names_adapters(std::string_view name) {
   const std::vector<std::string_view> parts = parts_of(name.substr(name.rfind('.') + 1));
   if (parts.empty()) return false;
-  constexpr std::array<std::string_view, 5> kFirst{"lora", "peft", "freeze", "frozen", "adapter"};
-  const bool targets = parts.size() == 2 && parts[0] == "target" && parts[1] == "modules";
-  return targets || std::ranges::find(kFirst, parts[0]) != kFirst.end();
+  const auto are = [&](std::string_view first, std::string_view second) {
+    return parts.size() == 2 && parts[0] == first && parts[1] == second;
+  };
+  // Of DeepSpeed's OneBitAdam, from which on its variance stays.
+  if (are("freeze", "step")) return false;
+  return are("target", "modules") || is_adapters(parts.front());
+}
+
+bool is_of_adapters(std::string_view path) {
+  const std::vector<std::string_view> parts = parts_of(path.substr(path.rfind('.') + 1));
+  constexpr std::array<std::string_view, 3> kSwitches{"use", "enable", "with"};
+  const bool switched = parts.size() > 1 && is_adapters(parts[1]) &&
+                        std::ranges::find(kSwitches, parts[0]) != kSwitches.end();
+  return switched || std::ranges::any_of(sections_of(path), is_adapters_section);
+}
+
+bool is_off_with_section(std::string_view path,
+                         const std::function<std::string(const std::string&)>& text) {
+  for (const std::string_view section : sections_of(path)) {
+    if (!is_adapters_section(section)) continue;
+    for (const char* word : {"enable", "enabled"}) {
+      const std::string said = text(std::string(section) + "." + word);
+      if (!said.empty() && says_off(said)) return true;
+    }
+  }
+  return false;
 }
 
 bool names_a_size(std::string_view name) {
@@ -57,11 +100,12 @@ bool names_a_size(std::string_view name) {
 }
 
 std::optional<std::string> unmodelled(std::string_view path, std::string_view value) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 17> kSwitches{
+  constexpr std::array<std::pair<std::string_view, const char*>, 18> kSwitches{
       {{"offload_optimizer.device", kOffloadNotModelled},
        {"offload_param.device", kWeightsNotWithHost},
        {"cpu_offload", kOffloadNotModelled},
        {"cpu_offload_params", kWeightsNotWithHost},
+       {"fsdp_cpu_offload", kWeightsNotWithHost},
        {"cpu_checkpointing", kOffloadNotModelled},
        {"cpu_offloading", kOffloadNotModelled},
        {"cpu_offloading_num_layers", kOffloadNotModelled},
@@ -90,9 +134,10 @@ std::optional<std::string> unmodelled(std::string_view path, std::string_view va
 }
 
 bool some_reader_reads(std::string_view path) {
-  constexpr std::array<std::string_view, 5> kRead{"offload_optimizer.device", "cpu_offload",
-                                                  "cpu_checkpointing", "zero_hpz_partition_size",
-                                                  "mics_shard_size"};
+  constexpr std::array<std::string_view, 7> kRead{
+      "offload_optimizer.device", "cpu_offload",     "cpu_checkpointing",
+      "zero_hpz_partition_size",  "mics_shard_size", "cpu_offloading",
+      "cpu_offloading_num_layers"};
   const auto ends = [path](std::string_view end) { return is_path_end(path, end); };
   return names_adapters(path) || std::ranges::any_of(kRead, ends);
 }

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,12 +26,29 @@ inline constexpr const char* kHybridNotModelled =
     "--zero-secondary)";
 
 inline constexpr const char* kAdaptersNotModelled =
-    "adapters and frozen layers are read of Megatron-Bridge's, NeMo 1's, ms-swift's, verl's, "
-    "Primus's and torchtitan's LoRA alone (a plan has words for more: --lora-rank, --frozen)";
+    "adapters are read of Megatron-Bridge's, NeMo 1's, ms-swift's, verl's, Primus's and "
+    "torchtitan's LoRA alone, frozen layers of ms-swift's --freeze_parameters (a plan has words "
+    "for "
+    "more: --lora-rank, --frozen)";
 
 // Whether a name, of an argument or of a key's part, switches on training that leaves weights as
 // they are: "lora-rank", "peft_type", "freeze_backbone", "target_modules".
 [[nodiscard]] bool names_adapters(std::string_view name);
+
+// What is trained where a job says something of adapters or frozen weights by words that no reader
+// knows.
+inline constexpr const char* kFullTraining =
+    "of adapters or frozen weights, and not understood: what is forecast is full training (a plan "
+    "has words for them: --lora-rank, --frozen)";
+
+// Whether a key is of adapters or frozen weights by a section that it stands in, or by a word that
+// switches them on: "freeze.embedding", "model.lora.alpha", "use_lora".
+[[nodiscard]] bool is_of_adapters(std::string_view path);
+
+// Whether such a section is switched off by a key of its own, "lora.enabled"; `text` gives a path's
+// value, "" where it has none.
+[[nodiscard]] bool is_off_with_section(std::string_view path,
+                                       const std::function<std::string(const std::string&)>& text);
 
 // Whether it names a size, a rank, a dimension or a count, so that without it parameters and
 // memory are in doubt: "expert-hidden-size", "n-shared-experts", "num_heads".

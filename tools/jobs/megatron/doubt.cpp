@@ -13,8 +13,10 @@ namespace weir {
 
 std::vector<std::string> doubts_of(const SourceJob& job) {
   std::vector<std::string> doubts;
-  if (job.tool != "megatron" && job.tool != "nemo") return doubts;
+  const bool sizes = job.tool == "megatron" || job.tool == "nemo";
   for (const std::string& left_out : job.left_out) {
+    if (is_of_adapters(left_out)) doubts.push_back(left_out);
+    if (!sizes || is_of_adapters(left_out)) continue;
     // Of NeMo's tables the model's alone has sizes of a step.
     constexpr std::array<std::string_view, 4> kBeside{"exp_manager.", "trainer.", "run.",
                                                       "cluster."};

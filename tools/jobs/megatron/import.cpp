@@ -452,6 +452,8 @@ Job read_megatron_job(const std::string& given, const std::string& file,
   job.own_program = source.own_program && !is_slimes(a);
   set_job(a, file, options, job);
   if (source.lora) set_adapters(*source.lora, file, job);
+  job.plan.frozen = source.frozen;
+  if (!source.frozen.empty()) set_treatment(job.model, job.plan);
   const auto config = a.flag("deepspeed") ? a.text("deepspeed-config") : std::nullopt;
   const auto beside = config ? a.file_text(*config) : std::nullopt;
   if (config && !beside) {

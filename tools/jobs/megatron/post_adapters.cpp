@@ -88,7 +88,18 @@ std::optional<Adapters> take_swift_adapters(PostTrainerValues& values, const std
   // Scales, formats and files of adapters: neither time nor memory of a step.
   for (const char* name : {"lora-alpha", "lora-dtype", "use-rslora", "merge-lora", "adapters"})
     static_cast<void>(take(name, ""));
+  const std::string biases = take("lora-bias", "none"), regex = take("target-regex", "");
   if (kind == "full") return std::nullopt;
+  if (biases != "none") {
+    throw InputError(file, "--lora-bias",
+                     fmt::format("{}: biases that are trained beside the adapters are not "
+                                 "modelled: expected none",
+                                 biases.substr(0, 40)));
+  }
+  if (!regex.empty()) {
+    throw InputError(file, "--target-regex",
+                     "regular expressions are not followed: expected --target_modules");
+  }
   return Adapters{rank_of(rank, {file, "--lora-rank"}),
                   products_of(products, {file, "--target-modules"}),
                   dropout_of(dropout, {file, "--lora-dropout"})};

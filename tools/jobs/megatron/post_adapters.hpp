@@ -1,5 +1,5 @@
-// Adapters of low rank as tools that train ready models by Megatron say them: ms-swift's, verl's
-// and Primus's.
+// What tools that train ready models by Megatron train of them: adapters of low rank, as ms-swift,
+// verl and Primus say them, or all but frozen layers, as ms-swift says these.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,8 +7,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "plan/model/model.hpp"
 #include "plan/model/treatment.hpp"
+#include "tools/jobs/job/job.hpp"
 
 namespace weir {
 
@@ -19,6 +22,15 @@ using PostTrainerValues = std::map<std::string, std::string, std::less<>>;
 // that are not those of a block.
 [[nodiscard]] std::optional<Adapters> take_swift_adapters(PostTrainerValues& values,
                                                           const std::string& file);
+
+// The layers that its --freeze_parameters, --freeze_parameters_ratio and --trainable_parameters
+// leave as they are, ascending; all such words are taken out of the values. Throws InputError where
+// that is no whole number of layers, or no language model's training. `adapters`: the job trains
+// these, where those words have no effect.
+[[nodiscard]] std::vector<LayerRange> take_swift_frozen(PostTrainerValues& values,
+                                                        const Model& model, bool adapters,
+                                                        const std::string& file,
+                                                        std::vector<Remark>& remarks);
 
 // verl's actor_rollout_ref.model.lora; `text` gives a path's value, or the second where there is
 // none.

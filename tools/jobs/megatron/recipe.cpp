@@ -23,7 +23,7 @@ std::string_view without_quotes(std::string_view text) {
 
 // The value as words of a command line: without YAML's quotes, comment and the list's brackets, and
 // in the shell's quotes where it would take a character for its own.
-std::string words_of(std::string_view value) {
+std::string as_words(std::string_view value) {
   const auto comment = value.find(" #");
   const std::string_view words =
       without(without_quotes(trimmed(value.substr(0, comment))), '[', ']');
@@ -36,13 +36,13 @@ std::string words_of(std::string_view value) {
 // value of the key before it.
 std::string argument_of(std::string_view line) {
   line = trimmed(line);
-  if (line.starts_with("- ")) return words_of(line.substr(2));
+  if (line.starts_with("- ")) return as_words(line.substr(2));
   if (line.starts_with("#")) return "";
   const auto end = line.find(": ");
   const bool open = end == line.npos && line.ends_with(':');  // a list follows, or nothing
   const std::string_view key =
       without_quotes(line.substr(0, open ? line.size() - 1 : std::min(end, line.size())));
-  const std::string value = end == line.npos ? "" : words_of(line.substr(end + 2));
+  const std::string value = end == line.npos ? "" : as_words(line.substr(end + 2));
   if (says_false(value)) return "";
   return std::string(key) + (value.empty() || says_true(value) ? "" : " " + value);
 }

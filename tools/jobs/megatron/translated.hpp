@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/model/model.hpp"
 #include "plan/model/treatment.hpp"
 #include "tools/jobs/job/job.hpp"
 
@@ -17,6 +18,7 @@ struct TranslatedJob {
   // Whether values of the environment stand among the arguments: such lines are kept nowhere.
   bool filled_in = false;
   std::optional<Adapters> lora = {};        // which Megatron's arguments have no words for
+  std::vector<LayerRange> frozen = {};      // nor for these
   bool own_program = true;                  // as the Job's
   std::vector<ShellRemark> of_script = {};  // what of it was not known, or taken from elsewhere
 };

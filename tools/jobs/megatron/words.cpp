@@ -77,6 +77,9 @@ constexpr Matter kMatters[] = {
     {"use-dynamic-batch-size",
      "micro-batches of as many samples as fit: in the plan they are all alike"},
     {"max-tokens-per-gpu", "what fits a micro-batch: --seq-length and -b say it to the plan"},
+    {"modules-to-save",
+     "modules that are trained as a whole beside adapters, not modelled: their gradients and "
+     "optimizer's state are not in the forecast"},
     {"use-kl-loss", "a second model's forwards beside the step, not modelled"},
     {"cp-comm-type", "how context parallelism moves keys and values; the forecast gathers them"},
     {"overlap-", kOverlapsWork},
@@ -145,6 +148,7 @@ bool says_default(std::string_view name, std::string_view value) {
 UnreadArgument unread_argument(std::string_view name) {
   using namespace megatron_words;
   if (std::ranges::find(kHarmless, name) != std::end(kHarmless)) return {};
+  if (is_of_adapters(name)) return {Fate::unknown, kFullTraining};
   const bool of_experts = name.starts_with(kMoe);
   if (of_experts && std::ranges::find(kRouting, name) == std::end(kRouting) && names_a_size(name))
     return {Fate::unknown, kDoubtfulSize};

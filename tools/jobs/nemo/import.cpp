@@ -3,6 +3,7 @@
 #include "tools/jobs/megatron/import.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,96 +11,46 @@
 #include <cmath>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "plan/text/cells.hpp"
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/job/config_table.hpp"
 #include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/nemo/adapters.hpp"
 #include "tools/jobs/nemo/bridge.hpp"
+#include "tools/jobs/nemo/words.hpp"
 #include "tools/jobs/python/evaluate.hpp"
 
 namespace weir {
 namespace {
-
-struct Translation {
-  std::string_view nemo;
-  std::string_view megatron;
-  bool flag = false;  // given where NeMo's is true
-};
-constexpr std::array<Translation, 48> kTranslations{
-    {{"model.num_layers", "num-layers"},
-     {"model.hidden_size", "hidden-size"},
-     {"model.ffn_hidden_size", "ffn-hidden-size"},
-     {"model.num_attention_heads", "num-attention-heads"},
-     {"model.kv_channels", "kv-channels"},
-     {"model.encoder_seq_length", "seq-length"},
-     {"model.max_position_embeddings", "max-position-embeddings"},
-     {"model.make_vocab_size_divisible_by", "make-vocab-size-divisible-by"},
-     {"model.micro_batch_size", "micro-batch-size"},
-     {"model.global_batch_size", "global-batch-size"},
-     {"model.tensor_model_parallel_size", "tensor-model-parallel-size"},
-     {"model.pipeline_model_parallel_size", "pipeline-model-parallel-size"},
-     {"model.virtual_pipeline_model_parallel_size", "num-virtual-stages-per-pipeline-rank"},
-     {"model.context_parallel_size", "context-parallel-size"},
-     {"model.expert_model_parallel_size", "expert-model-parallel-size"},
-     {"model.expert_tensor_parallel_size", "expert-tensor-parallel-size"},
-     {"model.num_moe_experts", "num-experts"},
-     {"model.moe_router_topk", "moe-router-topk"},
-     {"model.moe_token_dispatcher_type", "moe-token-dispatcher-type"},
-     {"model.moe_grouped_gemm", "moe-grouped-gemm", true},
-     {"model.moe_router_pre_softmax", "moe-router-pre-softmax", true},
-     {"model.moe_expert_capacity_factor", "moe-expert-capacity-factor"},
-     {"model.moe_pad_expert_input_to_capacity", "moe-pad-expert-input-to-capacity", true},
-     {"model.qkv_bias", "add-qkv-bias", true},
-     {"model.sequence_parallel", "sequence-parallel", true},
-     {"model.activations_checkpoint_granularity", "recompute-granularity"},
-     {"model.activations_checkpoint_method", "recompute-method"},
-     {"model.activations_checkpoint_num_layers", "recompute-num-layers"},
-     {"model.hidden_dropout", "hidden-dropout"},
-     {"model.attention_dropout", "attention-dropout"},
-     {"model.layernorm_epsilon", "norm-epsilon"},
-     {"model.init_method_std", "init-method-std"},
-     {"model.position_embedding_type", "position-embedding-type"},
-     {"model.rotary_percentage", "rotary-percent"},
-     {"model.rotary_base", "rotary-base"},
-     {"model.seq_len_interpolation_factor", "rotary-seq-len-interpolation-factor"},
-     {"model.seed", "seed"},
-     {"model.use_flash_attention", "use-flash-attn", true},
-     {"model.qk_layernorm", "qk-layernorm", true},
-     {"model.optim.lr", "lr"},
-     {"model.optim.sched.min_lr", "min-lr"},
-     {"model.optim.weight_decay", "weight-decay"},
-     {"trainer.gradient_clip_val", "clip-grad"},
-     {"model.num_query_groups", "num-query-groups"},
-     {"trainer.devices", "nproc-per-node"},
-     {"trainer.num_nodes", "nnodes"},
-     {"model.tokenizer.type", "tokenizer-type"},
-     {"model.overlap_p2p_comm", "overlap-p2p-communication", true}}};
 
 // How long a model's samples may be, and where it is tuned how long its data make them
 // (nlp/data/language_modeling/megatron/gpt_sft_dataset.py, max_seq_length @000763d0c69e).
 constexpr const char* kModelsLength = "model.encoder_seq_length";
 constexpr const char* kTunedLength = "model.data.train_ds.max_seq_length";
 
-// "${.encoder_seq_length}" and "${multiply:4, ${.hidden_size}}": what a key refers to is followed
-// where it is a sibling's or a whole path.
+// "${.encoder_seq_length}", "${multiply:4, ${.hidden_size}}" and "${sum:${.num_layers},-1}": what a
+// key refers to is followed where it is a sibling's or a whole path.
 std::string resolved(const std::map<std::string, std::string>& all, const std::string& path,
                      std::string text, int depth = 0) {
   if (depth > 8 || !text.starts_with("${") || !text.ends_with("}")) return text;
   const std::string inside = text.substr(2, text.size() - 3);
-  if (inside.starts_with("multiply:")) {
-    const std::size_t comma = inside.find(',');
+  const bool multiplies = inside.starts_with("multiply:");
+  if (multiplies || inside.starts_with("sum:")) {
+    const std::size_t begin = inside.find(':') + 1, comma = inside.find(',');
     if (comma == inside.npos) return text;
-    const auto factor = [&](std::string part) {
+    const auto number = [&](std::string part) {
       part.erase(0, part.find_first_not_of(' '));
-      const std::string number = resolved(all, path, part, depth + 1);
-      const bool digits = !number.empty() && number.size() < 10 &&
-                          number.find_first_not_of("0123456789") == number.npos;
-      return digits ? std::stoll(number) : 0;
+      const std::string digits = resolved(all, path, part, depth + 1);
+      return digits.size() < 10 ? whole_number<std::int64_t>(digits) : std::nullopt;
     };
-    const auto product = factor(inside.substr(9, comma - 9)) * factor(inside.substr(comma + 1));
-    return product > 0 ? fmt::to_string(product) : text;
+    const auto first = number(inside.substr(begin, comma - begin));
+    const auto second = number(inside.substr(comma + 1));
+    if (!first || !second) return text;
+    const std::int64_t made = multiplies ? *first * *second : *first + *second;
+    return made > 0 ? fmt::to_string(made) : text;
   }
   const std::string target =
       inside.starts_with(".") ? path.substr(0, path.rfind('.')) + inside : inside;
@@ -156,6 +107,57 @@ bool says_kernels(const ConfigTable& t) {
   return t.has("model.transformer_engine") || t.has("model.use_flash_attention");
 }
 
+// Of NeMo's own table (core/optim/optimizers.py, AVAILABLE_OPTIMIZERS @8cfedd720346) and
+// Megatron-Core's, which is its Adam (core/classes/modelPT.py, setup_megatron_optimization). A
+// class by its path takes the name's place there.
+std::string optimizer_arguments(ConfigTable& t) {
+  constexpr std::array<std::string_view, 6> kAdams{"adam",
+                                                   "adamw",
+                                                   "fused_adam",
+                                                   "megatron_fused_adam",
+                                                   "distributed_fused_adam",
+                                                   "mcore_distributed_optim"};
+  constexpr const char *kClass = "model.optim._target_", *kName = "model.optim.name";
+  const std::string path = t.text_or(kClass, ""), name = t.text_or(kName, "fused_adam");
+  const bool adam = std::ranges::find(kAdams, name) != kAdams.end();
+  if (!path.empty() || (!adam && name != "sgd")) {
+    t.fail(path.empty() ? kName : kClass,
+           fmt::format(
+               "{}: expected {}{} or sgd", (path.empty() ? name : path).substr(0, 60),
+               path.empty() ? "" : "model.optim.name in its place: ", fmt::join(kAdams, ", ")));
+  }
+  // PyTorch's, whose momentum is 0 where nothing is said.
+  if (!adam)
+    return fmt::format(" --optimizer sgd --sgd-momentum {}",
+                       t.number_or("model.optim.momentum", 0, 0, 1));
+  const bool shared = name == "distributed_fused_adam" || name == "mcore_distributed_optim";
+  std::string arguments = shared ? " --use-distributed-optimizer" : "";
+  const auto betas = t.list("model.optim.betas");
+  if (betas.size() == 2)
+    arguments += fmt::format(" --adam-beta1 '{}' --adam-beta2 '{}'", betas[0], betas[1]);
+  return arguments;
+}
+
+// Whose names are Megatron's, or have one there.
+std::string named_arguments(ConfigTable& t, const std::optional<std::string>& tuned) {
+  std::string arguments;
+  for (const NemoWord& key : kNemoWords) {
+    const bool counts = key.beside.empty() || t.flag_or(key.beside, false);
+    const std::vector<std::string> words = t.list(key.nemo);
+    std::string value = key.said == Said::by_list ? fmt::format("{}", fmt::join(words, " "))
+                                                  : t.text_or(key.nemo, "");
+    if (key.nemo == "model.position_embedding_type")  // "ALiBi"
+      std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (key.nemo == kModelsLength) value = tuned.value_or(value);
+    if (!counts || value.empty() || value == "-1" || value == "null" || value == "None") continue;
+    if (key.said == Said::by_flag && !says_true(value)) continue;
+    if (value.find_first_of("'\n") != value.npos) t.fail(key.nemo, "has a quote in it");
+    arguments += key.said == Said::by_flag ? fmt::format(" --{}", key.megatron)
+                                           : fmt::format(" --{} '{}'", key.megatron, value);
+  }
+  return arguments;
+}
+
 // What takes more than one word of the other side.
 std::string special_arguments(ConfigTable& t) {
   std::string arguments;
@@ -176,17 +178,12 @@ std::string special_arguments(ConfigTable& t) {
   const std::string precision = t.text_or("trainer.precision", "32");
   if (precision.starts_with("bf16")) arguments += " --bf16";
   if (precision.starts_with("16")) arguments += " --fp16 --accumulate-allreduce-grads-in-fp32";
-  const std::string optimizer = t.text_or("model.optim.name", "fused_adam");
-  if (optimizer == "distributed_fused_adam" || optimizer == "mcore_distributed_optim")
-    arguments += " --use-distributed-optimizer";
+  arguments += optimizer_arguments(t);
   if (t.flag_or("model.optim.overlap_grad_sync", false)) arguments += " --overlap-grad-reduce";
   if (t.flag_or("model.optim.overlap_param_sync", false)) arguments += " --overlap-param-gather";
   if (t.flag_or("model.fp8", false)) arguments += " --fp8-format hybrid";
   if (t.flag_or("model.fp8_params", false)) arguments += " --fp8-param-gather";
   if (t.flag_or("model.ub_tp_comm_overlap", false)) arguments += " --tp-comm-overlap";
-  const auto betas = t.list("model.optim.betas");
-  if (betas.size() == 2)
-    arguments += fmt::format(" --adam-beta1 '{}' --adam-beta2 '{}'", betas[0], betas[1]);
   // NeMo 1's layers are Megatron's own unless Transformer Engine's are asked for
   // (megatron_gpt_model.py: cfg.get('transformer_engine', False)).
   const bool engine = t.flag_or("model.transformer_engine", false);
@@ -198,56 +195,10 @@ std::string special_arguments(ConfigTable& t) {
 constexpr std::string_view kNotUnderstood = "not understood: it may change time or memory";
 
 UnreadArgument unread_nemo_key(std::string_view path) {
-  constexpr std::array<std::string_view, 29> kBeside{"name",
-                                                     "model.native_amp",
-                                                     "model.hysteresis",
-                                                     "model.apex_transformer",
-                                                     "model.use_scaled_init",
-                                                     "model.pre_process",
-                                                     "model.post_process",
-                                                     "model.normalize_attention",
-                                                     "model.mcore_gpt",
-                                                     "model.gc_interval",
-                                                     "model.precision",
-                                                     "model.layernorm_zero_centered",
-                                                     "model.do_layer_norm_weight_decay",
-                                                     "trainer.",
-                                                     "exp_manager.",
-                                                     "model.data.",
-                                                     "model.optim.sched",
-                                                     "run.",
-                                                     "model.tokenizer",
-                                                     "model.optim.name",
-                                                     "model.nsys",
-                                                     "restore_from",
-                                                     "model.resume",
-                                                     "defaults",
-                                                     "hydra",
-                                                     "model.apply_query_key",
-                                                     "model.seed",
-                                                     "model.gradient_as_bucket_view",
-                                                     "cluster"};
-  for (const std::string_view prefix : kBeside) {
+  for (const std::string_view prefix : kNemoBesideTheJob) {
     if (path.starts_with(prefix)) return {};
   }
-  constexpr std::string_view kKernel = "another kernel, not modelled: the costs in use decide";
-  constexpr std::string_view kSums = "how gradients are summed over replicas, not modelled";
-  constexpr std::string_view kHides = "hides or moves communication, not modelled";
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kMeanings{
-      {{"model.optim.bucket_cap", kSums},
-       {"model.optim.contiguous_", kSums},
-       {"model.optim.grad_sync_dtype", kSums},
-       {"model.optim.dtype", "format of the optimizer's state, not in the plan"},
-       {"model.optim.overlap_", kHides},
-       {"model.grad_allreduce_chunk", kSums},
-       {"model.grad_div_ar_fusion", kSums},
-       {"model.reduce_amax", kSums},
-       {"model.batch_p2p_comm", kHides},
-       {"model.ub_tp_comm_overlap_cfg", kHides},
-       {"model.gradient_accumulation_fusion", kKernel},
-       {"model.persist_layer_norm", kKernel},
-       {"model.get_attention_mask", kKernel}}};
-  for (const auto& [prefix, why] : kMeanings) {
+  for (const auto& [prefix, why] : nemo_words::kMeanings) {
     if (path.starts_with(prefix)) return {Fate::not_carried, why};
   }
   // The others' names are Megatron's.
@@ -282,8 +233,8 @@ void pass_over(ConfigTable& t) {
 namespace {
 
 std::string_view nemos_name(std::string_view megatron) {
-  const auto same = std::ranges::find(kTranslations, megatron, &Translation::megatron);
-  return same == kTranslations.end() ? megatron : same->nemo;
+  const auto same = std::ranges::find(kNemoWords, megatron, &NemoWord::megatron);
+  return same == kNemoWords.end() ? megatron : same->nemo;
 }
 
 // Samples of fine-tuning lie in rows packed before (nlp/data/language_modeling/megatron/
@@ -348,6 +299,13 @@ void add_remarks(ConfigTable& t, Job& job) {
          "scales scores by the layer's number; what is trained changes, not its time"}}) {
     if (t.flag_or(key, false)) job.remarks.push_back({key, fmt::format("true: {}", why)});
   }
+  // Transformer Engine warns so (pytorch/cpu_offload.py, get_cpu_offload_context).
+  constexpr const char* kWeights = "model.cpu_offloading_weights";
+  if (t.flag_or(kWeights, false) && t.flag_or("model.cpu_offloading", false)) {
+    job.remarks.push_back({kWeights,
+                           "true: without effect in Transformer Engine of today: weights stay on "
+                           "the device"});
+  }
 }
 
 }  // namespace
@@ -373,19 +331,7 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
     if (followed != value) t.replace(path, followed);
   }
   const std::optional<std::string> tuned = tuned_length(t);
-  std::string arguments;
-  for (const Translation& key : kTranslations) {
-    std::string value = t.text_or(key.nemo, "");
-    if (key.nemo == "model.position_embedding_type")  // "ALiBi"
-      std::ranges::transform(value, value.begin(), [](unsigned char c) { return std::tolower(c); });
-    if (key.nemo == kModelsLength) value = tuned.value_or(value);
-    if (value.empty() || value == "-1") continue;
-    if (key.flag && !says_true(value)) continue;
-    if (value.find_first_of("'\n") != value.npos) t.fail(key.nemo, "has a quote in it");
-    arguments += key.flag ? fmt::format(" --{}", key.megatron)
-                          : fmt::format(" --{} '{}'", key.megatron, value);
-  }
-  arguments += special_arguments(t);
+  const std::string arguments = named_arguments(t, tuned) + special_arguments(t);
   pass_over(t);
   JobOptions named = options;
   const bool by_default = !says_kernels(t) && !options.given.attention;
@@ -404,6 +350,10 @@ Job read_nemo_job(const std::string& text, const std::string& file, const JobOpt
   std::erase_if(job.remarks,
                 [](const Remark& remark) { return remark.name == "model.overlap_p2p_comm"; });
   add_remarks(t, job);
+  // Megatron's has none.
+  Optimizer& optimizer = job.plan.optimizer;
+  if (optimizer.kind == OptimizerKind::sgd && optimizer.momentum > 0)
+    optimizer.nesterov = t.flag_or("model.optim.nesterov", false);
   take_nemo_adapters(t, job);
   set_nemo_rows(t, job);
   if (t.has("model.megatron_amp_O2") && !t.flag_or("model.megatron_amp_O2", false) &&

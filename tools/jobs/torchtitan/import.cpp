@@ -272,10 +272,16 @@ std::string stack_of(TomlTable& t, std::vector<Remark>& remarks) {
 
 // Every key with what became of it; what nobody read and may matter is named.
 void account_for(const TomlTable& t, Job& job) {
-  for (const TomlTable::Leaf& leaf : t.leaves()) {
+  const std::vector<TomlTable::Leaf> leaves = t.leaves();
+  for (const TomlTable::Leaf& leaf : leaves) {
     const bool secret = !t.was_read(leaf.path) && is_secret(leaf.path, leaf.value);
     const std::string value = secret ? kSecretValue : leaf.value;
-    if (const auto why = unmodelled(leaf.path, value)) t.fail(leaf.path, *why);
+    const bool off = is_off_with_section(leaf.path, [&leaves](const std::string& path) {
+      const auto found = std::ranges::find(leaves, path, &TomlTable::Leaf::path);
+      return found == leaves.end() ? std::string() : found->value;
+    });
+    const auto why = off ? std::nullopt : unmodelled(leaf.path, value);
+    if (why) t.fail(leaf.path, *why);
     JobArgument argument{leaf.path, value, Fate::carried};
     // The loss that every plan has; one over chunks of the logits keeps fewer of them.
     const bool usual = leaf.path == "loss" && leaf.value.starts_with("'CrossEntropyLoss.");
@@ -283,12 +289,16 @@ void account_for(const TomlTable& t, Job& job) {
       const bool remarked = std::ranges::any_of(
           job.remarks, [&](const Remark& remark) { return remark.name == leaf.path; });
       if (remarked) argument.fate = Fate::changed;
-    } else if (harmless(leaf.path) || leaf.value == "false" || leaf.value == "[]") {
+    } else if (off || leaf.value == "false" || leaf.value == "[]" ||
+               (harmless(leaf.path) && !is_of_adapters(leaf.path))) {
       argument.fate = Fate::no_effect;  // switched off, or beside the step
     } else {
       argument.fate = Fate::not_carried;
       job.remarks.push_back(
-          {leaf.path, fmt::format("{}: not modelled: it may change time or memory", value)});
+          {leaf.path,
+           fmt::format("{}: {}", value,
+                       is_of_adapters(leaf.path) ? kFullTraining
+                                                 : "not modelled: it may change time or memory")});
     }
     job.arguments.push_back(std::move(argument));
   }
