@@ -82,7 +82,7 @@ TEST(Arguments, AQuotedWordMayHoldOptionAndValue) {
   EXPECT_THAT(a.ambiguous(), IsEmpty());
 }
 
-// Where output and input go is the shell's, in a script that is quoted too: no value of an argument,
+// Where output and input go is the shell's, in a quoted script too: they are no argument's value,
 // so that what is kept of it reads again as what it was.
 TEST(Arguments, RedirectionsOfAQuotedScriptAreTheShells) {
   Arguments a("bash -c 'run.py --rounds 3 > log --depth 2 2> errors < -1 --last 4'\n", "job.sh");
