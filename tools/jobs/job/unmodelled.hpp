@@ -28,8 +28,7 @@ inline constexpr const char* kHybridNotModelled =
 inline constexpr const char* kAdaptersNotModelled =
     "adapters are read of Megatron-Bridge's, NeMo 1's, ms-swift's, verl's, Primus's and "
     "torchtitan's LoRA alone, frozen layers of ms-swift's --freeze_parameters (a plan has words "
-    "for "
-    "more: --lora-rank, --frozen)";
+    "for more: --lora-rank, --frozen)";
 
 // Whether a name, of an argument or of a key's part, switches on training that leaves weights as
 // they are: "lora-rank", "peft_type", "freeze_backbone", "target_modules".
