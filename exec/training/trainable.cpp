@@ -15,6 +15,7 @@
 #include "plan/job/direct_skips.hpp"
 #include "plan/model/sample.hpp"
 #include "plan/model/split.hpp"
+#include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 
 namespace weir {
@@ -274,12 +275,23 @@ void require_whole_images(const ResolvedPlan& loaded) {
 
 }  // namespace
 
-void require_whole_vocabulary(const ResolvedPlan& loaded) {
-  if (loaded.schedule.shape.shards() == 0) return;
+namespace {
+
+[[noreturn]] void throw_forecast_only(const std::string& schedule) {
   throw MissingComponent(
       fmt::format("schedule: {} divides the vocabulary over the ranks, which is forecast only: no "
                   "backend runs its passes",
-                  loaded.schedule.name));
+                  schedule));
+}
+
+}  // namespace
+
+void require_whole_vocabulary(const ResolvedPlan& loaded) {
+  if (loaded.schedule.shape.shards() > 0) throw_forecast_only(loaded.schedule.name);
+}
+
+void require_whole_vocabulary(const std::string& schedule) {
+  if (divides_vocabulary(schedule)) throw_forecast_only(schedule);
 }
 
 void require_trainable(const ResolvedPlan& loaded, Replicas replicas, BackendKind backend) {

@@ -17,8 +17,10 @@ namespace weir {
 // says so.
 void require_kernels(const Model& model, BackendKind backend);
 
-// Throws MissingComponent where the plan's schedule divides the vocabulary, which no backend runs.
+// Throws MissingComponent where the plan's schedule divides the vocabulary, which no backend runs;
+// or the published one of this name.
 void require_whole_vocabulary(const ResolvedPlan& loaded);
+void require_whole_vocabulary(const std::string& schedule);
 
 // How many copies of the pipeline, or devices that divide its layers, the run can keep in step.
 enum class Replicas : std::uint8_t { one, many };

@@ -92,6 +92,15 @@ SweepResult best_first(const SweepRequest& request, const Nodes& nodes, const Sp
   for (const LeftOut& left_out : {nodes.devices, nodes.divisibility, nodes.software}) {
     if (left_out.count > 0) result.left_out.push_back(left_out);
   }
+  // Some schedules cannot be whatever else is looked at; they are counted with the others.
+  LeftOut of_schedules = nodes.schedule;
+  std::erase_if(answer.left_out, [&](const LeftOut& left_out) {
+    if (left_out.reason != of_schedules.reason) return false;
+    of_schedules.count += left_out.count;
+    of_schedules.nearest = left_out.nearest;
+    return true;
+  });
+  if (of_schedules.count > 0) result.left_out.push_back(std::move(of_schedules));
   result.left_out.insert(result.left_out.end(), answer.left_out.begin(), answer.left_out.end());
   rank(result.plans);
   return result;

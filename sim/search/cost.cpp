@@ -8,18 +8,46 @@
 
 #include "costmodel/memory/stage_memory.hpp"
 #include "plan/job/derive.hpp"
+#include "plan/schedule/generators/generators.hpp"
+#include "plan/words/error.hpp"
 #include "sim/search/partitions/kept_together.hpp"
 #include "sim/search/partitions/pool_partition.hpp"
 #include "sim/search/partitions/refine.hpp"
 
 namespace weir {
 
+SplitCosts::Layers SplitCosts::layers_of(const Plan& plan) {
+  return {plan.split(), divides_vocabulary(plan.schedule) ? plan.pp : 1};
+}
+
+const Model& SplitCosts::divided(int ranks) {
+  const auto [found, fresh] = divided_.try_emplace(ranks, model_);
+  if (fresh) set_vocabulary(found->second, ranks);
+  return found->second;
+}
+
 const LayerCosts& SplitCosts::add(const Plan& plan) {
-  const auto found = by_split_.find(plan.split());
-  if (found != by_split_.end()) return found->second.costs;
-  Known known{LayerCosts(plan, model_, costs_, stack_),
-              software_parts(plan, model_, costs_, stack_)};
-  return by_split_.try_emplace(plan.split(), std::move(known)).first->second.costs;
+  const Layers layers = layers_of(plan);
+  const auto found = by_layers_.find(layers);
+  if (found != by_layers_.end()) return found->second.costs;
+  const Model& model = layers.second == 1 ? model_ : divided(layers.second);
+  Known known{LayerCosts(plan, model, costs_, stack_), software_parts(plan, model, costs_, stack_)};
+  return by_layers_.try_emplace(layers, std::move(known)).first->second.costs;
+}
+
+std::optional<std::string> SplitCosts::add_divided(const Plan& plan) {
+  if (auto reason = lacks(plan)) return reason;
+  try {
+    add(plan);
+  } catch (const InputError& unknown) {
+    lacking_.try_emplace(layers_of(plan), unknown.what());
+  }
+  return lacks(plan);
+}
+
+std::optional<std::string> SplitCosts::lacks(const Plan& plan) const {
+  const auto found = lacking_.find(layers_of(plan));
+  return found == lacking_.end() ? std::nullopt : std::optional(found->second);
 }
 
 namespace {

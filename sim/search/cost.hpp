@@ -6,6 +6,8 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "costmodel/table/layer_costs.hpp"
@@ -17,8 +19,8 @@
 
 namespace weir {
 
-// The costs of one model's layers for each way to split them, matched once for all candidates that
-// split alike.
+// The costs of one model's layers for each way to split them and each number of ranks over which
+// its vocabulary is divided, matched once for all candidates that do so alike.
 class SplitCosts {
  public:
   // The references must outlive it.
@@ -26,18 +28,30 @@ class SplitCosts {
       : model_(model), costs_(costs), stack_(std::move(stack)) {}
   // Throws InputError when a layer is not in the costs.
   const LayerCosts& add(const Plan& plan);
-  // Precondition of both: the split was added. Many threads may ask at once.
+  // The same for a plan that divides the vocabulary, of which the model has other layers: why not,
+  // where they are not in the costs, as in those that were measured without. Precondition: the
+  // model's vocabulary can be divided.
+  std::optional<std::string> add_divided(const Plan& plan);
+  // What add_divided() said of such plans.
+  [[nodiscard]] std::optional<std::string> lacks(const Plan& plan) const;
+  // Precondition of both: the plan was added. Many threads may ask at once.
   [[nodiscard]] const LayerCosts& of(const Plan& plan) const {
-    return by_split_.at(plan.split()).costs;
+    return by_layers_.at(layers_of(plan)).costs;
   }
   // What other software keeps of the layers, where nobody named it.
   [[nodiscard]] const SoftwareParts& software(const Plan& plan) const {
-    return by_split_.at(plan.split()).software;
+    return by_layers_.at(layers_of(plan)).software;
   }
   [[nodiscard]] const Model& model() const { return model_; }
   [[nodiscard]] const Costs& costs() const { return costs_; }
 
  private:
+  // How layers are split, and over how many ranks the vocabulary; 1: it is whole.
+  using Layers = std::pair<Split, int>;
+  [[nodiscard]] static Layers layers_of(const Plan& plan);
+  // The model with the vocabulary divided so.
+  const Model& divided(int ranks);
+
   const Model& model_;
   const Costs& costs_;
   Stack stack_;
@@ -45,7 +59,9 @@ class SplitCosts {
     LayerCosts costs;
     SoftwareParts software;
   };
-  std::map<Split, Known> by_split_;
+  std::map<Layers, Known> by_layers_;
+  std::map<Layers, std::string> lacking_;  // why there are no costs
+  std::map<int, Model> divided_;           // by ranks; costs refer to them
 };
 
 struct CandidateLimits {

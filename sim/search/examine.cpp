@@ -110,7 +110,8 @@ std::vector<int> Boundaries::of(Plan plan, const ScheduleShape& shape) {
   } else {
     plan.recompute = {};  // stages are evened out without it, as for all candidates
   }
-  const Key key{plan.tp,
+  const Key key{divides_vocabulary(plan.schedule),  // the same over pp ranks
+                plan.tp,
                 plan.cp,
                 plan.dp,
                 plan.ep,
@@ -277,11 +278,13 @@ void Examiner::exchange(const std::vector<Alike>& groups, const std::vector<std:
 }
 
 std::vector<Examined> Examiner::examine(std::span<const std::uint32_t> nodes) {
-  using Stages = std::tuple<std::uint32_t, int, int, std::uint32_t>;
+  // With shards beside them stages have other layers.
+  using Stages = std::tuple<std::uint32_t, int, int, std::uint32_t, bool>;
   std::map<Stages, std::vector<std::uint32_t>> by_stages;
   for (const std::uint32_t n : nodes) {
     const Node& node = nodes_.all[n];
-    by_stages[{node.job, node.ranks, node.chunks, node.placement}].push_back(n);
+    const bool divided = divides_vocabulary(request_.schedules[node.schedule]);
+    by_stages[{node.job, node.ranks, node.chunks, node.placement, divided}].push_back(n);
   }
   std::vector<Alike> groups;
   for (const auto& [stages, members] : by_stages) groups.emplace_back(members);

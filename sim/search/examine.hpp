@@ -62,7 +62,7 @@ class Boundaries {
   const Cluster& cluster_;
   std::mutex mutex_;
   using Key =
-      std::tuple<int, int, int, int, int, int, bool, int, int, int, int, int, int, RankOrder,
+      std::tuple<bool, int, int, int, int, int, int, bool, int, int, int, int, int, int, RankOrder,
                  CudaGraphs, double, double, std::vector<PlacedRanks>, std::vector<int>>;
   std::map<Key, std::vector<int>> found_;
 };
@@ -90,7 +90,7 @@ class Examiner {
   [[nodiscard]] std::optional<std::string> no_schedule(std::uint32_t node);
 
  private:
-  // Candidates of one job with as many stages.
+  // Candidates of one job with as many stages of the same layers.
   using Alike = std::span<const std::uint32_t>;
 
   [[nodiscard]] bool too_large(Bytes memory) const {

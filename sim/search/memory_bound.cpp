@@ -105,6 +105,8 @@ Bytes memory_bound(std::span<const StageHeld> stages, const ShapeFacts& facts,
     const StageHeld& stage = stages[static_cast<std::size_t>(s)];
     RankHeld& rank = ranks[shape.rank_of(Stage{s}).position()];
     rank.always += stage.always;
+    // What a shard has between its passes is none of those in flight.
+    if (shape.is_shard(Stage{s})) continue;
     // Which of its stages a rank's micro-batches are at is not known: the least of each.
     rank.kept = std::min(rank.kept, facts.splits_backward ? stage.kept_split : stage.kept);
     rank.forward = std::min(rank.forward, stage.forward);

@@ -8,9 +8,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "plan/schedule/generators/generators.hpp"
 #include "sim/parallel.hpp"
 #include "sim/search/memory_bound.hpp"
 #include "sim/search/space/legality.hpp"
@@ -54,7 +56,7 @@ class Enumeration {
         model_(model),
         known_(known),
         cluster_(cluster),
-        legality_(request, model, cluster.stack) {
+        legality_(request, model, cluster) {
     for (const std::string& name : request.schedules)
       nodes_.traits.push_back(schedule_traits(name));
     count_devices(request, nodes_.devices);
@@ -83,10 +85,11 @@ class Enumeration {
         nodes_.groups.push_back(group);
       }
       nodes_.all.insert(nodes_.all.end(), found[job].nodes.begin(), found[job].nodes.end());
-      const auto& [divisibility, software] = misfits[job];
+      const auto& [divisibility, software, schedule] = misfits[job];
       if (divisibility.count > 0)
         count(nodes_.divisibility, divisibility.nearest, divisibility.count);
       if (software.count > 0) count(nodes_.software, software.nearest, software.count);
+      if (schedule.count > 0) count(nodes_.schedule, schedule.nearest, schedule.count);
     }
     nodes_.whole = !over_;
     nodes_.stopped = by_signal_;
@@ -125,7 +128,7 @@ class Enumeration {
 
   // Of one job, what cannot be or is beyond the software.
   struct Misfits {
-    LeftOut divisibility{}, software{};
+    LeftOut divisibility{}, software{}, schedule{};
   };
   // Of one job; groups count from its own first node.
   struct Found {
@@ -151,6 +154,7 @@ class Enumeration {
   void add_jobs(const Plan& base) {
     if (refuse(legality_.split(base)) || refuse(legality_.replicas(base))) return;
     const std::int64_t held = all_held(base, *known_.add(base).part(), cluster_);
+    add_divided(base);
     Plan plan = base;
     for (const Batch& batch : batches(request_, base)) {
       plan.microbatches = batch.microbatches;
@@ -167,6 +171,19 @@ class Enumeration {
     }
   }
 
+  // Costs of the layers beside each number of shards; where there are none, nodes_of() hears why.
+  void add_divided(Plan plan) {
+    const auto divided = std::ranges::find_if(request_.schedules, divides_vocabulary);
+    if (divided == request_.schedules.end()) return;
+    plan.schedule = *divided;
+    plan.vpp = 1;
+    plan.recompute = {};
+    for (const int k : request_.pp) {
+      plan.pp = k;
+      if (!legality_.shards(plan)) static_cast<void>(known_.add_divided(plan));
+    }
+  }
+
   [[nodiscard]] Found nodes_of(std::size_t job, Misfits& misfits) const {
     Found found;
     Plan plan = nodes_.jobs[job];
@@ -178,7 +195,8 @@ class Enumeration {
         continue;
       }
       // Once for all chunks, schedules and placements of this K.
-      JobWork work = job_work(plan, known_.of(plan), cluster_);
+      plan.schedule = request_.base.schedule;
+      Work work{job_work(plan, known_.of(plan), cluster_), {}};
       const auto places = placements(plan, cluster_);
       for (const int v : chunks(request_, model_, k)) {
         plan.vpp = v;
@@ -189,8 +207,8 @@ class Enumeration {
         for (const auto& placement : places) {
           plan.placement = placement;
           found.placements.push_back(placement);
-          stand_on(work, plan, cluster_);
-          add_group(found, static_cast<std::uint32_t>(job), plan, work, misfits.software);
+          stand_on(work.whole, plan, cluster_);
+          add_group(found, static_cast<std::uint32_t>(job), plan, work, misfits);
         }
         plan.placement.clear();
       }
@@ -198,21 +216,40 @@ class Enumeration {
     return found;
   }
 
+  // Of one K: with the vocabulary whole, and with it divided, where a schedule does so.
+  struct Work {
+    JobWork whole;
+    std::optional<JobWork> divided;
+  };
+  // None: it cannot be divided, which is counted.
+  [[nodiscard]] const JobWork* work_of(const Plan& plan, Work& work, LeftOut& misfits) const {
+    if (!divides_vocabulary(plan.schedule)) return &work.whole;
+    auto reason = legality_.shards(plan);
+    if (!reason) reason = known_.lacks(plan);
+    if (reason) {
+      count(misfits, *reason);
+      return nullptr;
+    }
+    if (!work.divided) work.divided = job_work(plan, known_.of(plan), cluster_);
+    return &*work.divided;
+  }
+
   // Of one K and v, every schedule.
-  void add_group(Found& found, std::uint32_t job, Plan& plan, const JobWork& work,
-                 LeftOut& beyond) const {
+  void add_group(Found& found, std::uint32_t job, Plan& plan, Work& work, Misfits& misfits) const {
     constexpr double kNever = std::numeric_limits<double>::max();
     NodeGroup group{static_cast<std::uint32_t>(found.nodes.size()), 0, kNever, kNever};
     for (const std::size_t s : schedules_for(request_, plan.pp)) {
       plan.schedule = request_.schedules[s];
       if (const auto lacking = legality_.order_beyond(plan)) {
-        count(beyond, *lacking);
+        count(misfits.software, *lacking);
         continue;
       }
+      const JobWork* const its = work_of(plan, work, misfits.schedule);
+      if (its == nullptr) continue;
       const ScheduleTraits& traits = nodes_.traits[s];
-      const double bound = work_bound(work, traits, plan);
+      const double bound = work_bound(*its, traits, plan);
       group.bound_ns = std::min(group.bound_ns, bound);
-      group.estimate_ns = std::min(group.estimate_ns, work_estimate(work, traits, plan, bound));
+      group.estimate_ns = std::min(group.estimate_ns, work_estimate(*its, traits, plan, bound));
       found.nodes.push_back({.job = job,
                              .ranks = plan.pp,
                              .chunks = plan.vpp,

@@ -39,6 +39,7 @@ struct Nodes {
   std::vector<Node> all;                             // in the order of the request's lists
   std::vector<NodeGroup> groups;                     // in the same order
   LeftOut devices{"devices"}, divisibility{"divisibility"}, software{"software"};
+  LeftOut schedule{"schedule"};  // that divides the vocabulary, and cannot
 
   // Without boundaries; with the slots asked for.
   [[nodiscard]] Plan plan(const Node& node, const SweepRequest& request) const;

@@ -9,12 +9,14 @@
 #include <atomic>
 #include <chrono>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <variant>
 
 #include "plan/job/summary.hpp"
 #include "plan/model/readers/model_import.hpp"
+#include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
 #include "sim/parallel.hpp"
 #include "sim/search/best_first.hpp"
@@ -38,13 +40,14 @@ class Candidates {
         known_(known),
         cluster_(cluster),
         refused_(refused),
-        legality_(request, model, cluster.stack) {}
+        legality_(request, model, cluster) {}
 
   // All combinations of one choice of degrees.
   void add(const Plan& base) {
     if (refuse(legality_.split(base)) || refuse(legality_.replicas(base))) return;
     // One for all plans of these degrees, so that layers are priced once.
     Balance balance(known_.add(base), cluster_);
+    divided_.clear();
     Plan plan = base;
     const auto take = [&plan](const Batch& batch) {
       plan.microbatches = batch.microbatches;
@@ -81,11 +84,20 @@ class Candidates {
     return reason.has_value();
   }
 
+  // Whether its schedule divides nothing, or may: with layers that are rebuilt or none, which is
+  // asked of each plan.
+  bool can_have_shards(Plan plan) {
+    plan.recompute = {};
+    if (refuse(legality_.shards(plan))) return false;
+    return !divides_vocabulary(plan.schedule) || !refuse(known_.add_divided(plan));
+  }
+
   void add_schedules(Plan plan, Balance& balance) {
     if (request_.stop && request_.stop()) return;
     for (const std::size_t s : schedules_for(request_, plan.pp)) {
       plan.schedule = request_.schedules[s];
       if (legality_.order_beyond(plan)) continue;
+      if (!can_have_shards(plan)) continue;
       plan.slots = request_.base.slots;
       const auto& slots = legality_.slots(plan);
       if (const auto* reason = std::get_if<std::string>(&slots)) {
@@ -93,14 +105,18 @@ class Candidates {
         continue;
       }
       plan.slots = std::get<int>(slots);
-      plan.boundaries = balance.boundaries(plan);
+      // With shards stages have other layers.
+      Balance& its = divides_vocabulary(plan.schedule)
+                         ? divided_.try_emplace(plan.pp, known_.of(plan), cluster_).first->second
+                         : balance;
+      plan.boundaries = its.boundaries(plan);
       for (const Recompute& recompute : request_.recompute) {
         if (recompute.except_last && plan.microbatches == 1)
           continue;  // nothing would be left to re-materialise
         plans.push_back(plan);
         plans.back().recompute = recompute;
         settle(request_, plans.back());
-        if (offloads_nothing(request_, plans.back())) {
+        if (offloads_nothing(request_, plans.back()) || refuse(legality_.shards(plans.back()))) {
           plans.pop_back();
           continue;
         }
@@ -116,6 +132,7 @@ class Candidates {
   const Cluster& cluster_;
   std::vector<std::string>& refused_;
   Legality legality_;
+  std::map<int, Balance> divided_;  // of the degrees at hand, by ranks that divide the vocabulary
 };
 
 // Of candidates of which none fits. A peak is at least what is held, so most need no forecast here
@@ -360,7 +377,8 @@ SweepResult sweep(const SweepRequest& asked, const Costs& costs, const Cluster& 
     forecast_all(request, plans, {known, cluster, programs}, begin, result);
     if (nodes) {
       const auto first = result.left_out.begin();
-      result.left_out.insert(first, {nodes->devices, nodes->divisibility, nodes->software});
+      result.left_out.insert(
+          first, {nodes->devices, nodes->divisibility, nodes->software, nodes->schedule});
     }
     std::erase_if(result.left_out, [](const LeftOut& left_out) { return left_out.count == 0; });
   }

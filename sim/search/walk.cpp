@@ -410,7 +410,7 @@ bool Walk::possible(const RefinedNode& one) const {
   const Nodes& nodes = ground_.nodes;
   const Plan plan = nodes.plan(nodes.all[one.node], ground_.request);
   const std::vector<int>& cuts = one.boundaries;
-  const auto layers = static_cast<int>(ground_.known.of(plan).model().layers.size());
+  const int layers = staged_layers(ground_.known.of(plan).model());
   return std::ssize(cuts) == plan.stages() - 1 && std::ranges::is_sorted(cuts) &&
          (cuts.empty() || (cuts.front() >= 0 && cuts.back() <= layers));
 }

@@ -13,6 +13,7 @@
 #include "plan/job/placement.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
+#include "plan/schedule/shard_passes.hpp"
 #include "sim/engine/compiled_engine.hpp"
 
 namespace weir {
@@ -117,7 +118,12 @@ ScheduleTraits schedule_traits(std::string_view schedule) {
       }
       const ScheduleShape& shape = small->shape;
       const bool one_copy = shape.replicas == 1, in_slices = shape.segments > 1;
-      return {splits, v == 1 && one_copy && !in_slices, one_copy, in_slices, small_ramp(schedule)};
+      return {.splits_backward = splits,
+              .one_way = v == 1 && one_copy && !in_slices,
+              .one_copy = one_copy,
+              .in_slices = in_slices,
+              .vocabulary = shape.vocabulary,
+              .ramp = small_ramp(schedule)};
     }
   }
   return {};
@@ -169,12 +175,16 @@ JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& clust
   chunked.vpp = 2;
   chunked.schedule = kHides;
   const StageCosts costs(chunked, known, cluster);
-  const auto layers = static_cast<int>(known.model().layers.size());
-  const StageCost whole = costs.of(stage_parts(*known.part(), {}, looped_shape(1, 1, 1)).front());
+  const ModelPart& part = *known.part();
+  const int layers = staged_layers(known.model());
+  const StageCost whole = costs.of(stage_part(part, {0, layers}));
   std::vector<StageCost> kinds, first;  // each kind once; of the layers before the last rank
   JobWork work;
+  // As the tables of such plans have it, to the nanosecond.
+  if (layers < part.size()) work.shard = costs.of(stage_part(part, {layers, part.size()}));
   double block = std::numeric_limits<double>::max(), split_block = block;
   for (const LayerRange& run : known.runs(plan.recompute)) {
+    if (run.first >= layers) break;  // the shard's, behind all others
     const bool is_block = known.part()->layer(run.first).block;
     work.blocks += is_block ? run.size() : 0;
     kinds.push_back(costs.of({.layers = {run.first, run.first + 1}}));
@@ -192,7 +202,7 @@ JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& clust
     work.whole.block = block;
     work.split.block = split_block;
   }
-  work.update = ns(whole.optimizer);
+  work.update = ns(whole.optimizer) + plan.pp * ns(work.shard.optimizer);
   work.reduce = ns(whole.reduce);
   work.overhead = ns(to_nanoseconds(known.costs().anchored_step_overhead()));
   if (cluster.kinds() > 1) work.slower = how_much_slower(plan, known, cluster);
@@ -212,31 +222,57 @@ void stand_on(JobWork& work, const Plan& plan, const Cluster& cluster) {
   }
 }
 
+namespace {
+
+// A shard's passes for one micro-batch, ns.
+struct ShardPassTimes {
+  double s = 0, t = 0;
+  double t_before_b = 0;  // of T, what B of the last stage waits for
+};
+
+ShardPassTimes shard_passes(const JobWork& work, const ScheduleTraits& traits) {
+  const StageCost& shard = work.shard;
+  if (traits.vocabulary == Vocabulary::whole) return {};
+  // S has the input's gradient, and T of the last micro-batches may be all that is left to do.
+  if (waits_for_forwards(traits.vocabulary)) return {ns(shard.f) + ns(shard.i), ns(shard.w), 0};
+  return {ns(shard.f), ns(shard.b), ns(shard.b)};
+}
+
+}  // namespace
+
 double work_bound(const JobWork& work, const ScheduleTraits& traits, const Plan& candidate) {
   const LayerWork& layers = traits.splits_backward ? work.split : work.whole;
   // Of slices, which are priced one by one.
   const double slices = candidate.slices, m = candidate.microbatches * slices, k = candidate.pp;
-  const double busy = m * layers.busy - slices * layers.spared;
+  const ShardPassTimes shard = shard_passes(work, traits);
+  const bool whole = traits.vocabulary == Vocabulary::whole;
+  // Of a rank: its shard's passes, and those of them that are behind it when its last B begins.
+  const double shards = m * (shard.s + shard.t), before_b = m * (shard.s + shard.t_before_b);
+  const double of_stages = m * layers.busy - slices * layers.spared;
+  const double busy = of_stages + k * shards;
   const bool one_stage = traits.one_way && candidate.vpp == 1;
-  const double once = work.update + (one_stage ? work.reduce : 0);
+  const double once = work.update + (one_stage && whole ? work.reduce : 0);
   // docs/theory.md 3.2: the mean rank; the mean with heads and tails; the longest way; the rank
   // with the most blocks; and the weighted mean for any partition.
   double bound = (busy + once) / k;
   if (work.equal_ranks > 0) bound = std::max(bound, busy / work.equal_ranks);
-  if (traits.one_copy && !traits.in_slices && candidate.stages() <= work.layers)
-    bound = std::max(bound, (busy + layers.heads + std::max(once, layers.tails)) / k);
-  if (!traits.in_slices) bound = std::max(bound, layers.path);
+  if (traits.one_copy && !traits.in_slices && candidate.stages() <= work.layers) {
+    // With one barrier a rank may have T to do while its last gradients go back.
+    const double tails = waits_for_forwards(traits.vocabulary) ? 0 : layers.tails;
+    bound = std::max(bound, (busy + layers.heads + std::max(once, tails)) / k);
+  }
+  if (!traits.in_slices) bound = std::max(bound, layers.path + shard.s + shard.t_before_b);
   const double spared = candidate.recompute.except_last ? slices : 0;
   if (traits.one_copy)
-    bound = std::max(bound, (m - spared) * std::ceil(work.blocks / k) * layers.block);
+    bound = std::max(bound, shards + (m - spared) * std::ceil(work.blocks / k) * layers.block);
   if (one_stage && candidate.pp > 1) {
-    // c x, where x = busy / m and `less` is 1 - r / M.
+    // c x, where x = of_stages / m and `less` is 1 - r / M.
     const auto ramp = [&](double share) {
       const double less = 1 - share / m;
-      return share <= 0 ? 0 : share * (busy / m) / (1 - std::pow(less, k));
+      return share <= 0 ? 0 : share * (of_stages / m) / (1 - std::pow(less, k));
     };
-    bound = std::max(bound, ramp(layers.forward_share));
-    if (!traits.splits_backward) bound = std::max(bound, ramp(layers.pass_share));
+    bound = std::max(bound, shards + ramp(layers.forward_share));
+    if (!traits.splits_backward) bound = std::max(bound, before_b + ramp(layers.pass_share));
   }
   // Each action's time is rounded to whole nanoseconds.
   const double rounding = 4.0 * (m + 4 + k) * candidate.vpp * candidate.vpp;
@@ -247,8 +283,10 @@ double work_estimate(const JobWork& work, const ScheduleTraits& traits, const Pl
                      double bound_ns) {
   const LayerWork& layers = traits.splits_backward ? work.split : work.whole;
   const double slices = candidate.slices, m = candidate.microbatches * slices, k = candidate.pp;
+  const ShardPassTimes shard = shard_passes(work, traits);
   const double idle = traits.ramp * (k - 1) / candidate.vpp * layers.busy;
-  const double busy = m * layers.busy - slices * layers.spared + work.update + work.reduce;
+  const double busy = m * (layers.busy + k * (shard.s + shard.t)) - slices * layers.spared +
+                      work.update + work.reduce;
   const double ranks = work.equal_ranks > 0 ? work.equal_ranks : k;
   return std::max(bound_ns, (busy + idle) / ranks + work.overhead);
 }

@@ -7,8 +7,10 @@
 
 #include <string_view>
 
+#include "costmodel/table/cost_table.hpp"
 #include "costmodel/table/layer_costs.hpp"
 #include "plan/job/cluster.hpp"
+#include "plan/schedule/schedule.hpp"
 
 namespace weir {
 
@@ -18,6 +20,7 @@ struct ScheduleTraits {
   bool one_way = false;         // with v = 1 micro-batches pass the ranks in their order
   bool one_copy = false;        // each layer is on one rank
   bool in_slices = true;        // a micro-batch passes the ranks in parts
+  Vocabulary vocabulary = Vocabulary::whole;
   // Idle time of a rank with equal stages, over the work of its share of a micro-batch, as a share
   // of (K-1)/v: 1 of GPipe. Of a small shape, and taken for all.
   double ramp = 1;
@@ -37,10 +40,11 @@ struct LayerWork {
 };
 struct JobWork {
   LayerWork whole, split;      // with B; with the shorter of B and I + W
-  double update = 0;           // a step, of all layers
+  StageCost shard;             // each rank's, of a divided vocabulary; not within the layers
+  double update = 0;           // a step, of all layers and shards
   double reduce = 0;           // the same
   double overhead = 0;         // a step, of the stack
-  int layers = 0, blocks = 0;  // blocks are layers too
+  int layers = 0, blocks = 0;  // that stages divide; blocks are layers too
   // By kind of the cluster's nodes: the least by which any time of any layer is longer there than
   // on the fastest. One number: they are of one kind.
   std::vector<double> slower{1};
@@ -49,7 +53,8 @@ struct JobWork {
 };
 
 // Of all plans that differ from `plan` in stages, schedule and boundaries only; but those of one
-// rank, whose times may differ, from all others. `plan`.pp is read for that.
+// rank, whose times may differ, from all others: `plan`.pp is read for that. Where its schedule
+// divides the vocabulary, of those of as many ranks that do.
 [[nodiscard]] JobWork job_work(const Plan& plan, const LayerCosts& known, const Cluster& cluster);
 
 // Sets `equal_ranks`: the sum over the plan's ranks of one over how much slower each is.
@@ -66,7 +71,9 @@ void stand_on(JobWork& work, const Plan& plan, const Cluster& cluster);
 //   v = 1, one way: rank k waits for F of all ranks before it, and they for its last backward, so
 //   T >= M x_k + r (x_0 + ... + x_k-1) with r the share of F (and backward) in x. Weights that make
 //   every x_s count alike give T >= r x / (1 - (1 - r / M)^K), for any x_k.
-// A reduction counts where a rank has one stage: it may run beside the work of another.
+// A reduction counts where a rank has one stage: it may run beside the work of another. Of a
+// divided vocabulary every rank has S and T of each micro-batch beside its x_k (docs/theory.md
+// 3.2).
 [[nodiscard]] double work_bound(const JobWork& work, const ScheduleTraits& traits,
                                 const Plan& candidate);
 

@@ -27,13 +27,14 @@ Plan of_single_layers(const Plan& plan, int layers) {
 
 std::vector<std::int64_t> layer_times(const Plan& plan, const LayerCosts& known,
                                       const Cluster& cluster) {
-  const auto layers = static_cast<int>(known.model().layers.size());
+  const int layers = staged_layers(known.model());
   // None is alone on the machine.
   const Plan single = of_single_layers(plan, layers);
   const StageCosts costs(single, known, cluster.kind(0));
   std::vector<std::int64_t> times;
   times.reserve(static_cast<std::size_t>(layers));
   for (const LayerRange& run : known.runs(plan.recompute)) {
+    if (run.first >= layers) break;  // of a divided vocabulary, which no stage has
     const StageCost cost = costs.of({.layers = {run.first, run.first + 1}});
     times.insert(times.end(), static_cast<std::size_t>(run.size()), (cost.f + cost.b).count());
   }
@@ -67,9 +68,9 @@ struct Crossing {
 };
 
 // Of all layers but the last, behind which nothing crosses.
-std::vector<Crossing> crossings_of(const ModelPart& part, int micro_batch_size) {
+std::vector<Crossing> crossings_of(const ModelPart& part, int layers, int micro_batch_size) {
   std::vector<Crossing> all;
-  for (int l = 0; l + 1 < part.size(); ++l) {
+  for (int l = 0; l + 1 < layers; ++l) {
     const std::int64_t bytes = part.layer(l).crossing_bytes * micro_batch_size;
     if (all.empty() || all.back().bytes != bytes) all.push_back({bytes, 0});
     ++all.back().layers;
@@ -81,7 +82,9 @@ std::vector<Crossing> crossings_of(const ModelPart& part, int micro_batch_size) 
 
 CutTimes crossing_times(const Plan& plan, const LayerCosts& known, const Cluster& cluster,
                         const ScheduleShape& shape) {
-  const std::vector<Crossing> crossings = crossings_of(*known.part(), plan.micro_batch_size);
+  const int layers = staged_layers(known.model());
+  const std::vector<Crossing> crossings =
+      crossings_of(*known.part(), layers, plan.micro_batch_size);
   CutTimes cuts;
   std::map<std::vector<std::int64_t>, std::size_t> found;  // a boundary of each, by its times
   for (std::int32_t s = 1; s < shape.stages; ++s) {
@@ -100,7 +103,7 @@ CutTimes crossing_times(const Plan& plan, const LayerCosts& known, const Cluster
       continue;
     }
     std::vector<std::int64_t> before{0};  // each layer; before the first nothing crosses
-    before.reserve(static_cast<std::size_t>(known.part()->size()));
+    before.reserve(static_cast<std::size_t>(layers));
     for (std::size_t c = 0; c < times.size(); ++c)
       before.insert(before.end(), crossings[c].layers, times[c]);
     cuts.push_back(std::move(before));

@@ -54,7 +54,8 @@ class PartitionTables {
     std::vector<StagePart> stages = stages_;
     CostTable alone = alone_;
     const auto before = static_cast<std::int32_t>(move.boundary);  // the stage that ends there
-    for (std::int32_t s = before; s < shape_.total_stages(); s += shape_.stages) {
+    // Shards stand behind all copies, and have no boundary.
+    for (std::int32_t s = before; s < shape_.stages * shape_.replicas; s += shape_.stages) {
       StagePart &left = stages[at(s)], &right = stages[at(s + 1)];
       left = stage_part(part_, {left.layers.first, move.to});
       right = stage_part(part_, {move.to, right.layers.last});
@@ -103,7 +104,7 @@ class StepDescent {
   StepDescent(const ResolvedPlan& resolved, const CompiledProgram& compiled,
               const LayerCosts& known, const Cluster& cluster, const RefineLimits& limits)
       : plan_(resolved.plan),
-        layers_(static_cast<int>(resolved.model.layers.size())),
+        layers_(staged_layers(resolved.model)),
         operations_(operations_of_a_move(resolved)),
         limits_(limits),
         engine_(compiled),

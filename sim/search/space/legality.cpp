@@ -40,6 +40,20 @@ std::optional<std::string> Legality::stages(const Plan& plan) const {
   return fmt::format("K*v = {} is above the {} layers", plan.stages(), layers);
 }
 
+std::optional<std::string> Legality::shards(const Plan& plan) const {
+  if (!divides_vocabulary(plan.schedule)) return std::nullopt;
+  if (kinds_ > 1) return fmt::format("{}: expected one kind of nodes", plan.schedule);
+  // Of K, v and slices, whatever the number of micro-batches is.
+  const auto made = make_schedule(plan.schedule, {plan.pp, plan.vpp, 1, plan.slices});
+  if (const auto* reason = std::get_if<std::string>(&made)) return *reason;
+  if (auto reason = split(plan)) return reason;
+  // The head's product is the shards', and so is no stage's.
+  const auto layers = static_cast<int>(model_.layers.size()) - 1;
+  if (plan.stages() <= layers || empty_stages_) return std::nullopt;
+  return fmt::format("K*v = {} is above the {} layers beside a divided vocabulary", plan.stages(),
+                     layers);
+}
+
 bool Legality::wrong_devices(const Plan& plan) const {
   return !right_devices(request_, std::int64_t{plan.pp} * plan.tp * plan.replicas());
 }

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <variant>
 
-#include "plan/job/stack.hpp"
+#include "plan/job/cluster.hpp"
 #include "plan/model/model.hpp"
 #include "plan/schedule/schedule.hpp"
 #include "sim/search/space/space.hpp"
@@ -18,16 +18,22 @@ namespace weir {
 class Legality {
  public:
   // The references must outlive it.
-  Legality(const SweepRequest& request, const Model& model, const Stack& stack)
-      : request_(request), model_(model), empty_stages_(stack.empty_stages) {}
+  Legality(const SweepRequest& request, const Model& model, const Cluster& cluster)
+      : request_(request),
+        model_(model),
+        kinds_(cluster.kinds()),
+        empty_stages_(cluster.stack.empty_stages) {}
 
   // Why not, in one line; nullopt: it can be. Of degrees that split layers and the mini-batch ...
   [[nodiscard]] std::optional<std::string> split(const Plan& plan) const;
   [[nodiscard]] std::optional<std::string> replicas(const Plan& plan) const;
   // ... of a number of micro-batches ...
   [[nodiscard]] std::optional<std::string> microbatches(const Plan& plan) const;
-  // ... of K and v.
+  // ... of K and v ...
   [[nodiscard]] std::optional<std::string> stages(const Plan& plan) const;
+  // ... of a schedule that divides the vocabulary, with all of the plan but M and boundaries; of
+  // others nothing.
+  [[nodiscard]] std::optional<std::string> shards(const Plan& plan) const;
   // Not the devices that the search may use: its bounds, no reason to tell.
   [[nodiscard]] bool wrong_devices(const Plan& plan) const;
 
@@ -43,6 +49,7 @@ class Legality {
  private:
   const SweepRequest& request_;
   const Model& model_;
+  int kinds_;  // of the cluster's nodes
   bool empty_stages_;
   std::map<std::tuple<std::string, int, int, int, int>, SlotsOrReason> slots_;
 };

@@ -34,10 +34,13 @@ void open(std::vector<T>& list, const std::vector<T>& choices, const std::option
   if (baseline) add(list, *baseline);
 }
 
-std::vector<std::string> schedules_of(const StackAbilities& stack) {
-  if (!stack.schedules.empty()) return stack.schedules;
+// Those that divide the vocabulary no software runs that is known to have all.
+std::vector<std::string> schedules_of(const SweepRequest& request) {
+  if (!request.within->schedules.empty()) return request.within->schedules;
   std::vector<std::string> names;
   for (const Generator& generator : generators()) names.emplace_back(generator.name);
+  if (!request.any_schedule) return names;
+  for (const Generator& generator : vocabulary_generators()) names.emplace_back(generator.name);
   return names;
 }
 
@@ -148,10 +151,7 @@ SweepRequest with_open_choices(SweepRequest request, const Model& model, const C
   open(request.etp, has_experts(model) ? std::vector{0, 1} : std::vector{0}, baseline(&Plan::etp));
   open(request.slices, slices_for(request, model), baseline(&Plan::slices));
   open(request.zero, zero_stages_of(*request.within), baseline(&Plan::zero));
-  open(request.schedules, schedules_of(*request.within), baseline(&Plan::schedule));
-  // Of a divided vocabulary the model has other layers than of a whole one, and shards are stages
-  // that no bound of a search counts: a baseline may have it, what is searched has not.
-  std::erase_if(request.schedules, divides_vocabulary);
+  open(request.schedules, schedules_of(request), baseline(&Plan::schedule));
   open(request.recompute, recomputes_of(*request.within), baseline(&Plan::recompute));
   return request;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "costmodel/links/expert_overlap.hpp"
+#include "plan/schedule/generators/generators.hpp"
 
 namespace weir {
 namespace {
@@ -178,6 +179,22 @@ std::vector<Split> splits(const SweepRequest& request, const Model& model) {
     if (!known && !cannot_divide(model, plan)) found.push_back(split);
   }
   return found;
+}
+
+Model with_shards(const SweepRequest& request, Model model) {
+  const bool wanted = std::ranges::any_of(request.schedules, divides_vocabulary);
+  if (!wanted || cannot_divide_vocabulary(model)) return model;
+  const Model whole = model;
+  for (const int ranks : request.pp) {
+    if (ranks == 1) continue;
+    Model its = whole;
+    set_vocabulary(its, ranks);
+    // The others are the model's own: an embedding is another without its table.
+    const std::vector<Layer>& layers = its.layers;
+    model.layers.push_back(layers.front());
+    model.layers.insert(model.layers.end(), layers.begin() + staged_layers(its), layers.end());
+  }
+  return model;
 }
 
 }  // namespace weir

@@ -84,6 +84,7 @@ struct SweepRequest {
   StackAbilities software;
   std::optional<StackAbilities> within;
   bool open_schedules = false;  // none was named
+  bool any_schedule = false;  // of those left open also what divides the vocabulary, and is not run
   std::optional<ResolvedPlan>
       baseline;     // the plan in use today, forecast as it stands (sim/search/space/baseline)
   int threads = 0;  // 0: as many as there are cores; the result does not depend on it
@@ -141,5 +142,9 @@ struct Batch {
 // The ways in which the candidates and the baseline split layers, each once; those that cannot be
 // are left out.
 [[nodiscard]] std::vector<Split> splits(const SweepRequest& request, const Model& model);
+
+// The model, and behind its layers those that candidates have beside it, whose vocabulary is
+// divided over their ranks: what costs are made for.
+[[nodiscard]] Model with_shards(const SweepRequest& request, Model model);
 
 }  // namespace weir

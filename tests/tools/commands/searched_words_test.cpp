@@ -235,5 +235,41 @@ TEST_F(SearchedWords, ABaselinesShareIsKeptAndSaid) {
   EXPECT_THAT(open.out, testing::Not(HasSubstr("is the baseline's, and kept")));
 }
 
+// A vocabulary is divided where a schedule that does so is named, where everything may be proposed,
+// or where the stack's own file lists one: with one stage a rank Llama 3 8B's head is then no
+// longer what the last rank waits for. No trainer that plans are exported to has a word for it, no
+// backend runs it, and what cannot be is left out with what `weir plan` says.
+TEST_F(SearchedWords, ADividedVocabularyIsSearchedWhereItIsAskedFor) {
+  const std::string search = "sweep " WEIR_SOURCE_DIR
+                             "/tools/examples/models/llama-3-8b.json --gpus 8 -K 8 -v 1 "
+                             "--global-batch-size 64 --seq-length 2048" +
+                             cluster_;
+  const auto best = [&](const std::string& more) {
+    const CommandResult found = weir("-q --json " + search + " --recompute none" + more);
+    EXPECT_EQ(found.code, 0) << found.out;
+    const Json plan = Json::parse(found.out)["plans"][0]["plan"];
+    write("one.json", plan.dump());
+    return plan["schedule"].get<std::string>();
+  };
+  EXPECT_EQ(best(""), "1f1b");
+  Json stack = Json::parse(read(WEIR_SOURCE_DIR "/tools/examples/stacks/megatron-core.json"));
+  stack["abilities"]["schedules"].push_back("vocab-1");
+  write("with.json", stack.dump());
+  EXPECT_EQ(best(" --stack with.json"), "vocab-1");
+  const CommandResult any = weir("-q " + search + " --any-schedule --recompute none --top 50");
+  EXPECT_THAT(any.out, HasSubstr(" vocab-2 "));
+  EXPECT_EQ(best(" --schedule 1f1b,interlaced"), "interlaced");
+  const CommandResult exported = weir("export one.json --to megatron -o one.sh");
+  EXPECT_NE(exported.code, 0);
+  EXPECT_THAT(exported.out, HasSubstr("interlaced"));
+  const CommandResult run = weir(search + " --schedule vocab-1 --run");
+  EXPECT_EQ(run.code, 5);
+  EXPECT_THAT(run.out, HasSubstr("vocab-1 divides the vocabulary over the ranks, which is forecast "
+                                 "only: no backend runs its passes"));
+  const CommandResult rebuilt = weir(search + " --schedule vocab-1 --recompute stage");
+  EXPECT_EQ(rebuilt.code, 4);
+  EXPECT_THAT(rebuilt.out, HasSubstr("recompute: stage: expected layers, or none, with vocab-1"));
+}
+
 }  // namespace
 }  // namespace weir::searched_words_test

@@ -91,7 +91,9 @@ std::optional<int> only_chunks(const app::ScheduleChoice& choice) {
 
 std::vector<std::string> generator_names() {
   std::vector<std::string> names;
-  for (const Generator& generator : generators()) names.emplace_back(generator.name);
+  for (const auto all : {generators(), vocabulary_generators()}) {
+    for (const Generator& generator : all) names.emplace_back(generator.name);
+  }
   return names;
 }
 

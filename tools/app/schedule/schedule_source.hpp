@@ -49,7 +49,7 @@ inline constexpr const char* kSlicesHelp =
 // The one v that the chosen schedule can have, where it is a published one with one only.
 [[nodiscard]] std::optional<int> only_chunks(const app::ScheduleChoice& choice);
 
-// The published ones.
+// The published ones, those that divide the vocabulary last.
 [[nodiscard]] std::vector<std::string> generator_names();
 
 [[nodiscard]] inline bool is_program(const std::string& name) { return name.starts_with("exec:"); }

@@ -9,6 +9,7 @@
 
 #include "exec/processes/all_gather.hpp"
 #include "exec/processes/threads/threaded_run.hpp"
+#include "exec/training/trainable.hpp"
 #include "plan/job/assumed_stack.hpp"
 #include "plan/job/plan_json.hpp"
 #include "plan/job/resolve.hpp"
@@ -45,7 +46,7 @@ namespace {
 
 Costs costs_for(const SweepRequest& r, const Model& model, const weir::SweepRequest& search,
                 const Cluster& cluster) {
-  Model layers = model;
+  Model layers = with_shards(search, model);
   // A baseline that divides the vocabulary has layers of its own.
   if (search.baseline && search.baseline->schedule.shape.shards() > 0) {
     const std::vector<Layer>& its = search.baseline->model.layers;
@@ -131,6 +132,8 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   weir::SweepRequest search = search_for(r, base, reply.cluster, session);
   // A run is of every plan, as is a list of what was said; a report has five.
   if (!r.run && searches) search.keep = std::max(r.top, r.report ? 5 : 1);
+  // A run is of plans that can be run.
+  search.any_schedule = r.any_schedule && !r.run;
   search.software = reply.software = abilities_for(abilities(choice, reply.cluster), model);
   for (std::string& line : named_beyond(search, whose_abilities(reply.cluster.stack.name)))
     reply.remarks.push_back(std::move(line));
@@ -141,6 +144,9 @@ SweepReply found(SweepRequest r, const Session& session, std::optional<SearchPar
   if (differs) throw InputError(reply.baseline_name, differs->key, differs->reason);
   weir::SweepRequest asked = search;
   search = with_open_choices(std::move(search), model, reply.cluster);
+  // Before anything is searched: every row would be run.
+  for (const std::string& schedule : search.schedules)
+    if (r.run) require_whole_vocabulary(schedule);
   set_layouts(search, r, model, of_file, session);
   keep_families(search, r.explain);
   reply.costs = costs_for(r, model, search, reply.cluster);
