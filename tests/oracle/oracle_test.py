@@ -52,7 +52,7 @@ def judge(what, kind, folder, rows, told, levels=0):
 def published():
     """Every published schedule that can be made, with and without re-materialisation; those that
     divide the vocabulary have no CSV and do not run, and an oracle of their own
-    (tests/sim/vocabulary_test.cpp)."""
+    (tests/sim/vocabulary/vocabulary_test.cpp)."""
     names = {row["name"]: row["default_slices"] for row in
              json.loads(run("schedule", "--list", "--json").stdout)["schedules"]}
     for name in ("vocab-1", "vocab-2", "interlaced"):

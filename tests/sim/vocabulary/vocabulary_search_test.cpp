@@ -15,7 +15,7 @@
 #include "sim/search/best_first.hpp"
 #include "sim/search/examine.hpp"
 #include "sim/search/partitions/balance.hpp"
-#include "tests/sim/vocabulary_spaces.hpp"
+#include "tests/sim/vocabulary/vocabulary_spaces.hpp"
 
 namespace weir::vocabulary_search_test {
 namespace {

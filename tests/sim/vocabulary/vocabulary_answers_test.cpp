@@ -13,7 +13,7 @@
 #include "sim/explain/rejected.hpp"
 #include "sim/search/best_first.hpp"
 #include "sim/search/sweep_json.hpp"
-#include "tests/sim/vocabulary_spaces.hpp"
+#include "tests/sim/vocabulary/vocabulary_spaces.hpp"
 
 namespace weir::vocabulary_search_test {
 namespace {
