@@ -147,7 +147,6 @@ std::vector<std::string> forecast_alone(const ResolvedPlan& loaded, BackendKind 
     words.push_back(fmt::format("zero_secondary = {}", plan.zero_secondary));
   // These exchanges are waited for here: such a plan would train, and take another time.
   if (plan.overlap_tensor_parallel) words.emplace_back("overlap_tensor_parallel");
-  if (plan.overlap_param_gather) words.emplace_back("overlap_param_gather");
   if (plan.offload_optimizer > 0)
     words.push_back(fmt::format("offload_optimizer = {}", plan.offload_optimizer));
   if (plan.offload_activations > 0)

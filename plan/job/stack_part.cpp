@@ -144,14 +144,15 @@ double width_of(Width width, Share share, const TransformerShape& block, const S
   return whole_width(width, block, keys) * load / parts;
 }
 
-std::vector<BlockModule> rebuildable_modules(const Model& model, const Stack& stack) {
+std::vector<BlockModule> rebuildable_modules(const Model& model, const Stack& stack,
+                                             ModuleSet already) {
   ModuleSet all;
   for (const Layer& layer : model.layers) {
     const auto* block = std::get_if<TransformerShape>(&layer.shape);
     if (block == nullptr) continue;
     for (const KeptRule& rule : stack.memory.block) {
-      if (is_of(rule.blocks, *block) && whole_width(rule.width, *block, 1) > 0)
-        all |= rule.rebuilt_by;
+      const bool kept = !rule.rebuilt_by.meets(already) && is_of(rule.blocks, *block);
+      if (kept && whole_width(rule.width, *block, 1) > 0) all |= rule.rebuilt_by;
     }
   }
   std::vector<BlockModule> modules;

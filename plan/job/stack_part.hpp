@@ -18,8 +18,10 @@ namespace weir {
                               const Split& split, std::int64_t keys);
 
 // Modules of which selective re-materialisation frees something that the stack keeps of the model's
-// blocks, ascending, the attention core aside: that is selective as it stands.
-[[nodiscard]] std::vector<BlockModule> rebuildable_modules(const Model& model, const Stack& stack);
+// blocks and that of those `already` made again leaves, ascending, the attention core aside: that
+// is selective as it stands.
+[[nodiscard]] std::vector<BlockModule> rebuildable_modules(const Model& model, const Stack& stack,
+                                                           ModuleSet already);
 
 // Parameters, outputs and what crosses boundaries stay; of transformer blocks what is kept becomes
 // the stack's rules, of the head its bytes a logit. Preconditions as model_part's.

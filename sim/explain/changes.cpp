@@ -140,9 +140,10 @@ class Offers : public CheckedChanges {
     }
     // Each module alone, or beside those that the plan rebuilds already.
     const bool some = plan().recompute.mode == RecomputeMode::selective;
-    for (const BlockModule module : rebuildable_modules(base().model, cluster().stack)) {
-      ModuleSet modules = module;
-      if (some) modules |= plan().recompute.modules;
+    const ModuleSet already = some ? plan().recompute.modules : ModuleSet();
+    for (const BlockModule module : rebuildable_modules(base().model, cluster().stack, already)) {
+      ModuleSet modules = already;
+      modules |= module;
       offer({.mode = RecomputeMode::selective, .modules = modules});
     }
   }
@@ -211,7 +212,6 @@ class Offers : public CheckedChanges {
     add_offload();
     if (plan().replicas() == 1) return;
     add_shards();
-    add_second_copy();
     for (int zero = 0; zero <= 3; ++zero) {
       if (zero == plan().zero) continue;
       Plan changed = plan();
@@ -280,19 +280,6 @@ class Offers : public CheckedChanges {
     add("ZeRO",
         changed.zero_shards > 0 ? fmt::format("among {} of a node", within)
                                 : std::string("among all"),
-        changed);
-  }
-
-  // Weights again within a node, of which the backward gathers them: the first copy is among
-  // several.
-  void add_second_copy() {
-    if (plan().zero != 3) return;
-    Plan changed = plan();
-    const int within = cluster().devices_per_node / plan().tp;
-    changed.zero_secondary = plan().zero_secondary > 0 ? 0 : within;
-    if ((plan().zero_secondary == 0 && within < 2) || cannot_share_state(changed)) return;
-    add("weights a second time",
-        changed.zero_secondary > 0 ? fmt::format("among {} of a node", within) : std::string("no"),
         changed);
   }
 

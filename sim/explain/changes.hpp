@@ -20,7 +20,7 @@ namespace weir {
 //                       may be made again, beside those that the plan has
 //   CUDA graphs         of blocks and of the step; of blocks with experts, of what is before them
 //   sequence parallelism, ZeRO, overlaps that the plan can have   where devices share
-//   experts' dispatch, weights a second time within a node   where they are on several nodes
+//   experts' dispatch   where they are on several nodes
 //   context parallelism  that follows the sequences' lengths, none of whose devices has more tokens
 //                       than now, and back to all of them alike
 //   boundaries          balanced by layer times (sim/search/partitions/balance)

@@ -128,11 +128,11 @@ TEST(Trainable, WhatIsNotDoneBesideOtherWorkIsNotRun) {
   const TinyModel tiny;
   ResolvedPlan plan = tiny.load(tiny.plan({2}, 2));
   plan.plan.zero_secondary = 2;
-  plan.plan.overlap_tensor_parallel = plan.plan.overlap_param_gather = true;
+  plan.plan.overlap_tensor_parallel = true;
   EXPECT_THAT([&] { require_trainable(plan, Replicas::one, BackendKind::cpu); },
               ThrowsMessage<MissingComponent>(testing::StrEq(
-                  "the plan has zero_secondary = 2, overlap_tensor_parallel and "
-                  "overlap_param_gather; that can be forecast, not run")));
+                  "the plan has zero_secondary = 2 and overlap_tensor_parallel; that can be "
+                  "forecast, not run")));
 }
 
 // Windows of attention: the CPU has no kernels for them, CUDA has.

@@ -56,6 +56,10 @@ TEST(Changes, OfferModulesOfWhichTheStackKeepsSomething) {
   EXPECT_THAT(rebuilt(offered(plan, 4, cluster)),
               ElementsAre("none", "selective", "full", "stage", "selective:layernorm+moe_act",
                           "selective:moe+moe_act"));
+  // The activation is of the experts' modules already.
+  plan.recompute.modules = BlockModule::moe;
+  EXPECT_THAT(rebuilt(offered(plan, 4, cluster)),
+              ElementsAre("none", "selective", "full", "stage"));
   // Weir's own executor rebuilds the attention core alone.
   plan.recompute = {};
   cluster.stack = Stack{};
@@ -73,20 +77,6 @@ TEST(Changes, OfferTheExpertsOtherDispatch) {
   EXPECT_THAT(offers_of(offered(plan, 16, h100()), "experts' dispatch"), ElementsAre("alltoall"));
   plan.ep = 8;
   EXPECT_THAT(offers_of(offered(plan, 16, h100()), "experts' dispatch"), IsEmpty());
-}
-
-// Of ZeRO 3 among 16 on two nodes the backward may gather from the eight of its own.
-TEST(Changes, OfferWeightsASecondTimeWithinANode) {
-  Plan plan = plan_of(16);
-  plan.schedule = "1f1b";
-  plan.zero = 3;
-  EXPECT_THAT(offers_of(offered(plan, 1, h100()), "weights a second time"),
-              ElementsAre("among 8 of a node"));
-  plan.zero_secondary = 8;
-  EXPECT_THAT(offers_of(offered(plan, 1, h100()), "weights a second time"), ElementsAre("no"));
-  plan.zero_secondary = 0;
-  plan.dp = 8;
-  EXPECT_THAT(offers_of(offered(plan, 1, h100()), "weights a second time"), IsEmpty());
 }
 
 // Overlap is proposed where it can be, and goes with a change that cannot have it. Blocks' tensors

@@ -42,6 +42,19 @@ TEST_F(JobsCommand, OptionsFillWhatAJobLeavesOpen) {
               HasSubstr("seq-length 16 contradicts says.sh, which says --seq-length 32"));
 }
 
+// Adapters that a section switches off are in no doubt; those that are on are, in every forecast.
+TEST_F(JobsCommand, AdaptersThatAreOffAreInNoDoubt) {
+  const auto imported = [&](const std::string& enabled) {
+    write("job.toml",
+          "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n[training]\nseq_len = 64\n"
+          "local_batch_size = 1\n[lora]\nenabled = " +
+              enabled + "\nrank = 8\n");
+    return weir("plan --from torchtitan job.toml -o adapters.json").out;
+  };
+  EXPECT_THAT(imported("true"), HasSubstr("in doubt: lora.enabled is not in the plan"));
+  EXPECT_THAT(imported("false"), Not(HasSubstr("in doubt")));
+}
+
 // DeepSpeed's file says neither a length nor, where it leaves that open, a format; others do.
 TEST_F(JobsCommand, WhatAFileLeavesOpenIsGiven) {
   write("ds.json", R"({"train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": "auto"}})");

@@ -281,6 +281,10 @@ TEST(DeepspeedWords, DataThatChangesAStep) {
   EXPECT_THAT(
       names(read(R"({"enabled": true, "data_routing": {"random_ltd": {"enabled": false}}})")),
       Not(HasSubstr("data_efficiency")));
+  EXPECT_THAT(
+      remark(deepspeed(R"("curriculum_learning": {"enabled": true, "curriculum_type": "seqlen"})"),
+             "curriculum_learning.enabled"),
+      HasSubstr("not modelled, in the plan all are as long"));
 }
 
 }  // namespace

@@ -28,6 +28,7 @@
 #include "tools/app/shared/hub.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/job/doubt.hpp"
+#include "tools/jobs/job/unmodelled.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 
@@ -132,7 +133,9 @@ SourceJob source_job(std::string_view tool, const Job& job) {
   for (const JobArgument& argument : job.arguments) {
     // What a recipe says that it has not is not left out of the plan.
     const bool unset = argument.value == "None" || argument.value == "null";
-    if (argument.fate != Fate::carried && !argument.launcher && !unset)
+    // Nor are adapters that it switches off, which would put every forecast in doubt.
+    const bool off = argument.fate == Fate::no_effect && is_of_adapters(argument.name);
+    if (argument.fate != Fate::carried && !argument.launcher && !unset && !off)
       source.left_out.push_back(argument.name);
   }
   return source;

@@ -92,8 +92,8 @@ ModelResult model(const ModelRequest& asked, const Session& session) {
   // Asked for without a length: parameters can be counted all the same.
   if (!has_length(result)) {
     session.note(fmt::format(
-        "FLOPs and bytes need the tokens of a sample: --seq-length (the model's file speaks of {})",
-        result.model.max_positions));
+        "FLOPs and bytes need the tokens of a sample: --seq-length (the model {} {})",
+        result.model.longer ? "speaks of" : "accepts up to", result.model.max_positions));
   }
   result.dtype = plan.dtype;
   return result;

@@ -393,7 +393,8 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
   // The model's own length where it has one: a limit on positions alone is none.
   plan.seq_length = options.seq_length.value_or(model.seq_length);
   if (plan.seq_length <= 0 && model.max_positions > 0 && length == SampleLength::needed) {
-    throw UsageError(fmt::format("--seq-length is needed: the model's file speaks of {} positions",
+    throw UsageError(fmt::format("--seq-length is needed: the model {} {} positions",
+                                 model.longer ? "speaks of" : "accepts up to",
                                  model.max_positions));
   }
   plan.lengths = lengths_of(options);

@@ -10,11 +10,17 @@
 namespace weir {
 namespace deepspeed_words {
 
+inline constexpr std::string_view kCurriculum =
+    "sequences are shorter, or chosen by their length, while training is young where that is its "
+    "measure: not modelled, in the plan all are as long";
+
 // What they change. Of data_efficiency: deepspeedai/DeepSpeed@edaa72212672, deepspeed/runtime/
 // data_pipeline/data_sampling/variable_batch_size_and_lr.py, batch_by_seqlens, and data_routing/
 // basic_layer.py, RandomLayerTokenDrop.
-inline constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kMeanings{
-    {{"data_efficiency.data_sampling.dynamic_batching.enabled",
+inline constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kMeanings{
+    {{"curriculum_learning.enabled", kCurriculum},
+     {"data_efficiency.data_sampling.curriculum_learning.enabled", kCurriculum},
+     {"data_efficiency.data_sampling.dynamic_batching.enabled",
       "a micro-batch has as many samples of their own lengths as a number of tokens holds, and as "
       "many rows: not modelled, in the plan micro-batches are alike"},
      {"data_efficiency.data_routing.random_ltd.enabled",
