@@ -53,7 +53,8 @@ TEST_F(Command, DividesAVocabulary) {
   const CommandResult asked = weir(beside + "two.json");
   ASSERT_EQ(asked.code, 0) << asked.out;
   std::set<std::string> schedules;
-  for (const Json& one : Json::parse(asked.out)["plans"]) schedules.insert(one["plan"]["schedule"]);
+  const Json all = Json::parse(asked.out);
+  for (const Json& one : all["plans"]) schedules.insert(one["plan"]["schedule"]);
   EXPECT_THAT(schedules, testing::IsSupersetOf({"1f1b", "vocab-2"}));
 }
 
