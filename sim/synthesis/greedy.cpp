@@ -8,7 +8,7 @@
 namespace weir {
 namespace {
 
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kNoneYet = std::numeric_limits<std::int64_t>::max();
 
 class List {
  public:
@@ -19,8 +19,8 @@ class List {
         free_(problem.shape.ranks, 0),
         kept_(problem.shape.ranks, 0),
         done_(problem.shape.stages),
-        forward_(problem.shape, kNever),
-        gradient_(problem.shape, kNever) {
+        forward_(problem.shape, kNoneYet),
+        gradient_(problem.shape, kNoneYet) {
     for (std::int32_t r = 0; r < problem.shape.ranks; ++r) {
       stages_.push_back(problem.stages_of(Rank{r}));
       left_ += static_cast<std::int64_t>(stages_.back().size()) * 3 * problem.shape.microbatches;
@@ -34,7 +34,7 @@ class List {
         const Candidate own = choice_of(Rank{r});
         if (own.start < next.start) next = own;  // ties go to the lower rank
       }
-      if (next.start == kNever) return std::nullopt;
+      if (next.start == kNoneYet) return std::nullopt;
       commit(next);
     }
     return std::move(words_);
@@ -46,7 +46,7 @@ class List {
   };
   struct Candidate {
     Action action;
-    std::int64_t start = kNever;
+    std::int64_t start = kNoneYet;
   };
 
   [[nodiscard]] std::int64_t length(const Action& action) const {
@@ -72,7 +72,7 @@ class List {
       if (!problem_.shape.is_first(stage)) {
         const Stage before{stage.value - 1};
         inputs = forward_(before, action.microbatch);
-        if (inputs == kNever) return {};
+        if (inputs == kNoneYet) return {};
         inputs += problem_.forward_ns[before.position()];
       }
     } else {
@@ -81,7 +81,7 @@ class List {
       if (!problem_.shape.is_last(stage)) {
         const Stage behind{stage.value + 1};
         inputs = gradient_(behind, action.microbatch);
-        if (inputs == kNever) return {};
+        if (inputs == kNoneYet) return {};
         inputs += problem_.backward_ns[behind.position()];
       }
     }
@@ -121,19 +121,19 @@ class List {
       for (const ActionKind kind : {ActionKind::F, ActionKind::I}) {
         const Candidate one = next_of(stage, kind);
         // Waiting for it costs nothing that the earliest would not take as well.
-        if (one.start == earliest.start && one.start != kNever && preferred(one, best)) best = one;
+        if (one.start == earliest.start && one.start != kNoneYet && preferred(one, best)) best = one;
       }
     }
-    if (weight.start == kNever) return best;
+    if (weight.start == kNoneYet) return best;
     switch (rule_.fill) {
       case GreedyRule::Fill::at_once:
         return weight;
       // Only where it ends before the rank could go on.
       case GreedyRule::Fill::gaps:
-        return best.start == kNever || weight.start + length(weight.action) <= best.start ? weight
+        return best.start == kNoneYet || weight.start + length(weight.action) <= best.start ? weight
                                                                                           : best;
       case GreedyRule::Fill::last:
-        return best.start == kNever ? weight : best;
+        return best.start == kNoneYet ? weight : best;
     }
     return best;
   }
