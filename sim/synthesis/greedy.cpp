@@ -121,7 +121,8 @@ class List {
       for (const ActionKind kind : {ActionKind::F, ActionKind::I}) {
         const Candidate one = next_of(stage, kind);
         // Waiting for it costs nothing that the earliest would not take as well.
-        if (one.start == earliest.start && one.start != kNoneYet && preferred(one, best)) best = one;
+        if (one.start == earliest.start && one.start != kNoneYet && preferred(one, best))
+          best = one;
       }
     }
     if (weight.start == kNoneYet) return best;
@@ -131,7 +132,7 @@ class List {
       // Only where it ends before the rank could go on.
       case GreedyRule::Fill::gaps:
         return best.start == kNoneYet || weight.start + length(weight.action) <= best.start ? weight
-                                                                                          : best;
+                                                                                            : best;
       case GreedyRule::Fill::last:
         return best.start == kNoneYet ? weight : best;
     }
