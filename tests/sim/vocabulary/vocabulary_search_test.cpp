@@ -115,7 +115,7 @@ class VocabularySearch : public VocabularySpaces {
 
   // With a limit that two thirds of the plans exceed and without one, by the search that forecasts
   // every candidate and by the one that bounds them.
-  static void compare_with_every_partition(unsigned seed, Found& found) {
+  void compare_with_every_partition(unsigned seed, Found& found) {
     Space space = made(seed);
     for (const bool limited : {false, true}) {
       std::vector<Ranked> mine = by_hand(space);
