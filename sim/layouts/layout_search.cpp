@@ -23,10 +23,11 @@ using layout::Axes;
 using layout::Network;
 using layout::NetworkLayout;
 
-// Of one layer, or of several together.
+// Of one layer, or of several together. `optimizer` and `gradients`: as a layout has them.
 struct Placed {
   NetworkCost cost;
   std::vector<Axes> over;
+  Axes optimizer = 0, gradients = 0;
 };
 
 bool beats(const NetworkCost& a, const NetworkCost& b) {
@@ -47,10 +48,10 @@ std::vector<Placed> front_of(std::vector<Placed> all) {
   return front;
 }
 
-void add(std::vector<Placed>& front, const NetworkCost& cost, const std::vector<Axes>& over) {
-  if (std::ranges::any_of(front, [&](const Placed& p) { return beats(p.cost, cost); })) return;
-  std::erase_if(front, [&](const Placed& p) { return beats(cost, p.cost); });
-  front.push_back({cost, over});
+void add(std::vector<Placed>& front, Placed one) {
+  if (std::ranges::any_of(front, [&](const Placed& p) { return beats(p.cost, one.cost); })) return;
+  std::erase_if(front, [&](const Placed& p) { return beats(one.cost, p.cost); });
+  front.push_back(std::move(one));
 }
 
 // What does not depend on the mesh.
@@ -123,6 +124,23 @@ void each_placing(const Network& network, const Structure& s, const std::vector<
   layout.over[at(d)] = 0;
 }
 
+// Calls body() for each division of what the optimizer keeps: nothing first, so that it stays where
+// dividing it brings nothing.
+template <class Body>
+void each_division(NetworkLayout& layout, bool divided_state, const Body& body) {
+  const Axes all = divided_state ? (Axes{1} << layout.mesh.size()) - 1 : 0;
+  for (Axes axes = 0; axes <= all; ++axes) {
+    layout.optimizer = axes;
+    // Gradients are divided as the optimizer's numbers are, or not.
+    for (const Axes gradients : {Axes{0}, axes}) {
+      layout.gradients = gradients;
+      body();
+      if (axes == 0) break;
+    }
+  }
+  layout.optimizer = layout.gradients = 0;
+}
+
 // On a mesh of these sizes, nothing split.
 NetworkLayout empty_layout(const std::vector<std::int64_t>& sizes, std::size_t dimensions) {
   NetworkLayout layout;
@@ -134,12 +152,18 @@ NetworkLayout empty_layout(const std::vector<std::int64_t>& sizes, std::size_t d
   return layout;
 }
 
+void set(NetworkLayout& layout, const Placed& placed) {
+  layout.over = placed.over;
+  layout.optimizer = placed.optimizer;
+  layout.gradients = placed.gradients;
+}
+
 MeshFront mesh_front(const std::vector<std::int64_t>& sizes, std::size_t dimensions,
                      const std::vector<Placed>& front) {
   NetworkLayout layout = empty_layout(sizes, dimensions);
   MeshFront one{layout.mesh, {}};
   for (const Placed& placed : front) {
-    layout.over = placed.over;
+    set(layout, placed);
     one.front.push_back({layout, placed.cost});
   }
   return one;
@@ -155,15 +179,17 @@ const FoundLayout* first_within(const std::vector<FoundLayout>& front, Bytes mem
 class MeshSearch {
  public:
   MeshSearch(const Network& network, const Structure& s, const NetworkJob& job,
-             const Cluster& cluster, const std::vector<std::int64_t>& sizes)
-      : network_(network), s_(s), job_(job), cluster_(cluster) {
+             const Cluster& cluster, const std::vector<std::int64_t>& sizes, bool divided_state)
+      : network_(network), s_(s), job_(job), cluster_(cluster), divided_state_(divided_state) {
     layout_ = empty_layout(sizes, network.dimensions.size());
-    known_.resize(network.layers.size());
   }
 
   std::vector<Placed> search(std::atomic<std::int64_t>& examined) {
     std::vector<Placed> front;
-    each_placing(network_, s_, s_.shared, 0, layout_, [&] { add_sums(front); });
+    each_division(layout_, divided_state_, [&] {
+      known_.assign(network_.layers.size(), {});
+      each_placing(network_, s_, s_.shared, 0, layout_, [&] { add_sums(front); });
+    });
     examined += examined_;
     return front;
   }
@@ -171,7 +197,7 @@ class MeshSearch {
  private:
   // The layers' fronts where the shared dimensions are, added up.
   void add_sums(std::vector<Placed>& front) {
-    std::vector<Placed> sums{{NetworkCost{}, layout_.over}};
+    std::vector<Placed> sums{{NetworkCost{}, layout_.over, 0, 0}};
     for (std::size_t l = 0; l < network_.layers.size(); ++l) {
       const std::vector<Placed>& one = layer_front(l);
       std::vector<Placed> next;
@@ -187,7 +213,11 @@ class MeshSearch {
       // layers add.
       sums = front_of(std::move(next));
     }
-    for (const Placed& sum : sums) add(front, sum.cost, sum.over);
+    for (Placed& sum : sums) {
+      sum.optimizer = layout_.optimizer;
+      sum.gradients = layout_.gradients;
+      add(front, std::move(sum));
+    }
   }
   // Once for each placing of the shared dimensions that the layer has: those that it has not change
   // nothing of it. Of what is returned `over` counts for the layer's own dimensions alone.
@@ -201,17 +231,18 @@ class MeshSearch {
       ++examined_;
       const NetworkCost cost = layer_cost(layer_share(network_, layout_, l),
                                           network_.layers[l].repeat, layout_, job_, cluster_);
-      add(front, cost, layout_.over);
+      add(front, {cost, layout_.over, 0, 0});
     });
     return front;
   }
 
-  // Of each layer, by where the shared dimensions that it has are.
+  // Of each layer, by where the shared dimensions that it has are; of one division.
   std::vector<std::map<std::vector<Axes>, std::vector<Placed>>> known_;
   const Network& network_;
   const Structure& s_;
   const NetworkJob& job_;
   const Cluster& cluster_;
+  bool divided_state_;
   NetworkLayout layout_;
   std::int64_t examined_ = 0;
 };
@@ -251,7 +282,7 @@ std::optional<std::vector<FoundLayout>> fastest_layouts(const Network& network,
   std::vector<FoundLayout> fastest;
   for (const auto& sizes : all) {
     NetworkLayout layout = empty_layout(sizes, network.dimensions.size());
-    each_placing(network, structure, dimensions, 0, layout, [&] {
+    const auto compare = [&] {
       const FoundLayout one{layout, network_cost(network, layout, job, cluster)};
       // After those that are as fast: of equal layouts the one on the simplest mesh comes first.
       const auto place = std::ranges::upper_bound(
@@ -262,7 +293,9 @@ std::optional<std::vector<FoundLayout>> fastest_layouts(const Network& network,
       if (std::any_of(fastest.begin(), place, same)) return;
       fastest.insert(place, one);
       if (fastest.size() > count) fastest.pop_back();
-    });
+    };
+    each_division(layout, space.divided_state,
+                  [&] { each_placing(network, structure, dimensions, 0, layout, compare); });
   }
   return fastest;
 }
@@ -274,7 +307,8 @@ FoundLayouts search_layouts(const Network& network, const NetworkJob& job, const
   std::vector<std::vector<Placed>> fronts(all.size());
   std::atomic<std::int64_t> examined = 0;
   in_parallel(all.size(), [&](std::size_t m) {
-    fronts[m] = MeshSearch(network, structure, job, cluster, all[m]).search(examined);
+    fronts[m] =
+        MeshSearch(network, structure, job, cluster, all[m], space.divided_state).search(examined);
   });
   FoundLayouts found{.meshes = static_cast<std::int64_t>(all.size()), .examined = examined};
   // In the order of the meshes, whichever thread was first.
@@ -292,7 +326,7 @@ FoundLayouts search_layouts(const Network& network, const NetworkJob& job, const
     if (!found.front.empty() && placed.cost.memory() >= found.front.back().cost.memory()) continue;
     NetworkLayout layout = empty_layout(all[m], network.dimensions.size());
     layout.name = fmt::format("found {}", found.front.size() + 1);
-    layout.over = std::move(placed.over);
+    set(layout, placed);
     found.front.push_back({std::move(layout), placed.cost});
   }
   return found;

@@ -1,10 +1,12 @@
 // The best layout of a network: over every mesh of so many devices and every rule that is legal on
 // it, the least time of a step under a device's memory, and the front of time and memory.
 //
-// Exact. A dimension may be on any set of mesh dimensions. Costs are sums over layers, and a
-// layer's depends on its own dimensions alone; so for each mesh and each placing of the dimensions
-// that several layers have, the layers are searched apart, each keeps the placings that no other
-// beats in both time and memory, and the sums of those are all that can be on the front.
+// Exact. A dimension may be on any set of mesh dimensions, and so may what the optimizer keeps of
+// the weights, with their gradients or without. Costs are sums over layers, and a layer's depends
+// on its own dimensions alone; so for each mesh, each division of what is kept and each placing of
+// the dimensions that several layers have, the layers are searched apart, each keeps the placings
+// that no other beats in both time and memory, and the sums of those are all that can be on the
+// front.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,6 +21,8 @@ namespace weir {
 struct LayoutSpace {
   int devices = 1;
   int most_axes = 3;  // mesh dimensions
+  // Rules for `optimizer` and `gradients` (NetworkLayout) too; else nothing of them is divided.
+  bool divided_state = true;
 };
 
 struct FoundLayout {

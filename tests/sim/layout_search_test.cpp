@@ -121,14 +121,29 @@ NetworkLayout on_mesh(const std::vector<std::int64_t>& sizes) {
   return layout;
 }
 
+// Calls body() for each division of what the optimizer keeps, with gradients and without.
+template <class Body>
+void each_division(NetworkLayout layout, const Body& body) {
+  const Axes all = (Axes{1} << layout.mesh.size()) - 1;
+  for (layout.optimizer = 0; layout.optimizer <= all; ++layout.optimizer) {
+    layout.gradients = 0;
+    body(layout);
+    layout.gradients = layout.optimizer;
+    if (layout.gradients != 0) body(layout);
+  }
+}
+
+// Of all rules for dimensions and for what is kept beside weights.
 std::vector<Point> brute_force(const Network& network, const NetworkJob& job,
                                const Cluster& cluster,
                                const std::vector<std::vector<std::int64_t>>& on) {
   std::vector<Point> all;
   for (const auto& sizes : on) {
-    each_legal_placing(network, on_mesh(sizes), [&](const NetworkLayout& one) {
-      const NetworkCost cost = network_cost(network, one, job, cluster);
-      all.emplace_back(cost.time().count() * 1e9, cost.memory().count());
+    each_division(on_mesh(sizes), [&](const NetworkLayout& divided) {
+      each_legal_placing(network, divided, [&](const NetworkLayout& one) {
+        const NetworkCost cost = network_cost(network, one, job, cluster);
+        all.emplace_back(cost.time().count() * 1e9, cost.memory().count());
+      });
     });
   }
   std::sort(all.begin(), all.end());
@@ -172,29 +187,58 @@ TEST(LayoutSearch, IsBruteForcesFront) {
 }
 
 // The fastest of all, one by one: the first is the front's first, and the five are brute force's
-// five least times.
-TEST(LayoutSearch, TheFastestFive) {
+// five least times. With rules for what is kept beside weights, and without.
+void hold_fastest(const Network& network, const LayoutSpace& space) {
   const NetworkJob job{.dtype = Dtype::fp32};
-  for (const Network& network : {recurrent(8, 16), branches(8, 32)}) {
-    const auto fastest = fastest_layouts(network, job, small_cluster(), {4, 2}, 5);
-    ASSERT_TRUE(fastest);
-    ASSERT_EQ(fastest->size(), 5U);
-    std::set<Point> all;
-    for (const auto& sizes : meshes(4, 2)) {
-      each_legal_placing(network, on_mesh(sizes), [&](const NetworkLayout& one) {
-        const NetworkCost cost = network_cost(network, one, job, small_cluster());
-        all.emplace(cost.time().count(), cost.memory().count());
-      });
-    }
-    auto expected = all.begin();
-    for (const FoundLayout& one : *fastest) {
-      EXPECT_EQ(one.cost.time().count(), expected->first);
-      ++expected;
-    }
-    const FoundLayouts found = search_layouts(network, job, small_cluster(), {4, 2});
-    EXPECT_NEAR(found.front[0].cost.time().count(), fastest->front().cost.time().count(), 1e-12);
+  const auto fastest = fastest_layouts(network, job, small_cluster(), space, 5);
+  ASSERT_TRUE(fastest);
+  ASSERT_EQ(fastest->size(), 5U);
+  std::set<Point> all;
+  const auto price = [&](const NetworkLayout& one) {
+    const NetworkCost cost = network_cost(network, one, job, small_cluster());
+    all.emplace(cost.time().count(), cost.memory().count());
+  };
+  for (const auto& sizes : meshes(space.devices, space.most_axes)) {
+    if (!space.divided_state) each_legal_placing(network, on_mesh(sizes), price);
+    if (!space.divided_state) continue;
+    each_division(on_mesh(sizes), [&](const NetworkLayout& divided) {
+      each_legal_placing(network, divided, price);
+    });
   }
+  auto expected = all.begin();
+  for (const FoundLayout& one : *fastest) {
+    EXPECT_EQ(one.cost.time().count(), expected->first);
+    ++expected;
+  }
+  const FoundLayouts found = search_layouts(network, job, small_cluster(), space);
+  EXPECT_NEAR(found.front[0].cost.time().count(), fastest->front().cost.time().count(), 1e-12);
+}
+
+TEST(LayoutSearch, TheFastestFive) {
+  for (const Network& network : {recurrent(8, 16), branches(8, 32)}) {
+    hold_fastest(network, {4, 2});
+    hold_fastest(network, {4, 2, false});
+  }
+  const NetworkJob job{.dtype = Dtype::fp32};
   EXPECT_FALSE(fastest_layouts(three_layers(8, 16, 64), job, small_cluster(), {1 << 12, 4}, 5));
+}
+
+// Three layers on five devices, which divide the batch of 5 and nothing else (8 rows and tokens, 24
+// words, 6 and 11 numbers): of 24 * 6 + 6 * 11 + 11 * 6 + 6 * 24 = 420 weights each device holds
+// all, with Adam in fp32 16 bytes of each, the gradient's 4 and Adam's 8 among them. What is
+// smallest divides both: of 144 weights' 576 and 1152 bytes a fifth is 116 and 231, of 66 weights'
+// 53 and 106.
+TEST(LayoutSearch, WhatTheOptimizerKeepsIsDivided) {
+  const NetworkJob job{.dtype = Dtype::fp32};
+  const Network network = three_layers(5, 6, 11);
+  const FoundLayouts whole = search_layouts(network, job, small_cluster(), {5, 1, false});
+  const FoundLayouts found = search_layouts(network, job, small_cluster(), {5, 1});
+  const FoundLayout &before = whole.front.back(), &after = found.front.back();
+  EXPECT_EQ(before.cost.state.count(), 16 * 420);
+  EXPECT_EQ(after.cost.state.count(), 4 * 420 + 2 * (116 + 231) + 2 * (53 + 106));
+  EXPECT_EQ(after.cost.kept, before.cost.kept);
+  EXPECT_EQ(rules_text(network, before.layout), "batch:m0");
+  EXPECT_EQ(rules_text(network, after.layout), "batch:m0, optimizer:m0, gradients:m0");
 }
 
 // What a mesh's shape is worth: each mesh's own front is brute force's on that mesh alone.
@@ -254,7 +298,8 @@ TEST(MeshShapes, RulesOnEveryMesh) {
 
 // A layer is priced once for each way in which its own dimensions can be placed, whatever the other
 // layers' do: `examined` counts, over meshes and layers, the different restrictions of all legal
-// layouts to a layer's dimensions.
+// layouts to a layer's dimensions, once for each division of what is kept: with a mesh dimensions
+// 2^a of the optimizer's numbers, and all but the first with gradients too.
 TEST(LayoutSearch, PricesALayerOnceForEachPlacingOfItsDimensions) {
   const Network network = three_layers(8, 16, 64);
   std::size_t expected = 0;
@@ -269,7 +314,8 @@ TEST(LayoutSearch, PricesALayerOnceForEachPlacingOfItsDimensions) {
         of_layer[l].insert(where);
       }
     });
-    for (const auto& placings : of_layer) expected += placings.size();
+    const std::size_t divisions = (std::size_t{2} << sizes.size()) - 1;
+    for (const auto& placings : of_layer) expected += divisions * placings.size();
   }
   const FoundLayouts found =
       search_layouts(network, {.dtype = Dtype::fp32}, small_cluster(), {4, 2});

@@ -65,13 +65,14 @@ LayoutResult of_einsums(const LayoutRequest& request, layout::LayoutFile file,
 
 constexpr std::size_t kMostRun = 5;  // of those that a search has found
 
-// The fastest, whatever their memory; where all are too many to compare one by one, those of the
+// The fastest, whatever their memory, with nothing divided that no worker has (a run keeps no
+// optimizer's numbers); where all are too many to compare one by one, those of the
 // front, whose names say so: a layout that is faster than the second of them may be none of it.
 std::vector<layout::NetworkLayout> found_to_run(const NetworksResult& result, int workers,
                                                 const Session& session) {
   std::vector<layout::NetworkLayout> all;
-  if (auto fastest =
-          fastest_layouts(result.network, result.job, *result.cluster, {workers}, kMostRun)) {
+  if (auto fastest = fastest_layouts(result.network, result.job, *result.cluster,
+                                     {.devices = workers, .divided_state = false}, kMostRun)) {
     for (FoundLayout& one : *fastest) {
       all.push_back(std::move(one.layout));
       all.back().name = fmt::format("fastest {}", all.size());
