@@ -164,15 +164,6 @@ Link grouped(const Cluster& cluster, int members, int in_node) {
   return link;
 }
 
-// Those of cp are next to each other, those of dp a replica apart where its ranks come first.
-int replicas_in_node(const Plan& plan, const Cluster& cluster) {
-  if (plan.rank_order == RankOrder::tp_cp_dp_pp)
-    return std::max(1, cluster.devices_per_node / plan.tp);
-  const int replicas = cluster.devices_per_node / (plan.tp * plan.cp * plan.pp);
-  return replicas > 0 ? plan.cp * replicas
-                      : std::clamp(cluster.devices_per_node / plan.tp, 1, plan.cp);
-}
-
 // `in_node`: of the devices that hold the same weights, next to each other in their own order.
 ReplicaLinks replica_links(const Plan& plan, const Cluster& cluster, int sharers, int in_node) {
   const Link within = grouped(cluster, sharers, in_node);
@@ -181,6 +172,14 @@ ReplicaLinks replica_links(const Plan& plan, const Cluster& cluster, int sharers
 }
 
 }  // namespace
+
+int replicas_in_node(const Plan& plan, const Cluster& cluster) {
+  if (plan.rank_order == RankOrder::tp_cp_dp_pp)
+    return std::max(1, cluster.devices_per_node / plan.tp);
+  const int replicas = cluster.devices_per_node / (plan.tp * plan.cp * plan.pp);
+  return replicas > 0 ? plan.cp * replicas
+                      : std::clamp(cluster.devices_per_node / plan.tp, 1, plan.cp);
+}
 
 Link group_link(const Cluster& cluster, int members, int stride) {
   return grouped(cluster, members, std::max(1, cluster.devices_per_node / stride));

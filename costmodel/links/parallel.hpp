@@ -32,6 +32,10 @@ struct ReplicaLinks {
   Link secondary;  // between those that divide weights a second time
 };
 
+// Of the cp x dp devices that hold the same weights, how many one node has: those of cp are next to
+// each other, those of dp a replica apart where its ranks come first.
+[[nodiscard]] int replicas_in_node(const Plan& plan, const Cluster& cluster);
+
 // Links of a plan's groups.
 struct ParallelLinks {
   Link tensor;                   // between the tp devices of a stage

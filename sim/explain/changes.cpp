@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "costmodel/links/expert_overlap.hpp"
+#include "costmodel/links/parallel.hpp"
 #include "plan/job/direct_skips.hpp"
 #include "plan/job/recompute.hpp"
 #include "plan/job/stack_part.hpp"
@@ -272,7 +273,7 @@ class Offers : public CheckedChanges {
   void add_shards() {
     if (plan().zero == 0) return;
     Plan changed = plan();
-    const int within = cluster().devices_per_node / plan().tp;
+    const int within = replicas_in_node(plan(), cluster());
     changed.zero_shards = plan().zero_shards > 0 ? 0 : within;
     const bool divides = changed.zero_shards > 1 && changed.zero_shards < plan().replicas();
     if (plan().zero_shards == 0 && !divides) return;

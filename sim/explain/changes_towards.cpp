@@ -99,12 +99,25 @@ class Towards : public CheckedChanges {
     Plan changed = plan();
     changed.sequence_parallel = other.sequence_parallel;
     changed.overlap_tensor_parallel = other.overlap_tensor_parallel;
-    changed.expert_dispatch = other.expert_dispatch;
     if (changed == plan()) return;
     std::string to = other.sequence_parallel ? "on" : "off";
     if (plan().overlap_tensor_parallel != other.overlap_tensor_parallel)
       to += other.overlap_tensor_parallel ? ", overlapped" : ", not overlapped";
     add("sequence parallelism", std::move(to), std::move(changed));
+  }
+
+  // Among how many devices ZeRO divides, and the second copy of weights within a smaller group.
+  void take_shards(const Plan& other) {
+    if (plan().replicas() != other.replicas()) return;
+    Plan changed = plan();
+    changed.zero_shards = other.zero_shards;
+    changed.zero_secondary = other.zero_secondary;
+    if (changed == plan()) return;
+    changed.zero = other.zero;
+    std::string among = fmt::format("among {}", changed.sharers());
+    if (changed.zero_secondary > 0)
+      among += fmt::format(", weights within {} too", changed.zero_secondary);
+    add("ZeRO", std::move(among), std::move(changed));
   }
 
   void take_sharing(const Plan& other) {
@@ -119,18 +132,13 @@ class Towards : public CheckedChanges {
     if (plan().tp > 1 && other.tp > 1) take_sequence(other);
     if (plan().replicas() > 1 && other.replicas() > 1)
       take("ZeRO", fmt::format("stage {}", other.zero), &Plan::zero);
-    if (plan().zero_shards != other.zero_shards && plan().replicas() == other.replicas()) {
-      Plan changed = plan();
-      changed.zero = other.zero;
-      changed.zero_shards = other.zero_shards;
-      changed.zero_secondary = other.zero_secondary;
-      std::string among = fmt::format("among {}", changed.sharers());
-      add("ZeRO", std::move(among), std::move(changed));
-    }
+    take_shards(other);
     take("CUDA graphs", to_string(other.cuda_graphs), &Plan::cuda_graphs);
     if (plan().ep > 1 && other.ep > 1) {
       take("overlap of experts' exchanges", other.overlap_experts ? "on" : "off",
            &Plan::overlap_experts);
+      take("experts' dispatch", std::string(to_string(other.expert_dispatch)),
+           &Plan::expert_dispatch);
     }
     take("optimizer's state with the host", fmt::format("{:.3g}", other.offload_optimizer),
          &Plan::offload_optimizer);

@@ -20,8 +20,10 @@ namespace weir::changes_test {
 namespace {
 
 using namespace small_blocks;  // NOLINT(google-build-using-namespace)
+using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 std::vector<Change> offered(const Plan& plan, std::int64_t experts, const Cluster& cluster) {
   const ResolvedPlan loaded = resolved(plan, experts);
@@ -116,6 +118,40 @@ TEST(Changes, ProposeOnlyWhatATrainerCanHave) {
     ++full;
   }
   EXPECT_EQ(full, 1);
+}
+
+// Nodes of 8. In Megatron's order the replicas of a stage are neighbours, so that a node has 8 of
+// 16; where a replica's two ranks come first, 4.
+TEST(Changes, OfferToShareStateWithinANode) {
+  Plan plan = plan_of(16);
+  plan.pp = 2;
+  plan.boundaries = {2};
+  plan.schedule = "1f1b";
+  plan.zero = 1;
+  EXPECT_THAT(offers_of(offered(plan, 1, h100()), "ZeRO"), Contains("among 8 of a node"));
+  plan.rank_order = RankOrder::tp_cp_pp_dp;
+  EXPECT_THAT(offers_of(offered(plan, 1, h100()), "ZeRO"), Contains("among 4 of a node"));
+}
+
+// Each word by itself, where no degree has to change for it: ZeRO's second copy of weights within
+// two of four, and one copy of a token for each node.
+TEST(Changes, TakeOverWhatAnotherPlanHas) {
+  Plan plan = plan_of(4);
+  plan.schedule = "1f1b";
+  plan.zero = 3;
+  plan.ep = 4;
+  Plan other = plan;
+  other.zero_secondary = 2;
+  other.expert_dispatch = ExpertDispatch::once;
+  const ResolvedPlan loaded = resolved(plan, 4);
+  const auto taken = changes_towards(loaded, other, builtin(loaded), h100());
+  EXPECT_THAT(offers_of(taken, "ZeRO"), ElementsAre("among 4, weights within 2 too"));
+  EXPECT_THAT(offers_of(taken, "experts' dispatch"), ElementsAre("once"));
+  for (const Change& change : taken)
+    EXPECT_TRUE(change.plan.zero_secondary == 2 ||
+                change.plan.expert_dispatch != plan.expert_dispatch);
+  const ResolvedPlan there = resolved(other, 4);
+  EXPECT_THAT(changes_towards(there, plan, builtin(there), h100()), SizeIs(2));
 }
 
 // What rebuilt blocks have with the host are their inputs, and those of blocks that are kept would
