@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
+#include <unordered_set>
 
 #include "costmodel/table/builtin.hpp"
 #include "plan/model/readers/layer_list.hpp"
@@ -177,13 +178,28 @@ bool is_small(const Plan& plan) {
   return std::int64_t{plan.stages()} * plan.microbatches <= kMostUnits;
 }
 
-void carry_on(const ResolvedPlan& resolved, const Cluster& cluster) {
+namespace {
+
+void forecast_and_back(const ResolvedPlan& resolved, const Cluster& cluster) {
   schedule_and_back(resolved.schedule);
-  plan_and_back(resolved.plan);
   const Plan& plan = resolved.plan;
   const Costs costs =
       builtin_costs(resolved.model, plan.seq_length, plan.dtype, cluster, {plan.split()});
   trace_and_back(forecast(resolved, costs, cluster).trace);
+}
+
+// Whether this process has not met the plan and its schedule before. Most changes of a script
+// change nothing of the plan that is read from it, and what follows depends on these alone.
+bool is_new(const Plan& plan, const Schedule& schedule) {
+  static std::unordered_set<std::string> met;
+  return met.insert(sha256_hex(to_json(plan) + to_csv(schedule))).second;
+}
+
+}  // namespace
+
+void carry_on(const ResolvedPlan& resolved, const Cluster& cluster) {
+  plan_and_back(resolved.plan);
+  forecast_and_back(resolved, cluster);
   exports_and_back(resolved);
 }
 
@@ -194,8 +210,12 @@ void carry_on(const Job& job) {
   Plan plan = job.plan;
   plan.model_path = "model.json";
   plan.model_sha256 = sha256_hex(model);
+  const ResolvedPlan resolved = resolve(plan, folder());
+  if (is_new(plan, resolved.schedule)) forecast_and_back(resolved, known_cluster());
   plan.job = {.tool = "a tool", .devices = plan.devices(), .lines = job.lines};
-  carry_on(resolve(plan, folder()), known_cluster());
+  plan_and_back(plan);
+  if (!is_new(plan, resolved.schedule)) return;
+  exports_and_back(resolve(plan, folder()));
   if (!job.lines.empty()) own_job_and_back(plan);
 }
 
