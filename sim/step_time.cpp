@@ -8,7 +8,7 @@
 #include "costmodel/table/plan_costs.hpp"
 #include "sim/engine/compiled_engine.hpp"
 #include "sim/engine/event_engine.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/priced_program.hpp"
 
 namespace weir {
 

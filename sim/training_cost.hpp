@@ -15,7 +15,7 @@
 #include <string>
 
 #include "plan/words/price.hpp"
-#include "sim/forecast_record.hpp"
+#include "sim/forecast/forecast_record.hpp"
 
 namespace weir {
 

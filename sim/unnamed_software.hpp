@@ -15,7 +15,7 @@
 #include "costmodel/fit/builtin_interval.hpp"
 #include "costmodel/table/layer_costs.hpp"
 #include "sim/engine/compiled_program.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 
 namespace weir {
 

@@ -14,6 +14,7 @@
 #include "costmodel/table/layer_costs.hpp"
 #include "costmodel/table/plan_costs.hpp"
 #include "sim/engine/event_engine.hpp"
+#include "sim/forecast/priced_program.hpp"
 
 namespace weir {
 namespace {

@@ -11,7 +11,7 @@
 #include "costmodel/table/cost_breakdown.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 
 namespace weir {
 

@@ -9,7 +9,7 @@
 #include "costmodel/table/cost_breakdown.hpp"
 #include "plan/job/resolve.hpp"
 #include "plan/words/units.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 
 namespace weir {
 

@@ -11,7 +11,7 @@
 #include "plan/job/resolve.hpp"
 #include "plan/job/stack_abilities.hpp"
 #include "sim/explain/changes.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 
 namespace weir {
 

@@ -9,9 +9,11 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
+#include "costmodel/memory/training_state.hpp"
 #include "plan/layout/mesh_factors.hpp"
 #include "plan/words/indexed.hpp"
 #include "sim/parallel.hpp"
@@ -23,11 +25,10 @@ using layout::Axes;
 using layout::Network;
 using layout::NetworkLayout;
 
-// Of one layer, or of several together. `optimizer` and `gradients`: as a layout has them.
+// Of one layer, or of several together.
 struct Placed {
   NetworkCost cost;
   std::vector<Axes> over;
-  Axes optimizer = 0, gradients = 0;
 };
 
 bool beats(const NetworkCost& a, const NetworkCost& b) {
@@ -35,12 +36,13 @@ bool beats(const NetworkCost& a, const NetworkCost& b) {
 }
 
 // Fastest first; of equals the first that was found stays.
-std::vector<Placed> front_of(std::vector<Placed> all) {
-  std::ranges::stable_sort(all, [](const Placed& a, const Placed& b) {
+template <class P>
+std::vector<P> front_of(std::vector<P> all) {
+  std::ranges::stable_sort(all, [](const P& a, const P& b) {
     return std::pair(a.cost.time(), a.cost.memory()) < std::pair(b.cost.time(), b.cost.memory());
   });
-  std::vector<Placed> front;
-  for (Placed& one : all) {
+  std::vector<P> front;
+  for (P& one : all) {
     // All of them are in order of time: what needs no less memory than the last kept one is beaten.
     if (front.empty() || one.cost.memory() < front.back().cost.memory())
       front.push_back(std::move(one));
@@ -48,9 +50,10 @@ std::vector<Placed> front_of(std::vector<Placed> all) {
   return front;
 }
 
-void add(std::vector<Placed>& front, Placed one) {
-  if (std::ranges::any_of(front, [&](const Placed& p) { return beats(p.cost, one.cost); })) return;
-  std::erase_if(front, [&](const Placed& p) { return beats(one.cost, p.cost); });
+template <class P>
+void add(std::vector<P>& front, P one) {
+  if (std::ranges::any_of(front, [&](const P& p) { return beats(p.cost, one.cost); })) return;
+  std::erase_if(front, [&](const P& p) { return beats(one.cost, p.cost); });
   front.push_back(std::move(one));
 }
 
@@ -124,21 +127,23 @@ void each_placing(const Network& network, const Structure& s, const std::vector<
   layout.over[at(d)] = 0;
 }
 
-// Calls body() for each division of what the optimizer keeps: nothing first, so that it stays where
-// dividing it brings nothing.
-template <class Body>
-void each_division(NetworkLayout& layout, bool divided_state, const Body& body) {
-  const Axes all = divided_state ? (Axes{1} << layout.mesh.size()) - 1 : 0;
-  for (Axes axes = 0; axes <= all; ++axes) {
-    layout.optimizer = axes;
-    // Gradients are divided as the optimizer's numbers are, or not.
-    for (const Axes gradients : {Axes{0}, axes}) {
-      layout.gradients = gradients;
-      body();
-      if (axes == 0) break;
-    }
-  }
-  layout.optimizer = layout.gradients = 0;
+// Of what the optimizer keeps beside weights: as a layout has them.
+struct Division {
+  Axes optimizer = 0, gradients = 0;
+};
+
+void set(NetworkLayout& layout, const Division& division) {
+  layout.optimizer = division.optimizer;
+  layout.gradients = division.gradients;
+}
+
+// Nothing first, so that it stays where dividing brings nothing. Gradients are divided as the
+// optimizer's numbers are, or not.
+std::vector<Division> divisions(std::size_t mesh_dimensions, bool divided_state) {
+  std::vector<Division> all{{}};
+  for (Axes axes = 1; divided_state && axes < Axes{1} << mesh_dimensions; ++axes)
+    all.insert(all.end(), {{axes, 0}, {axes, axes}});
+  return all;
 }
 
 // On a mesh of these sizes, nothing split.
@@ -152,17 +157,21 @@ NetworkLayout empty_layout(const std::vector<std::int64_t>& sizes, std::size_t d
   return layout;
 }
 
-void set(NetworkLayout& layout, const Placed& placed) {
+// Of all layers.
+struct DividedPlaced : Placed {
+  Division division;
+};
+
+void set(NetworkLayout& layout, const DividedPlaced& placed) {
   layout.over = placed.over;
-  layout.optimizer = placed.optimizer;
-  layout.gradients = placed.gradients;
+  set(layout, placed.division);
 }
 
 MeshFront mesh_front(const std::vector<std::int64_t>& sizes, std::size_t dimensions,
-                     const std::vector<Placed>& front) {
+                     const std::vector<DividedPlaced>& front) {
   NetworkLayout layout = empty_layout(sizes, dimensions);
   MeshFront one{layout.mesh, {}};
-  for (const Placed& placed : front) {
+  for (const DividedPlaced& placed : front) {
     set(layout, placed);
     one.front.push_back({layout, placed.cost});
   }
@@ -175,37 +184,59 @@ const FoundLayout* first_within(const std::vector<FoundLayout>& front, Bytes mem
   return found == front.end() ? nullptr : &*found;
 }
 
+// The least share of a layer's state that a division leaves: where each weight is whole on all the
+// devices that divide what is kept beside it.
+double least_of_state(const NetworkJob& job, const NetworkLayout& layout,
+                      const Division& division) {
+  constexpr int kMany = 1 << 20;
+  const StateBytes bytes = state_bytes(job.optimizer, job.dtype);
+  const auto of = [&](int zero, std::int64_t sharers) {
+    const StateShare share = zero_share(kMany, bytes, zero, static_cast<int>(sharers));
+    return static_cast<double>(share.total().count());
+  };
+  const int zero = division.gradients != 0 ? 2 : 1;
+  return of(zero, members(layout, division.optimizer)) / of(0, 1) - 1e-4;  // shares are rounded up
+}
+
 // One mesh.
 class MeshSearch {
  public:
   MeshSearch(const Network& network, const Structure& s, const NetworkJob& job,
              const Cluster& cluster, const std::vector<std::int64_t>& sizes, bool divided_state)
-      : network_(network), s_(s), job_(job), cluster_(cluster), divided_state_(divided_state) {
+      : network_(network),
+        s_(s),
+        job_(job),
+        cluster_(cluster),
+        divisions_(divisions(sizes.size(), divided_state)) {
     layout_ = empty_layout(sizes, network.dimensions.size());
+    known_.resize(network.layers.size());
+    for (const Division& division : divisions_)
+      least_state_.push_back(least_of_state(job, layout_, division));
   }
 
-  std::vector<Placed> search(std::atomic<std::int64_t>& examined) {
-    std::vector<Placed> front;
-    each_division(layout_, divided_state_, [&] {
-      known_.assign(network_.layers.size(), {});
-      each_placing(network_, s_, s_.shared, 0, layout_, [&] { add_sums(front); });
-    });
+  std::vector<DividedPlaced> search(std::atomic<std::int64_t>& examined) {
+    std::vector<DividedPlaced> front;
+    for (std::size_t d = 0; d < divisions_.size(); ++d)
+      each_placing(network_, s_, s_.shared, 0, layout_, [&] { add_sums(d, front); });
     examined += examined_;
     return front;
   }
 
  private:
+  using Fronts = std::vector<std::vector<Placed>>;  // by division
+
   // The layers' fronts where the shared dimensions are, added up.
-  void add_sums(std::vector<Placed>& front) {
-    std::vector<Placed> sums{{NetworkCost{}, layout_.over, 0, 0}};
+  void add_sums(std::size_t division, std::vector<DividedPlaced>& front) {
+    std::vector<Placed> sums{{NetworkCost{}, layout_.over}};
     for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-      const std::vector<Placed>& one = layer_front(l);
+      const std::vector<Placed>& one = layer_fronts(l)[division];
       std::vector<Placed> next;
       for (const Placed& before : sums) {
         for (const Placed& here : one) {
           Placed both = before;
           both.cost += here.cost;
-          for (const int d : s_.of_layer[l]) both.over[at(d)] = here.over[at(d)];
+          for (std::size_t i = 0; i < here.over.size(); ++i)
+            both.over[at(s_.of_layer[l][i])] = here.over[i];
           next.push_back(std::move(both));
         }
       }
@@ -213,36 +244,89 @@ class MeshSearch {
       // layers add.
       sums = front_of(std::move(next));
     }
-    for (Placed& sum : sums) {
-      sum.optimizer = layout_.optimizer;
-      sum.gradients = layout_.gradients;
-      add(front, std::move(sum));
-    }
+    for (Placed& sum : sums) add(front, DividedPlaced{std::move(sum), divisions_[division]});
   }
+
   // Once for each placing of the shared dimensions that the layer has: those that it has not change
-  // nothing of it. Of what is returned `over` counts for the layer's own dimensions alone.
-  const std::vector<Placed>& layer_front(std::size_t l) {
+  // nothing of it. Of what is returned `over` is of the layer's own dimensions, in their order.
+  const Fronts& layer_fronts(std::size_t l) {
     std::vector<Axes> where;
     for (const int d : s_.in_layer[l]) where.push_back(layout_.over[at(d)]);
     const auto [found, is_new] = known_[l].try_emplace(std::move(where));
-    std::vector<Placed>& front = found->second;
-    if (!is_new) return front;
+    Fronts& fronts = found->second;
+    if (!is_new) return fronts;
+    fronts.resize(divisions_.size());
+    // Of those whose weights lie and are reduced alike, none that another beats: divisions, which
+    // change nothing else, change them alike.
+    std::map<std::vector<Axes>, std::vector<Placed>> alike;
     each_placing(network_, s_, s_.of_layer[l], 0, layout_, [&] {
-      ++examined_;
-      const NetworkCost cost = layer_cost(layer_share(network_, layout_, l),
-                                          network_.layers[l].repeat, layout_, job_, cluster_);
-      add(front, {cost, layout_.over, 0, 0});
+      Placed one;
+      for (const int d : s_.of_layer[l]) one.over.push_back(layout_.over[at(d)]);
+      const layout::LayerShare share = share_of(l, {});
+      one.cost = cost_of(l, share);
+      add(alike[of_weights(l, share)], std::move(one));
     });
-    return front;
+    std::vector<Placed> undivided;
+    for (auto& [weights, placed] : alike) {
+      for (const Placed& one : placed) add(fronts.front(), one);
+      std::ranges::move(placed, std::back_inserter(undivided));
+    }
+    // Those that are soon over come first: then most others need not be priced.
+    std::ranges::stable_sort(undivided, {}, [](const Placed& p) { return passes_time(p.cost); });
+    for (std::size_t d = 1; d < divisions_.size(); ++d) add_divided(l, d, undivided, fronts[d]);
+    return fronts;
   }
 
-  // Of each layer, by where the shared dimensions that it has are; of one division.
-  std::vector<std::map<std::vector<Axes>, std::vector<Placed>>> known_;
+  // A division takes nothing away from products and exchanges, nor from what F keeps.
+  static Seconds passes_time(const NetworkCost& cost) { return cost.products + cost.exchanges; }
+
+  void add_divided(std::size_t l, std::size_t division, const std::vector<Placed>& undivided,
+                   std::vector<Placed>& front) {
+    for (const Placed& one : undivided) {
+      NetworkCost bound;
+      bound.products = passes_time(one.cost);
+      bound.kept = one.cost.kept;
+      bound.state = Bytes(static_cast<std::int64_t>(static_cast<double>(one.cost.state.count()) *
+                                                    least_state_[division]));
+      if (std::ranges::any_of(front, [&](const Placed& p) { return beats(p.cost, bound); }))
+        continue;
+      for (std::size_t i = 0; i < one.over.size(); ++i)
+        layout_.over[at(s_.of_layer[l][i])] = one.over[i];
+      add(front, Placed{cost_of(l, share_of(l, divisions_[division])), one.over});
+    }
+    for (const int d : s_.of_layer[l]) layout_.over[at(d)] = 0;
+  }
+
+  layout::LayerShare share_of(std::size_t l, const Division& division) {
+    ++examined_;
+    set(layout_, division);
+    return layer_share(network_, layout_, l);
+  }
+  [[nodiscard]] NetworkCost cost_of(std::size_t l, const layout::LayerShare& share) const {
+    return layer_cost(share, network_.layers[l].repeat, layout_, job_, cluster_);
+  }
+
+  // Where each weight is split, and over what its gradient is summed.
+  [[nodiscard]] std::vector<Axes> of_weights(std::size_t l, const layout::LayerShare& share) const {
+    std::vector<Axes> all;
+    for (const layout::NetworkTensor& tensor : network_.layers[l].tensors)
+      if (is_weight(tensor)) all.push_back(axes_of(layout_, tensor.dimensions));
+    for (const layout::Exchange& exchange : share.exchanges) {
+      if (exchange.pass != layout::Pass::step) continue;
+      all.push_back(static_cast<Axes>(exchange.tensor));
+      all.push_back(exchange.axes);
+    }
+    return all;
+  }
+
+  // Of each layer, by where the shared dimensions that it has are.
+  std::vector<std::map<std::vector<Axes>, Fronts>> known_;
   const Network& network_;
   const Structure& s_;
   const NetworkJob& job_;
   const Cluster& cluster_;
-  bool divided_state_;
+  std::vector<Division> divisions_;
+  std::vector<double> least_state_;  // by division
   NetworkLayout layout_;
   std::int64_t examined_ = 0;
 };
@@ -294,8 +378,10 @@ std::optional<std::vector<FoundLayout>> fastest_layouts(const Network& network,
       fastest.insert(place, one);
       if (fastest.size() > count) fastest.pop_back();
     };
-    each_division(layout, space.divided_state,
-                  [&] { each_placing(network, structure, dimensions, 0, layout, compare); });
+    for (const Division& division : divisions(sizes.size(), space.divided_state)) {
+      set(layout, division);
+      each_placing(network, structure, dimensions, 0, layout, compare);
+    }
   }
   return fastest;
 }
@@ -304,7 +390,7 @@ FoundLayouts search_layouts(const Network& network, const NetworkJob& job, const
                             const LayoutSpace& space) {
   const Structure structure = structure_of(network);
   const auto all = meshes(space.devices, space.most_axes);
-  std::vector<std::vector<Placed>> fronts(all.size());
+  std::vector<std::vector<DividedPlaced>> fronts(all.size());
   std::atomic<std::int64_t> examined = 0;
   in_parallel(all.size(), [&](std::size_t m) {
     fronts[m] =
@@ -312,10 +398,10 @@ FoundLayouts search_layouts(const Network& network, const NetworkJob& job, const
   });
   FoundLayouts found{.meshes = static_cast<std::int64_t>(all.size()), .examined = examined};
   // In the order of the meshes, whichever thread was first.
-  std::vector<std::pair<std::size_t, Placed>> every;
+  std::vector<std::pair<std::size_t, DividedPlaced>> every;
   for (std::size_t m = 0; m < all.size(); ++m) {
     found.by_mesh.push_back(mesh_front(all[m], network.dimensions.size(), front_of(fronts[m])));
-    for (Placed& placed : fronts[m]) every.emplace_back(m, std::move(placed));
+    for (DividedPlaced& placed : fronts[m]) every.emplace_back(m, std::move(placed));
   }
   std::ranges::stable_sort(every, [](const auto& a, const auto& b) {
     return std::pair(a.second.cost.time(), a.second.cost.memory()) <

@@ -13,7 +13,7 @@
 #include "costmodel/memory/memory_rules.hpp"
 #include "costmodel/memory/stage_memory.hpp"
 #include "costmodel/table/stage_costs.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "sim/recompute/front.hpp"
 #include "sim/recompute/rank_peak.hpp"
 

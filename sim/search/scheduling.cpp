@@ -15,7 +15,7 @@
 #include "costmodel/table/stage_costs.hpp"
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "sim/synthesis/bound.hpp"
 
 namespace weir {

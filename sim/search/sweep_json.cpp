@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/job/plan_json.hpp"
-#include "sim/forecast_json.hpp"
+#include "sim/forecast/forecast_json.hpp"
 
 namespace weir {
 namespace {

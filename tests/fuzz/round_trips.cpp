@@ -21,7 +21,7 @@
 #include "plan/text/sha256.hpp"
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/jobs/job/export.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/megatron/patch/patch.hpp"

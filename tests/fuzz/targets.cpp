@@ -24,7 +24,7 @@
 #include "plan/text/quote.hpp"
 #include "plan/text/utf8.hpp"
 #include "plan/words/error.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tests/fuzz/programs.hpp"
 #include "tests/fuzz/round_trips.hpp"
 #include "tools/jobs/job/config_jobs.hpp"

@@ -60,7 +60,7 @@ def unpacked(package, folder):
     assert not outside, outside
     for part in ("bin/weir", "share/bash-completion/completions/weir", "share/doc/weir/LICENSE",
                  "share/man/man1/weir-sweep.1", "share/weir/examples/models/gpt2-mini.json",
-                 "lib/cmake/weir/weir-config.cmake", "include/weir/sim/forecast.hpp"):
+                 "lib/cmake/weir/weir-config.cmake", "include/weir/sim/forecast/forecast.hpp"):
         found = [member for member in members if str(member).endswith(part)]
         assert found or part.startswith("lib/"), part
     weir = folder / "usr/bin/weir"

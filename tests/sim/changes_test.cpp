@@ -13,7 +13,7 @@
 #include "costmodel/links/expert_overlap.hpp"
 #include "plan/job/recompute.hpp"
 #include "sim/explain/what_if.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tests/sim/small_blocks.hpp"
 
 namespace weir::changes_test {

@@ -18,7 +18,7 @@
 #include "sim/engine/compiled_program.hpp"
 #include "sim/explain/changes.hpp"
 #include "sim/explain/what_if.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "sim/search/sweep.hpp"
 
 namespace weir::direct_skips_test {

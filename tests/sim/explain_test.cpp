@@ -23,6 +23,7 @@
 #include "sim/explain/gap.hpp"
 #include "sim/explain/waterfall.hpp"
 #include "sim/explain/what_if.hpp"
+#include "sim/forecast/priced_program.hpp"
 #include "sim/search/partitions/balance.hpp"
 
 namespace weir::explain_test {

@@ -20,7 +20,8 @@
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/text/strict_json.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
+#include "sim/forecast/priced_program.hpp"
 #include "sim/partition/shipped.hpp"
 
 namespace weir::forecast_laws_test {

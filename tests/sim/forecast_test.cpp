@@ -1,7 +1,7 @@
 // What a forecast claims, and what it will not: bases, intervals, blocking transfers, ranks without
 // a device.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

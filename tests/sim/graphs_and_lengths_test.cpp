@@ -21,8 +21,8 @@
 #include "sim/explain/gap.hpp"
 #include "sim/explain/waterfall.hpp"
 #include "sim/explain/what_if.hpp"
-#include "sim/forecast.hpp"
-#include "sim/forecast_json.hpp"
+#include "sim/forecast/forecast.hpp"
+#include "sim/forecast/forecast_json.hpp"
 #include "sim/search/space/space.hpp"
 #include "tests/sim/small_blocks.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "costmodel/table/builtin.hpp"
 #include "plan/schedule/generators/generators.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "sim/recompute/automatic.hpp"
 #include "sim/recompute/front.hpp"
 

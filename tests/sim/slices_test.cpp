@@ -19,7 +19,7 @@
 #include "plan/text/sha256.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "sim/search/sweep.hpp"
 
 namespace weir::slices_test {

@@ -12,7 +12,7 @@
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "sim/forecast_json.hpp"
+#include "sim/forecast/forecast_json.hpp"
 #include "tools/app/schedule/schedule.hpp"
 #include "tools/app/schedule/timed_schedule.hpp"
 #include "tools/python/bindings.hpp"

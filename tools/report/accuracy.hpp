@@ -7,7 +7,7 @@
 
 #include "plan/job/plan.hpp"
 #include "plan/words/units.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "traces/stats.hpp"
 
 namespace weir {

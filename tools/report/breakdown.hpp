@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/report/idle_shares.hpp"
 #include "traces/metrics.hpp"
 

@@ -11,7 +11,7 @@
 
 #include "costmodel/table/builtin.hpp"
 #include "plan/model/cnn/network.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "sim/search/partitions/balance.hpp"
 #include "tools/reproduce/gpipe.hpp"
 #include "tools/reproduce/pipeline.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plan/job/plan.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "sim/unnamed_software.hpp"
 
 namespace weir {

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "plan/schedule/generators/generators.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 
 int main() {
   using namespace weir;

@@ -12,7 +12,7 @@
 #include "costmodel/fit/anchor.hpp"
 #include "plan/job/assumed_stack.hpp"
 #include "plan/words/error.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/calibrate/fit_doubts.hpp"
 #include "tools/app/calibrate/likelier_software.hpp"
 #include "tools/app/compare/measured_figure.hpp"

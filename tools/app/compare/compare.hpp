@@ -7,7 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/compare/compare_timeline.hpp"
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/field.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "plan/job/resolve.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/shared/session.hpp"
 #include "traces/interruptions.hpp"
 #include "traces/starts.hpp"

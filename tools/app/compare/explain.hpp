@@ -14,7 +14,7 @@
 #include "sim/explain/gap.hpp"
 #include "sim/explain/waterfall.hpp"
 #include "sim/explain/what_if.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/compare/mistaken_dtype.hpp"
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/explained_step.hpp"

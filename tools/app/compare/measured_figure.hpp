@@ -8,7 +8,7 @@
 
 #include "plan/job/resolve.hpp"
 #include "plan/words/units.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "traces/job_log.hpp"
 
 namespace weir::app {

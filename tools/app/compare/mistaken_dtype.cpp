@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "costmodel/layers/kernel_rates.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 
 namespace weir::app {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "traces/stats.hpp"
 
 namespace weir::app {

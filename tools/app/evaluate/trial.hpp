@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "exec/run/run.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/evaluate/unfinished.hpp"
 #include "tools/app/machine/watch.hpp"
 

@@ -15,7 +15,7 @@
 #include "plan/model/readers/foreign_job.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "sim/forecast_json.hpp"
+#include "sim/forecast/forecast_json.hpp"
 #include "sim/training_cost.hpp"
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/jobs/export.hpp"

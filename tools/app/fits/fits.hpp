@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "sim/explain/first_changes.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/sweep/edits.hpp"

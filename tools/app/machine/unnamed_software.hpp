@@ -6,7 +6,7 @@
 
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 
 namespace weir::app {
 

@@ -145,6 +145,34 @@ void add_stages(const NetworksRequest& r, NetworksResult& result) {
       staged_rows(result.network, result.layouts, r.pipeline, result.job, *result.cluster);
 }
 
+// Of every rule; Mesh-TensorFlow's measure is of networks that keep weights as they are read.
+bool searches_rules(const NetworksRequest& r) {
+  return r.devices && r.rules.empty() && !r.least_live;
+}
+
+layout::Network network_of(const Model& model, const layout::NetworkOf& of,
+                           const std::filesystem::path& file) {
+  try {
+    return layout::model_network(model, of);
+  } catch (const std::invalid_argument& why) {
+    throw InputError(file.string(), "layers", why.what());
+  }
+}
+
+// With ZeRO's third stage among the rules, where every layer has words for it.
+layout::Network network_to_search(const Model& model, layout::NetworkOf of,
+                                  const std::filesystem::path& file, const Session& session) {
+  of.shards = true;
+  try {
+    return layout::model_network(model, of);
+  } catch (const std::invalid_argument& why) {
+    of.shards = false;
+    layout::Network whole = network_of(model, of, file);
+    session.note(fmt::format("rules for shard (ZeRO 3) are not compared: {}", why.what()));
+    return whole;
+  }
+}
+
 void search(const NetworksRequest& r, NetworksResult& result, const Session& session) {
   if (!result.cluster) throw UsageError("--devices needs --cluster: its links price the layouts");
   if (const auto note = take_devices(*result.cluster, *r.devices)) session.note(*note);
@@ -237,13 +265,13 @@ NetworksResult networks(const NetworksRequest& r, PlanOptions options, const Mod
   const bool apart = !r.devices        ? processors_of(r, layout, "experts") > 1
                      : r.rules.empty() ? has_experts(model)
                                        : r.rules.find("experts:") != std::string::npos;
-  const bool shards = r.devices ? r.rules.find("shard:") != std::string::npos
-                                : processors_of(r, layout, "shard") > 1;
-  try {
-    result.network =
-        layout::model_network(attending, {plan.seq_length, batch, vocab, apart, shards});
-  } catch (const std::invalid_argument& why) {
-    throw InputError(options.model.string(), "layers", why.what());
+  layout::NetworkOf of{plan.seq_length, batch, vocab, apart, false};
+  if (searches_rules(r)) {
+    result.network = network_to_search(attending, of, options.model, session);
+  } else {
+    of.shards = r.devices ? r.rules.find("shard:") != std::string::npos
+                          : processors_of(r, layout, "shard") > 1;
+    result.network = network_of(attending, of, options.model);
   }
   if (r.devices) {
     search(r, result, session);

@@ -13,7 +13,7 @@
 #include "plan/job/summary.hpp"
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/words/error.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/jobs/import.hpp"
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/parallel_fields.hpp"

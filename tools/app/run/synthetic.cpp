@@ -3,7 +3,7 @@
 #include "tools/app/run/synthetic.hpp"
 
 #include "costmodel/table/plan_costs.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/machine/host.hpp"
 
 namespace weir::app {

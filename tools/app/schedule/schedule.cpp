@@ -16,7 +16,7 @@
 #include "plan/schedule/schedule_csv.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "sim/forecast_json.hpp"
+#include "sim/forecast/forecast_json.hpp"
 #include "tools/app/schedule/schedule_source.hpp"
 #include "tools/app/shared/memory_need.hpp"
 #include "tools/app/shared/plan_fields.hpp"

@@ -9,7 +9,7 @@
 #include "plan/program/blocking.hpp"
 #include "plan/program/program.hpp"
 #include "plan/schedule/schedule.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "traces/trace.hpp"
 
 namespace weir {

@@ -11,7 +11,7 @@
 
 #include "plan/job/stack_abilities.hpp"
 #include "sim/explain/changes.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/shared/source.hpp"
 #include "tools/report/pages/explained.hpp"
 

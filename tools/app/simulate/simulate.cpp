@@ -12,7 +12,7 @@
 #include "plan/text/strict_json.hpp"
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
-#include "sim/forecast_json.hpp"
+#include "sim/forecast/forecast_json.hpp"
 #include "tools/app/jobs/import.hpp"
 #include "tools/app/machine/unnamed_software.hpp"
 #include "tools/app/shared/plan_fields.hpp"

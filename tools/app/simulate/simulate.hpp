@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/machine/machine.hpp"
 #include "tools/app/shared/field.hpp"
 #include "tools/app/shared/parallel_fields.hpp"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "plan/text/text_file.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/shared/explained_step.hpp"
 #include "tools/app/shared/picture.hpp"
 #include "tools/app/shared/provenance.hpp"

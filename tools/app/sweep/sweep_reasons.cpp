@@ -12,7 +12,7 @@
 #include "sim/explain/changes.hpp"
 #include "sim/explain/explain_json.hpp"
 #include "sim/explain/outside.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/app/shared/explained_step.hpp"
 #include "tools/app/sweep/edits.hpp"
 

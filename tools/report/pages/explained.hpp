@@ -9,7 +9,7 @@
 
 #include "sim/explain/waterfall.hpp"
 #include "sim/explain/what_if.hpp"
-#include "sim/forecast_record.hpp"
+#include "sim/forecast/forecast_record.hpp"
 
 namespace weir {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "plan/program/program.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "tools/report/breakdown.hpp"
 #include "tools/report/page.hpp"
 #include "tools/report/pages/explained.hpp"

@@ -12,7 +12,7 @@
 #include "costmodel/table/builtin.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 #include "sim/parallel.hpp"
 
 namespace weir {

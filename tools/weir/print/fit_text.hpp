@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 
 namespace weir {
 

@@ -9,8 +9,7 @@
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
 #include "plan/program/blocking.hpp"
-#include "sim/engine/contention.hpp"
-#include "sim/forecast_record.hpp"
+#include "sim/forecast/forecast_record.hpp"
 #include "sim/jitter.hpp"
 #include "traces/trace.hpp"
 
@@ -20,10 +19,6 @@ namespace weir {
 // trace (ranking), and until it has found the best of them only for what it orders them by: step
 // time and memory (order; no metrics, no bound, no interval, no trace).
 enum class ForecastDetail : std::uint8_t { full, ranking, order };
-
-// What operations of this plan share: node cards, and devices where there are fewer than ranks.
-[[nodiscard]] Contention contention_of(const Program& program, const Plan& plan, const Costs& costs,
-                                       const Cluster& cluster);
 
 struct SoftwareParts;  // sim/software_parts
 

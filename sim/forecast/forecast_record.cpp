@@ -1,6 +1,6 @@
 // Peaks and verdicts over all ranks.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/forecast_record.hpp"
+#include "sim/forecast/forecast_record.hpp"
 
 #include <algorithm>
 

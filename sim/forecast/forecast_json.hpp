@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "sim/forecast.hpp"
+#include "sim/forecast/forecast.hpp"
 
 namespace weir {
 

@@ -12,7 +12,7 @@
 #include "plan/job/resolve.hpp"
 #include "plan/job/stack.hpp"
 #include "plan/model/model_part.hpp"
-#include "sim/forecast_record.hpp"
+#include "sim/forecast/forecast_record.hpp"
 #include "sim/software_parts.hpp"
 
 namespace weir {

@@ -1,6 +1,6 @@
 // Peaks by the tensors' count, anchored, and bounded by other stacks.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/forecast_memory.hpp"
+#include "sim/forecast/forecast_memory.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include "costmodel/memory/software_bounds.hpp"
 #include "costmodel/table/dynamic_context.hpp"
 #include "plan/job/stack_part.hpp"
-#include "sim/forecast_notes.hpp"
+#include "sim/forecast/forecast_notes.hpp"
 
 namespace weir {
 namespace {

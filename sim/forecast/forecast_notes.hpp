@@ -6,7 +6,7 @@
 #include "costmodel/table/cost_table.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
-#include "sim/forecast_record.hpp"
+#include "sim/forecast/forecast_record.hpp"
 
 namespace weir {
 

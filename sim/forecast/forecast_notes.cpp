@@ -1,6 +1,6 @@
 // Figures that people should know of, as lines.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/forecast_notes.hpp"
+#include "sim/forecast/forecast_notes.hpp"
 
 #include <fmt/format.h>
 

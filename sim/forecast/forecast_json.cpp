@@ -1,6 +1,6 @@
 // Writes weir.forecast/1.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/forecast_json.hpp"
+#include "sim/forecast/forecast_json.hpp"
 
 #include <nlohmann/json.hpp>
 
