@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plan/text/strict_json.hpp"
-#include "sim/training_cost.hpp"
+#include "sim/forecast/training_cost.hpp"
 
 namespace weir {
 namespace {

@@ -12,10 +12,10 @@
 
 #include "costmodel/table/layer_costs.hpp"
 #include "plan/job/cluster.hpp"
+#include "sim/forecast/unnamed_software.hpp"
 #include "sim/search/programs.hpp"
 #include "sim/search/space/ranking.hpp"
 #include "sim/software_parts.hpp"
-#include "sim/unnamed_software.hpp"
 
 namespace weir {
 

@@ -14,7 +14,7 @@
 #include "costmodel/table/builtin.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "plan/words/error.hpp"
-#include "sim/training_cost.hpp"
+#include "sim/forecast/training_cost.hpp"
 #include "tools/jobs/torchtitan/words.hpp"
 
 namespace weir::forecast_test {

@@ -1,6 +1,6 @@
 // What training costs: by hand from a step's time, the devices and the tokens.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/training_cost.hpp"
+#include "sim/forecast/training_cost.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

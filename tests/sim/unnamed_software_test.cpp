@@ -1,6 +1,6 @@
 // What not knowing a plan's software, or all of its job, does to its verdict.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/unnamed_software.hpp"
+#include "sim/forecast/unnamed_software.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/training_cost.hpp"
+#include "sim/forecast/training_cost.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/reproduce/known_software.hpp"
 #include "tools/weir/commands.hpp"

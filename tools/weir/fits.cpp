@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sim/training_cost.hpp"
+#include "sim/forecast/training_cost.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/weir/commands.hpp"
 #include "tools/weir/print/printout.hpp"

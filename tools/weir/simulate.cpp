@@ -6,7 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "plan/words/figures.hpp"
-#include "sim/training_cost.hpp"
+#include "sim/forecast/training_cost.hpp"
 #include "tools/app/schedule/timed_schedule.hpp"
 #include "tools/app/shared/plan_fields.hpp"
 #include "tools/app/simulate/builtin_accuracy.hpp"

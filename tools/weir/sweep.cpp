@@ -10,7 +10,7 @@
 #include "plan/job/summary.hpp"
 #include "plan/words/figures.hpp"
 #include "sim/explain/place_of_baseline.hpp"
-#include "sim/training_cost.hpp"
+#include "sim/forecast/training_cost.hpp"
 #include "tools/app/sweep/sweep_layouts.hpp"
 #include "tools/app/sweep/verdict.hpp"
 #include "tools/report/breakdown.hpp"

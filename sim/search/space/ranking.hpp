@@ -7,7 +7,7 @@
 
 #include "plan/job/plan.hpp"
 #include "sim/forecast/forecast.hpp"
-#include "sim/unnamed_software.hpp"
+#include "sim/forecast/unnamed_software.hpp"
 
 namespace weir {
 

@@ -12,7 +12,7 @@
 
 #include "costmodel/fit/builtin_interval.hpp"
 #include "plan/job/assumed_stack.hpp"
-#include "sim/unnamed_software.hpp"
+#include "sim/forecast/unnamed_software.hpp"
 #include "tools/reproduce/known_software.hpp"
 #include "traces/stats.hpp"
 

@@ -12,7 +12,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/explain/explain_json.hpp"
-#include "sim/training_cost.hpp"
+#include "sim/forecast/training_cost.hpp"
 #include "tools/app/compare/measured_figure.hpp"
 #include "tools/app/jobs/import.hpp"
 #include "tools/app/machine/unnamed_software.hpp"

@@ -16,7 +16,7 @@
 #include "plan/text/text_file.hpp"
 #include "plan/words/error.hpp"
 #include "sim/forecast/forecast_json.hpp"
-#include "sim/training_cost.hpp"
+#include "sim/forecast/training_cost.hpp"
 #include "tools/app/compare/explain.hpp"
 #include "tools/app/jobs/export.hpp"
 #include "tools/app/jobs/import.hpp"

@@ -3,7 +3,7 @@
 #include "tools/app/machine/unnamed_software.hpp"
 
 #include "plan/job/assumed_stack.hpp"
-#include "sim/unnamed_software.hpp"
+#include "sim/forecast/unnamed_software.hpp"
 #include "tools/jobs/job/doubt.hpp"
 #include "tools/reproduce/known_software.hpp"
 

@@ -18,7 +18,7 @@
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/model/model.hpp"
-#include "sim/unnamed_software.hpp"
+#include "sim/forecast/unnamed_software.hpp"
 #include "tools/reproduce/published.hpp"
 
 namespace weir {

@@ -1,6 +1,6 @@
 // Costs, virtual time, and the last event of it.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/step_time.hpp"
+#include "sim/forecast/step_time.hpp"
 
 #include <stdexcept>
 #include <variant>

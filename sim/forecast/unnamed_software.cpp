@@ -1,6 +1,6 @@
 // Forecasts a plan by other software than the one that was taken.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/unnamed_software.hpp"
+#include "sim/forecast/unnamed_software.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include "costmodel/memory/software_bounds.hpp"
 #include "costmodel/memory/stage_memory.hpp"
 #include "costmodel/table/builtin.hpp"
-#include "sim/step_time.hpp"
+#include "sim/forecast/step_time.hpp"
 
 namespace weir {
 namespace {

@@ -1,6 +1,6 @@
 // Hours and money from a step's time.
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/training_cost.hpp"
+#include "sim/forecast/training_cost.hpp"
 
 #include <fmt/format.h>
 
