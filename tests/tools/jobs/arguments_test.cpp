@@ -93,5 +93,15 @@ TEST(Arguments, RedirectionsOfAQuotedScriptAreTheShells) {
   EXPECT_THAT(a.ambiguous(), IsEmpty());
 }
 
+// Of arrays that no command uses, too.
+TEST(Arguments, RedirectionsAmongUnusedWordsAreTheShells) {
+  Arguments a("ARGS=(--rounds 3 \"--depth 2 < -1 2> log\" --last 4)\n", "job.sh");
+  EXPECT_EQ(a.integer("rounds", 1, 8), 3);
+  EXPECT_EQ(a.integer("depth", 1, 8), 2);
+  EXPECT_EQ(a.integer("last", 1, 8), 4);
+  EXPECT_THAT(a.unread(), IsEmpty());
+  EXPECT_THAT(a.ambiguous(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace weir::arguments_test

@@ -53,9 +53,8 @@ bool redirects(std::string_view word) {
   return word.starts_with('>') || word.starts_with("&>") || word == "<";
 }
 
-// The words of quoted arguments apart, without what is the shell's: of `sh -c "... > log"` too.
-std::vector<std::string> plain_words(const std::vector<std::string>& command) {
-  const std::vector<std::string> all = split_words(command);
+// Without what is the shell's: of `sh -c "... > log"` too.
+std::vector<std::string> plain_words(const std::vector<std::string>& all) {
   std::vector<std::string> words;
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (!redirects(all[i])) {
@@ -93,7 +92,8 @@ ArgumentCommands argument_commands(const ShellScript& script, std::vector<ShellR
   for (std::size_t i = 0; i < script.commands.size(); ++i) {
     const auto& command = script.commands[i];
     if (is_beside(command)) continue;
-    std::vector<std::string> words = plain_words(command);
+    // The words of quoted arguments apart.
+    std::vector<std::string> words = plain_words(split_words(command));
     if (words.empty()) continue;
     if (names_a_model(words)) {
       jobs.push_back(words);
@@ -131,7 +131,7 @@ ArgumentCommands argument_commands(const ShellScript& script, std::vector<ShellR
         at = word.find_first_not_of(kBlanks, end);
       }
     }
-    all.push_back(std::move(apart));
+    all.push_back(plain_words(apart));
   }
   return {std::move(all), std::nullopt};
 }
