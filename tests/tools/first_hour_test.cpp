@@ -34,6 +34,8 @@ TEST_F(FirstHour, AMistypedWordIsCorrected) {
                         "you mean plan?"));
   EXPECT_EQ(weir("help plann").code, 2);
   EXPECT_EQ(weir("help plan").code, 0);
+  for (const char* of_all : {"-q", "--json", "--format csv", "--seed 3", "--format=markdown -q"})
+    EXPECT_THAT(weir(of_all + std::string(" help plan")).out, HasSubstr("weir plan")) << of_all;
   refused("plan config.json --partition optimall", 2, "optimal");
   refused("plan config.json --schedule 1f1bb", 2, "1f1b");
   refused("plan config.json --dtype bf61", 2, "bf16");
@@ -58,6 +60,29 @@ TEST_F(FirstHour, AMistypedWordIsCorrected) {
 }
 
 // Each command shows its examples, and the list of commands what their exit codes mean.
+// A run's seed is its plan's: another is refused and not passed over.
+TEST_F(FirstHour, ASeedIsTakenOrRefused) {
+  write("config.json", kConfig);
+  ASSERT_EQ(weir("plan config.json -K 2 -M 2 --seed 3 -o p.json").code, 0);
+  EXPECT_THAT(read("p.json"), HasSubstr("\"seed\": 3"));
+  for (const char* seeded : {"run p.json --steps 1 --seed 5", "--seed 5 run p.json --steps 1"}) {
+    const CommandResult refused = weir(seeded);
+    EXPECT_EQ(refused.code, 2) << refused.out;
+    EXPECT_THAT(refused.out, HasSubstr("a run has its plan's")) << seeded;
+  }
+}
+
+// Two plans of one job whose mini-batches are not alike: their steps are not, either.
+TEST_F(FirstHour, UnlikeMiniBatchesAreSaid) {
+  write("config.json", kConfig);
+  ASSERT_EQ(weir("plan config.json -K 2 -M 2 -o a.json").code, 0);
+  ASSERT_EQ(weir("plan config.json -K 2 -M 4 -o b.json").code, 0);
+  const std::string told = weir("compare a.json b.json").out;
+  EXPECT_THAT(told, HasSubstr("samples/s"));
+  EXPECT_THAT(told, HasSubstr("the mini-batches have 2 and 4 samples"));
+  EXPECT_THAT(weir("compare a.json a.json").out, Not(HasSubstr("samples/s")));
+}
+
 TEST_F(FirstHour, HelpHasExamplesAndExitCodes) {
   const std::string all = weir("help").out;
   EXPECT_THAT(all, HasSubstr("Exit codes: 0 done, 2 options that cannot be, 3 bad input, 4 no "

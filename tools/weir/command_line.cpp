@@ -203,6 +203,19 @@ void flush_output() {
   cannot_write({errno, std::generic_category()});
 }
 
+// What is said of all commands may stand before "help" as well.
+std::vector<std::string>::iterator behind_options_of_all(std::vector<std::string>& words) {
+  auto word = words.begin();
+  while (word != words.end() && word->starts_with("-")) {
+    const bool valued = *word == "--format" || *word == "--seed";
+    const bool known = valued || *word == "-q" || *word == "--quiet" || *word == "--json" ||
+                       word->starts_with("--format=") || word->starts_with("--seed=");
+    if (!known) return words.end();
+    word += valued && word + 1 != words.end() ? 2 : 1;
+  }
+  return word;
+}
+
 // Words as they were given: "help run" asks what "run --help" does.
 std::vector<std::string> words_of(int argc, char** argv, const std::vector<std::string>& commands) {
   std::vector<std::string> words(argv + 1, argv + argc);
@@ -211,9 +224,7 @@ std::vector<std::string> words_of(int argc, char** argv, const std::vector<std::
     if (utf8_prefix(words[i]) != words[i].size())
       throw UsageError(fmt::format("argument {} is not UTF-8: {}", i + 1, words[i]));
   }
-  // Who wants no notes may say so before "help" as well.
-  const auto first = std::ranges::find_if(
-      words, [](const std::string& word) { return word != "-q" && word != "--quiet"; });
+  const auto first = behind_options_of_all(words);
   if (first != words.end() && *first == "help") {
     words.erase(words.begin(), first + 1);
     if (const auto text = words.size() == 1 ? help_on(words[0]) : std::nullopt) {
@@ -374,6 +385,16 @@ CommandLine::CommandLine()
 
 CommandLine::~CommandLine() = default;
 
+void CommandLine::take_seed(const std::string& command, const app::Fields& fields) const {
+  const auto seed = std::ranges::find_if(fields, is_seed);
+  if (seed != fields.end()) {
+    *std::get<std::uint64_t*>(seed->target) = global_.seed;
+  } else if (command == "run" && app_->get_option("--seed")->count() > 0) {
+    // Elsewhere nothing is random without one; here who gives one expects another training.
+    throw UsageError("--seed: a run has its plan's: weir plan --seed");
+  }
+}
+
 void CommandLine::add(const char* name, const char* summary, app::Fields fields,
                       std::function<void(const app::Session&)> run) {
   CLI::App* command = app_->add_subcommand(name, summary);
@@ -387,9 +408,7 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
   }
   // By value: the tables go when this function returns, the callback runs later.
   command->callback([this, command, fields = std::move(fields), run = std::move(run)] {
-    for (const app::Field& field : fields) {
-      if (is_seed(field)) *std::get<std::uint64_t*>(field.target) = global_.seed;
-    }
+    take_seed(command->get_name(), fields);
     app::find_models(fields);
     const app::Session session = session_for(*command, fields);
     // Before any work: a result that cannot be written is refused while nothing is lost.

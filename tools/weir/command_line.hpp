@@ -81,6 +81,7 @@ class CommandLine {
     }
   }
   [[nodiscard]] app::Session session_for(const CLI::App& command, const app::Fields& fields) const;
+  void take_seed(const std::string& command, const app::Fields& fields) const;
   static bool print_json(const std::string& text);  // false: there is none
 
   struct {

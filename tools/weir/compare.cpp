@@ -71,11 +71,25 @@ void print_plans(Printout& out, const app::CompareResult& result) {
   table.rows.push_back({fmt::format("step time ({})", to_string(a.basis)),
                         format_duration(a.step_time), format_duration(b.step_time),
                         fmt::format("{:+.1f} %", (b.step_time / a.step_time - 1) * 100)});
+  // Steps of unlike mini-batches compare by their samples alone.
+  const bool unlike =
+      result.plans[0].plan.global_batch_size() != result.plans[1].plan.global_batch_size();
+  if (unlike && a.samples_per_s && b.samples_per_s) {
+    table.rows.push_back(
+        {"samples/s", fmt::format("{:.4g}", *a.samples_per_s),
+         fmt::format("{:.4g}", *b.samples_per_s),
+         fmt::format("{:+.1f} %", (*b.samples_per_s / *a.samples_per_s - 1) * 100)});
+  }
   table.rows.push_back(
       {"peak memory", format_bytes(a.peak_memory()), format_bytes(b.peak_memory()), ""});
   table.rows.push_back(
       {"bubble", percent(a.metrics.bubble_fraction), percent(b.metrics.bubble_fraction), ""});
   out.show(table);
+  if (unlike) {
+    out.say(
+        "the mini-batches have {} and {} samples: steps of these do not compare, samples/s do\n",
+        result.plans[0].plan.global_batch_size(), result.plans[1].plan.global_batch_size());
+  }
   if (const auto& r = result.ratio) {
     out.say("the second plan's step is {:.3f} of the first's, {:.3g} % {:.3f} to {:.3f}{}\n",
             r->ratio, r->nominal * 100, r->low, r->high,

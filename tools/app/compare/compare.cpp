@@ -104,6 +104,11 @@ CompareResult compare_traces(const CompareRequest& r, const Session& session) {
   const auto second = file_of(r.second, "compare: measured");
   require_comparable(predicted.trace, first);
   require_comparable(measured.trace, second);
+  if (predicted.trace.origin == TraceOrigin::measured &&
+      measured.trace.origin == TraceOrigin::predicted)
+    throw UsageError(
+        "compare: the first trace is measured, the second predicted: expected the "
+        "forecast first");
   // A forecast of several steps would leave open which of them is meant.
   if (predicted.trace.steps.size() != 1)
     throw UsageError("compare: the first trace is the forecast, of one step");

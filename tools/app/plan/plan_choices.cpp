@@ -127,6 +127,7 @@ Recompute PlanChooser::recompute(const Plan& plan, const Schedule& schedule) con
   require_stages(resolved, cluster.stack);
   const AutomaticRecompute chosen = automatic_recompute(
       resolved, known, cluster, memory_limit.value_or(cluster.largest_memory()));
+  if (chosen.fits == Fits::no) throw NoFeasiblePlan("--recompute auto: " + describe(chosen));
   remarks.push_back(describe(chosen));
   return chosen.recompute;
 }

@@ -79,7 +79,9 @@ void check(const RunRequest& r, const RunOptions& options, const Session& sessio
     throw UsageError("--svg draws losses of steps that train: here are none");
   if (r.checkpoint_every > 0 && !r.output)
     throw UsageError("--checkpoint-every needs --output, the folder for checkpoints");
-  if (r.restart && (r.resume || !r.output))
+  if (r.restart && !r.output)
+    throw UsageError("--restart needs --output, the folder whose checkpoints it removes");
+  if (r.restart && r.resume)
     throw UsageError("--restart begins anew in --output, and --resume goes on: one of them");
   if (r.output) require_own_checkpoints(r);
 }
