@@ -81,6 +81,22 @@ TEST_F(Resume, LossesAreDrawn) {
   EXPECT_EQ(weir("run k1.json --backend synthetic --svg none.svg").code, 2);
 }
 
+// A run that goes on in its own folder leaves the losses of those before it there: 3 steps, of
+// which the last is trained again, then 2 and 1.
+TEST_F(Resume, LossesBeforeStay) {
+  const auto whole = result("k2.json --warmup 0 --steps 5").at("steps");
+  result("k2.json --warmup 0 --steps 3 --checkpoint-every 2 -o out");
+  const char* second = "out/checkpoints/step-000002";
+  result("k2.json --warmup 0 --steps 2 --checkpoint-every 1 -o out --resume " +
+         std::string(second));
+  const auto last = result("k1.json --warmup 0 --steps 1 --resume out -o out");
+  EXPECT_EQ(nlohmann::json::parse(read("out/run.json")), last);
+  ASSERT_EQ(last.at("first_step"), 4);
+  ASSERT_EQ(last.at("losses_before").size(), 4U);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(last["losses_before"][i], whole[i]["loss"]) << i;
+  EXPECT_EQ(last["steps"][0]["loss"], whole[4]["loss"]);
+}
+
 // Most of the time goes into checkpoints, so most kills fall into one. What is found afterwards is
 // whole and goes on to the bits of a run that was never killed.
 TEST_F(Resume, AKillLeavesNoBrokenCheckpoint) {

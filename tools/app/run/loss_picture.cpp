@@ -3,7 +3,9 @@
 #include "tools/app/run/loss_picture.hpp"
 
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -11,49 +13,41 @@
 #include "plan/words/error.hpp"
 
 namespace weir::app {
-namespace {
-
-using Points = std::vector<std::pair<double, double>>;
-
-// Of OUT/run.json where the checkpoint is OUT/checkpoints/step-N; no points where there is none, or
-// another's file: a picture is no reason to end a run that is done.
-Points losses_before(const std::filesystem::path& checkpoint, std::int64_t first_step) {
-  const auto file = checkpoint.parent_path().parent_path() / "run.json";
+std::vector<double> losses_before(const weir::RunResult& run) {
+  if (!run.resumed) return {};
+  const auto file = run.resumed->parent_path().parent_path() / "run.json";
   std::error_code missing;
   if (!std::filesystem::is_regular_file(file, missing)) return {};
-  Points points;
   try {
     const auto json = nlohmann::json::parse(read_text_file(file));
-    double step = json.at("first_step").get<double>();
-    for (const auto& one : json.at("steps")) {
-      ++step;
-      // Steps after the checkpoint are trained again, and come from this run.
-      if (step <= static_cast<double>(first_step))
-        points.emplace_back(step, one.at("loss").get<double>());
-    }
+    std::vector<double> losses;
+    if (json.contains("losses_before")) json["losses_before"].get_to(losses);
+    for (const auto& one : json.at("steps")) losses.push_back(one.at("loss").get<double>());
+    // The last one's step; those after the checkpoint are trained again, and come from this run.
+    const auto trained = json.at("first_step").get<std::int64_t>() + std::ssize(json["steps"]);
+    const std::int64_t kept = std::ssize(losses) - (trained - run.first_step);
+    if (trained < run.first_step || kept < 0) return {};
+    losses.resize(static_cast<std::size_t>(kept));
+    return losses;
   } catch (const nlohmann::json::exception&) {
     return {};
   } catch (const InputError&) {
     return {};
   }
-  return points;
 }
 
-}  // namespace
-
-Chart loss_chart(const weir::RunResult& run, const std::string& name) {
+Chart loss_chart(const weir::RunResult& run, const std::vector<double>& before,
+                 const std::string& name) {
   Chart chart{.title = "Loss by step", .x_label = "step", .y_label = "loss"};
-  if (run.resumed) {
-    Points before = losses_before(*run.resumed, run.first_step);
-    if (!before.empty()) {
-      chart.series.push_back(
-          {"before it was stopped", std::move(before), kMuted, Series::Mark::stroke});
-    }
-  }
-  Points points;
-  double step = static_cast<double>(run.first_step);
-  for (const StepResult& one : run.steps) points.emplace_back(++step, one.loss);
-  chart.series.push_back({name, std::move(points), kBlue, Series::Mark::stroke});
+  const auto add = [&chart](const std::string& of, double step, const auto& losses, auto color) {
+    std::vector<std::pair<double, double>> points;
+    for (const double loss : losses) points.emplace_back(++step, loss);
+    chart.series.push_back({of, std::move(points), color, Series::Mark::stroke});
+  };
+  const auto first = static_cast<double>(run.first_step);
+  if (!before.empty())
+    add("before it was stopped", first - static_cast<double>(before.size()), before, kMuted);
+  add(name, first, run.steps | std::views::transform(&StepResult::loss), kBlue);
   return chart;
 }
 

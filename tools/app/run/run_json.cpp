@@ -51,6 +51,7 @@ nlohmann::ordered_json to_json(const RunResult& result) {
   }
   if (run.stopped_by != 0) json["stopped"] = true;
   if (run.resumed) json["resumed"] = run.resumed->string();
+  if (!result.losses_before.empty()) json["losses_before"] = result.losses_before;
   for (const CheckpointWritten& written : run.checkpoints) {
     json["checkpoints"].push_back({{"step", written.step},
                                    {"folder", written.folder.string()},

@@ -102,8 +102,11 @@ void report(RunResult& result, const RunRequest& r, Disturbance disturbance,
       add(ending_of(std::current_exception()).line);
     }
   };
-  if (r.picture) {  // before the folder that this run goes on from may be its own
-    const Chart chart = loss_chart(result.run, summary(result.plan.loaded.plan));
+  // Before anything is written: the folder that this run goes on from may be its own.
+  result.losses_before = losses_before(result.run);
+  if (r.picture) {
+    const Chart chart =
+        loss_chart(result.run, result.losses_before, summary(result.plan.loaded.plan));
     kept([&] { save_picture(draw_chart(chart), chart_csv(chart), *r.picture, session); });
   }
   // Last: it says what else could not be kept.

@@ -46,6 +46,7 @@ struct RunResult {
   weir::RunResult run;           // its trace says where it was made
   Disturbance disturbance = {};  // while its steps were run
   bool leads = true;             // false: another process has the result, and this one's is empty
+  std::vector<double> losses_before = {};  // of the runs that it goes on from (loss_picture)
 };
 
 }  // namespace weir::app
