@@ -68,6 +68,7 @@ std::optional<std::string> degrees_beyond(const StackAbilities& abilities, const
   if (plan.overlap_grad_reduce && plan.replicas() > 1 && !abilities.overlap_grad_reduce)
     return "a reduction of gradients beside the backward";
   if (!plan.cuda_graphs.none() && !abilities.cuda_graphs) return "CUDA graphs";
+  if (plan.cp > 1 && !abilities.context_parallel) return "context parallelism";
   if (plan.lengths.dynamic_cp > 0 && !abilities.dynamic_cp)
     return "context parallelism by each sequence's length";
   if (plan.offload_optimizer > 0 && !abilities.offload_optimizer)

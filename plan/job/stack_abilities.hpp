@@ -23,6 +23,7 @@ struct StackAbilities {
   std::vector<RankOrder> rank_orders{};
   bool overlap_grad_reduce = true;
   bool cuda_graphs = true;
+  bool context_parallel = true;
   bool dynamic_cp = true;  // context parallelism that follows sequences' lengths
   bool offload_optimizer = true, offload_activations = true;  // to the host, as plans have it
   bool whole_rounds = false;                                  // with v > 1, M is a multiple of K

@@ -387,6 +387,9 @@ constexpr Key<StackAbilities> kAbilities[] = {
         "| may be left out: true | gradients can be reduced beside the last backward"),
     or_null<&StackAbilities::cuda_graphs>(
         "cuda_graphs", "| may be left out: true | steps or blocks can be launched as CUDA graphs"),
+    or_null<&StackAbilities::context_parallel>(
+        "context_parallel",
+        "| may be left out: true | sequences can be divided over devices (`cp`)"),
     or_null<&StackAbilities::dynamic_cp>(
         "dynamic_cp",
         "| may be left out: true | sequences can have as many context-parallel devices as their "

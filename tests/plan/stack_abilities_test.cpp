@@ -16,7 +16,7 @@ StackAbilities megatron() {
           "zero": [0, 1], "zero_without_pipeline": [0, 1, 2, 3],
           "recompute": ["none", "selective", "full"],
           "rank_orders": ["tp-cp-dp-pp"], "overlap_grad_reduce": false, "cuda_graphs": false,
-          "dynamic_cp": false}})",
+          "dynamic_cp": false, "context_parallel": false}})",
       "stack.json");
 }
 
@@ -58,6 +58,7 @@ TEST(StackAbilities, EachChoiceIsHeldToItsList) {
               p.lengths = {{64}, RowsOf::packed, 64};
             }),
             "context parallelism by each sequence's length");
+  EXPECT_EQ(lacking([](Plan& p) { p.cp = 2; }), "context parallelism");
 }
 
 // Groups of four micro-batches: ten leave a rest of two, which Megatron refuses when it starts.

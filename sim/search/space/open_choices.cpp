@@ -75,6 +75,7 @@ StackAbilities allowed(const SweepRequest& request, StackAbilities stack) {
     stack.zero_without_pipeline.clear();
   }
   if (!request.recompute.empty()) stack.recompute.clear();
+  if (!request.cp.empty()) stack.context_parallel = true;
   if (request.base.overlap_grad_reduce) stack.overlap_grad_reduce = true;
   if (!request.offload_optimizer.empty()) stack.offload_optimizer = true;
   if (!request.offload_activations.empty()) stack.offload_activations = true;
@@ -88,6 +89,7 @@ StackAbilities allowed(const SweepRequest& request, StackAbilities stack) {
   also(plan.pp > 1 ? stack.zero : stack.zero_without_pipeline, plan.zero);
   also(stack.recompute, plan.recompute.mode);
   also(stack.rank_orders, plan.rank_order);
+  if (plan.cp > 1) stack.context_parallel = true;
   return stack;
 }
 
@@ -141,7 +143,9 @@ SweepRequest with_open_choices(SweepRequest request, const Model& model, const C
   // A tensor-parallel group exchanges in every layer, so it stays within a node.
   open(request.tp, those([&](int tp) { return tp <= cluster.devices_per_node && splits(tp, 1); }),
        baseline(&Plan::tp));
-  open(request.cp, those([&](int cp) { return splits(1, cp); }), baseline(&Plan::cp));
+  const bool divides = request.within->context_parallel;
+  open(request.cp, those([&](int cp) { return (cp == 1 || divides) && splits(1, cp); }),
+       baseline(&Plan::cp));
   open(request.dp, all, baseline(&Plan::dp));
   // Without experts there is nothing to share: 1 alone.
   open(request.ep,

@@ -292,6 +292,12 @@ TEST(DeepSpeedRows, ClippingAndStages) {
   EXPECT_THAT(
       complaint([&] { static_cast<void>(export_deepspeed(loaded(plan, llama_like(8)), {})); }),
       HasSubstr("(row deepspeed/one-stage-a-rank)"));
+  // Its file would have the samples of twice as many replicas.
+  plan = pipeline(2, 1, 4);
+  plan.cp = 2;
+  EXPECT_THAT(
+      complaint([&] { static_cast<void>(export_deepspeed(loaded(plan, llama_like(8)), {})); }),
+      HasSubstr("(row deepspeed/context-parallelism)"));
 }
 
 // The host updates under ZeRO alone; of one replica it is written, and is none when it is read.

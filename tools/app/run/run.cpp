@@ -142,7 +142,7 @@ Fields fields(RunRequest& r) {
       {"--resume", &r.resume,
        "Go on from a checkpoint, or from the newest whole one of a run's folder: losses and "
        "weights are, bit by bit, those of a run that was never stopped, whatever K, partition, "
-       "schedule and number of processes"},
+       "schedule of one direction and number of processes"},
       {"--restart", &r.restart,
        "Begin anew in a folder that holds another run's checkpoints, and remove those first"},
       {"--evaluate", &r.evaluate,

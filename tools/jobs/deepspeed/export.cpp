@@ -247,8 +247,6 @@ ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& op
   if (plan.tp > 1)
     job.not_carried.push_back(
         {"tp", "DeepSpeed leaves it to the model: pass a topology and an mpu"});
-  if (plan.cp > 1)
-    job.not_carried.push_back({"cp", "the pipeline engine has no context parallelism"});
   if (plan.dtype == Dtype::tf32)
     job.not_carried.push_back({"dtype", "tf32: torch.set_float32_matmul_precision('high')"});
   job.not_carried.push_back(
@@ -258,7 +256,8 @@ ExportedJob export_deepspeed(const ResolvedPlan& loaded, const ExportOptions& op
   if (plan.zero > 1) {
     job.not_carried.push_back(
         {"zero",
-         fmt::format("{}: pipeline.py's engine takes 1 at most{}", plan.zero,
+         fmt::format("{}: pipeline.py's engine takes 1 at most, so that devices hold more{}",
+                     plan.zero,
                      shards ? ", ds_config.json has the job's, for a script of yours" : "")});
   }
   Plan others = plan;
