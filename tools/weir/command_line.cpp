@@ -387,6 +387,9 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
   }
   // By value: the tables go when this function returns, the callback runs later.
   command->callback([this, command, fields = std::move(fields), run = std::move(run)] {
+    const std::string name = command->get_name();
+    if (format_ == TableFormat::csv && without_tables_.contains(name))
+      throw UsageError("--format csv: weir " + name + " prints no table");
     for (const app::Field& field : fields) {
       if (is_seed(field)) *std::get<std::uint64_t*>(field.target) = global_.seed;
     }
