@@ -18,12 +18,11 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const Table kPlans{
-    {left("plan"), {"step"}, {"measured"}, {"memory"}},
-    {{"K=1 M=8 gpipe recompute=stage", number(2.5, "2.5 s", "s"), "-",
-      number(0x3p30, "3 GiB", "bytes")},
-     {"K=4, M=8", number(1.5, "1.5 s", "s"), "-", number(0x1p30, "1 GiB", "bytes")}},
-    1};
+const Table kPlans{{left("plan"), {"step"}, {"measured"}, {"memory"}},
+                   {{"K=1 M=8 gpipe recompute=stage", number(2.5, "2.5 s", "s"), "-",
+                     number(0x3p30, "3 GiB", "bytes")},
+                    {"K=4, M=8", number(1.5, "1.5 s", "s"), "-", number(0x1p30, "1 GiB", "bytes")}},
+                   1};
 
 TEST(Table, WhatSaysNothingIsLeftOutAndTheBestIsMarked) {
   EXPECT_EQ(columns_text(kPlans, std::nullopt),
