@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -17,10 +18,11 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-const Table kPlans{
-    {left("plan"), {"step"}, {"measured"}, {"memory"}},
-    {{"K=1 M=8 gpipe recompute=stage", "2.5 s", "-", "3 GiB"}, {"K=4, M=8", "1.5 s", "-", "1 GiB"}},
-    1};
+const Table kPlans{{left("plan"), {"step"}, {"measured"}, {"memory"}},
+                   {{"K=1 M=8 gpipe recompute=stage", number(2.5, "2.5 s", "s"), "-",
+                     number(0x3p30, "3 GiB", "bytes")},
+                    {"K=4, M=8", number(1.5, "1.5 s", "s"), "-", number(0x1p30, "1 GiB", "bytes")}},
+                   1};
 
 TEST(Table, WhatSaysNothingIsLeftOutAndTheBestIsMarked) {
   EXPECT_EQ(columns_text(kPlans, std::nullopt),
@@ -67,19 +69,38 @@ TEST(Table, MarkdownAndCsv) {
             "\"K=4, M=8\",1.5,,1073741824\n");
 }
 
-// A column of numbers alone has a unit in its head. A text that a spreadsheet would run, as a layer
-// may be named, is a text to it; a number keeps its sign.
+// A column of numbers of one unit has it in its head. A text that a spreadsheet would run, as a
+// layer may be named, is a text to it; a number keeps its sign.
 TEST(Table, CsvIsOfNumbersAndOfTexts) {
   const Table table{{left("name"), {"error"}, {"time"}, {"mixed"}, left("note")},
-                    {{"=HYPERLINK(1)", "-2.5%", "+3 us", "1 s", "@a"},
-                     {"-1+2", "10.0%", "-", "2 GiB", "-7"},
-                     {"plain", "", "2 ms", "", "+x"}},
+                    {{"=HYPERLINK(1)", percent(-0.025), Seconds(3e-6), Seconds(1), "@a"},
+                     {"-1+2", percent(0.1), "-", Bytes(2), "-7"},
+                     {"plain", "", Seconds(2e-3), "", "+x"}},
                     {}};
   EXPECT_EQ(csv_text(table),
             "name,error [%],time [s],mixed,note\n"
-            "'=HYPERLINK(1),-2.5,3e-06,1 s,'@a\n"
-            "'-1+2,10,,2 GiB,-7\n"
+            "'=HYPERLINK(1),-2.5,3e-06,1,'@a\n"
+            "'-1+2,10,,2,-7\n"
             "plain,,0.002,,'+x\n");
+}
+
+// People read three digits and bars; programs get all digits, their own heads and no pictures. What
+// JSON has as null is empty.
+TEST(Table, CsvIsExact) {
+  Table table{{{"time"},
+               {"memory"},
+               {"GFLOP", Column::Align::right, "FLOP"},
+               {.head = "bars", .drawn = true},
+               {"gap"}},
+              {{Seconds(0.003292817), Bytes(3293184), number(3407872, "0.003"), "###",
+                percent(std::numeric_limits<double>::infinity())}},
+              {}};
+  EXPECT_EQ(csv_text(table),
+            "time [s],memory [bytes],FLOP,gap\n"
+            "0.003292817,3293184,3407872,\n");
+  EXPECT_EQ(columns_text(table, std::nullopt),
+            "   time    memory  GFLOP  bars   gap\n"
+            "3.29 ms  3.14 MiB  0.003   ###  inf%\n");
 }
 
 TEST(Table, EqualRowsAreFolded) {
@@ -92,9 +113,10 @@ TEST(Table, EqualRowsAreFolded) {
                       {"5", "head", "1"}},
                      {}};
   const Table fewer = folded(layers, 2);
+  const auto text = [](const char* of) { return testing::Field(&Cell::text, of); };
   ASSERT_EQ(fewer.rows.size(), 3U);
-  EXPECT_THAT(fewer.rows[1], testing::ElementsAre("1..3", "block.0..2", "9"));
-  EXPECT_THAT(fewer.rows[2], testing::ElementsAre("4..5", "norm..head", "1"));
+  EXPECT_THAT(fewer.rows[1], testing::ElementsAre(text("1..3"), text("block.0..2"), text("9")));
+  EXPECT_THAT(fewer.rows[2], testing::ElementsAre(text("4..5"), text("norm..head"), text("1")));
 }
 
 // A name of five characters, 0F123, has its "|" behind it; a step of 400 ns has 400 / 100 * 6

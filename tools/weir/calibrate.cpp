@@ -13,8 +13,11 @@
 namespace weir {
 namespace {
 
-std::string rate(BytesPerSecond value) {
-  return value.count() > 0 ? format_figure(value.count() / 1e9, 4) + " GB/s" : "unlimited";
+constexpr std::string_view kRateUnit = "bytes/s";
+
+Cell rate(BytesPerSecond value) {
+  if (value.count() <= 0) return {"unlimited", "unlimited", kRateUnit};
+  return number(value.count(), format_figure(value.count() / 1e9, 4) + " GB/s", kRateUnit);
 }
 
 void print_fits(Printout& out, const std::vector<FittedTest>& tests) {
@@ -31,11 +34,9 @@ void print_fits(Printout& out, const std::vector<FittedTest>& tests) {
               {}};
   for (const FittedTest& t : tests) {
     for (const FittedRange& range : t.fit.ranges) {
-      table.rows.push_back({t.test.collective, std::to_string(t.test.ranks),
-                            std::to_string(t.test.nodes), format_bytes(range.smallest),
-                            format_bytes(range.largest), format_duration(range.latency),
-                            rate(range.bandwidth),
-                            fmt::format("{:.1f}%", 100 * range.median_residual)});
+      table.rows.push_back({t.test.collective, t.test.ranks, t.test.nodes, range.smallest,
+                            range.largest, range.latency, rate(range.bandwidth),
+                            percent(range.median_residual)});
     }
   }
   out.show(table);
@@ -52,12 +53,10 @@ void print_anchor(Printout& out, const CostAnchor& anchor) {
   Table table{
       {left("measured run"), {"step"}, {"residual"}, {"peak memory"}, {"residual"}}, {}, {}};
   for (const AnchorRun& run : anchor.runs) {
-    table.rows.push_back({run.plan + "=" + run.figure, format_duration(run.step_time),
-                          fmt::format("{:+.2f}%", 100 * std::expm1(run.residual)),
-                          run.memory ? format_bytes(*run.memory) : "-",
-                          run.memory_residual
-                              ? fmt::format("{:+.2f}%", 100 * std::expm1(*run.memory_residual))
-                              : "-"});
+    table.rows.push_back(
+        {run.plan + "=" + run.figure, run.step_time, percent(std::expm1(run.residual), "{:+.2f}%"),
+         run.memory ? Cell(*run.memory) : "-",
+         run.memory_residual ? percent(std::expm1(*run.memory_residual), "{:+.2f}%") : "-"});
   }
   out.show(table);
 }
@@ -70,8 +69,8 @@ void print(Printout& out, const app::CalibrateRequest& request,
   const auto& [costs, quality] = result.fit;
   Table table{{left("action"), {"factor"}, {"observations"}, {"median residual"}}, {}, {}};
   for (const FitQuality& q : quality) {
-    table.rows.push_back({q.kind, fmt::format("{:.3f}", q.factor), std::to_string(q.observations),
-                          fmt::format("{:.2f}%", q.median_residual * 100)});
+    table.rows.push_back({q.kind, number(q.factor, fmt::format("{:.3f}", q.factor)), q.observations,
+                          percent(q.median_residual, "{:.2f}%")});
   }
   out.show(table);
   // Anchored costs have a device and runs, and no overheads of a host.

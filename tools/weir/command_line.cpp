@@ -408,7 +408,10 @@ void CommandLine::add(const char* name, const char* summary, app::Fields fields,
   }
   // By value: the tables go when this function returns, the callback runs later.
   command->callback([this, command, fields = std::move(fields), run = std::move(run)] {
-    take_seed(command->get_name(), fields);
+    const std::string name = command->get_name();
+    if (format_ == TableFormat::csv && without_tables_.contains(name))
+      throw UsageError("--format csv: weir " + name + " prints no table");
+    take_seed(name, fields);
     app::find_models(fields);
     const app::Session session = session_for(*command, fields);
     // Before any work: a result that cannot be written is refused while nothing is lost.

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -42,6 +43,7 @@ class CommandLine {
     int indent = 2;         // of the JSON, unless the use case has a text of its own (json_text)
     Request defaults = {};  // what the command has where the use case has nothing
     bool timeline = false;  // the command has --timeline, which its printout knows
+    bool tables = true;     // it prints some: else there is nothing to write as CSV
   };
   // `print` writes the result for people, and for machines too where it has no JSON.
   template <class Request, class Result>
@@ -62,6 +64,7 @@ class CommandLine {
           }
         });
     if (style.timeline) add_timeline(use_case.name);
+    if (!style.tables) without_tables_.insert(use_case.name);
   }
 
   // Parses and runs; the exit code of the process, its one line printed where something failed.
@@ -90,6 +93,7 @@ class CommandLine {
   } global_;
   std::optional<TableFormat> format_;  // of tables; none: as none was asked for
   bool timeline_ = false;
+  std::set<std::string> without_tables_;  // commands
   std::string typed_;                     // the command as a shell takes it
   std::map<std::string, double> unsaid_;  // options whose number may be left out, and that number
   std::vector<DescribedCommand> described_;  // what --completion and manual pages know

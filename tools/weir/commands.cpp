@@ -31,15 +31,16 @@
 namespace weir {
 
 void add_commands(CommandLine& line) {
-  line.add(app::kDoctor, print);
+  line.add(app::kDoctor, print, {.tables = false});
   line.add(app::kModel, print);
   line.add(app::kLayout, print);
-  line.add(app::kPlan, print);
+  line.add(app::kPlan, print, {.tables = false});
   // Those that may take long listen for signals, and keep what they have.
   line.add(app::kSchedule, print, {.defaults = {.stopping = stop_on_signals()}});
-  line.add(app::kPageFile, print);
+  line.add(app::kPageFile, print, {.tables = false});
 #ifdef WEIR_HAS_SERVE
-  line.add(kServe, print, {.defaults = {.stopping = stop_on_signals(), .ready = print_link}});
+  line.add(kServe, print,
+           {.defaults = {.stopping = stop_on_signals(), .ready = print_link}, .tables = false});
 #endif
   line.add(app::kProfile, print, {.indent = 1, .defaults = {.output = "profile.json"}});
   line.add(app::kCalibrate, print, {.indent = 1, .defaults = {.output = "costs.json"}});
@@ -52,7 +53,7 @@ void add_commands(CommandLine& line) {
   line.add(app::kTune, print);
   line.add(app::kEvaluate, print);
   line.add(app::kReports, print);
-  line.add(app::kExport, print, {.indent = 1});
+  line.add(app::kExport, print, {.indent = 1, .tables = false});
   line.add(app::kReproduce, print);
 }
 

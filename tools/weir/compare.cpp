@@ -13,12 +13,39 @@
 namespace weir {
 namespace {
 
+// Both in one cell for people, in a column each for programs.
+Table idle_table(const Comparison& c, bool apart) {
+  Table idle{{{"rank"}}, {}, {}};
+  for (const IdleCause& cause : kIdleCauses) {
+    const std::string name(cause.name);
+    if (apart) {
+      idle.columns.insert(idle.columns.end(), {{name + " predicted"}, {name + " measured"}});
+    } else {
+      idle.columns.push_back({name});
+    }
+  }
+  for (std::size_t r = 0; r < c.measured_metrics.ranks.size(); ++r) {
+    std::vector<Cell>& row = idle.rows.emplace_back(1, r);
+    for (const IdleCause& cause : kIdleCauses) {
+      const Seconds predicted = to_seconds(c.predicted_metrics.ranks[r].idle.*cause.time);
+      const Seconds measured = to_seconds(c.measured_metrics.ranks[r].idle.*cause.time);
+      if (apart) {
+        row.insert(row.end(), {predicted, measured});
+      } else {
+        row.emplace_back(
+            fmt::format("{:.3f} / {:.3f}", predicted.count() * 1e3, measured.count() * 1e3));
+      }
+    }
+  }
+  return idle;
+}
+
 void print_comparison(Printout& out, const Comparison& c) {
-  const auto percent = [](const std::optional<double>& value, const char* format) {
-    return value ? fmt::format(fmt::runtime(format), *value * 100) : std::string("-");
+  const auto known = [](const std::optional<double>& share, fmt::format_string<double> format) {
+    return share ? percent(*share, format) : Cell("-");
   };
   out.say("predicted {}, measured {} (error {})\n\n", format_duration(c.predicted),
-          format_duration(c.measured), percent(c.error, "{:+.2f} %"));
+          format_duration(c.measured), known(c.error, "{:+.2f} %").text);
   Table kinds{{left("action"),
                {"rank"},
                {"actions"},
@@ -32,58 +59,54 @@ void print_comparison(Printout& out, const Comparison& c) {
     // Of what took no time there is no share.
     const std::optional<double> error =
         k.measured > Seconds(0) ? std::optional(k.predicted / k.measured - 1) : std::nullopt;
-    kinds.rows.push_back({std::string(to_string(k.kind)), std::to_string(k.rank.value),
-                          std::to_string(k.actions), format_duration(k.predicted),
-                          format_duration(k.measured), percent(error, "{:+.1f}%"),
-                          percent(k.median_abs_error, "{:.1f}%")});
+    kinds.rows.push_back({std::string(to_string(k.kind)), k.rank.value, k.actions, k.predicted,
+                          k.measured, known(error, "{:+.1f}%"),
+                          known(k.median_abs_error, "{:.1f}%")});
   }
   out.show(kinds);
   out.say("\nidle by cause, predicted / measured, ms\n");
-  Table idle{{{"rank"}}, {}, {}};
-  for (const IdleCause& cause : kIdleCauses) idle.columns.push_back({std::string(cause.name)});
-  for (std::size_t r = 0; r < c.measured_metrics.ranks.size(); ++r) {
-    std::vector<std::string>& row = idle.rows.emplace_back(1, std::to_string(r));
-    for (const IdleCause& cause : kIdleCauses) {
-      const auto ms = [&](const StepMetrics& m) {
-        return to_seconds(m.ranks[r].idle.*cause.time).count() * 1e3;
-      };
-      row.push_back(
-          fmt::format("{:.3f} / {:.3f}", ms(c.predicted_metrics), ms(c.measured_metrics)));
-    }
-  }
-  out.show(idle);
+  out.show(idle_table(c, out.for_programs()));
   out.say("\nfrom predicted to measured, averaged over ranks\n");
   for (const WaterfallPart& p : c.waterfall)
     out.say("  {:<16} {:>+12.3f} ms\n", p.cause, p.difference.count() * 1e3);
 }
 
+// Programs get a text without quotes, a list in full, and nothing for a key that is not there.
+Cell value_cell(const nlohmann::ordered_json& value) {
+  constexpr std::size_t kValue = 48;  // of a list or a hash
+  const std::string text = value.dump();
+  const std::string whole = value.is_string() ? value.get<std::string>() : text;
+  return {cut(text, kValue), value.is_null() ? "" : whole, ""};
+}
+
+// A row of a table whose rows are in several units.
+Cell row_in(const std::string& name, std::string_view unit) {
+  return {name, fmt::format("{} [{}]", name, unit), ""};
+}
+
 void print_plans(Printout& out, const app::CompareResult& result) {
   const auto& [a, b] = result.forecasts;
   const auto json = to_json(result);
-  constexpr std::size_t kValue = 48;  // of a list or a hash; JSON has it whole
   Table table{{left("what"), {"first plan"}, {"second plan"}, {"second to first"}}, {}, {}};
   for (const auto& d : json["differences"]) {
-    table.rows.push_back({d["key"].get<std::string>(), cut(d["first"].dump(), kValue),
-                          cut(d["second"].dump(), kValue), ""});
+    table.rows.push_back(
+        {d["key"].get<std::string>(), value_cell(d["first"]), value_cell(d["second"]), ""});
   }
   // Three figures behind the keys that differ: what the difference comes to.
-  const auto percent = [](double share) { return fmt::format("{:.1f}%", share * 100); };
-  table.rows.push_back({fmt::format("step time ({})", to_string(a.basis)),
-                        format_duration(a.step_time), format_duration(b.step_time),
-                        fmt::format("{:+.1f} %", (b.step_time / a.step_time - 1) * 100)});
+  table.rows.push_back({row_in(fmt::format("step time ({})", to_string(a.basis)), "s"), a.step_time,
+                        b.step_time, percent(b.step_time / a.step_time - 1, "{:+.1f} %")});
   // Steps of unlike mini-batches compare by their samples alone.
   const bool unlike =
       result.plans[0].plan.global_batch_size() != result.plans[1].plan.global_batch_size();
   if (unlike && a.samples_per_s && b.samples_per_s) {
-    table.rows.push_back(
-        {"samples/s", fmt::format("{:.4g}", *a.samples_per_s),
-         fmt::format("{:.4g}", *b.samples_per_s),
-         fmt::format("{:+.1f} %", (*b.samples_per_s / *a.samples_per_s - 1) * 100)});
+    table.rows.push_back({"samples/s",
+                          number(*a.samples_per_s, fmt::format("{:.4g}", *a.samples_per_s)),
+                          number(*b.samples_per_s, fmt::format("{:.4g}", *b.samples_per_s)),
+                          percent(*b.samples_per_s / *a.samples_per_s - 1, "{:+.1f} %")});
   }
-  table.rows.push_back(
-      {"peak memory", format_bytes(a.peak_memory()), format_bytes(b.peak_memory()), ""});
-  table.rows.push_back(
-      {"bubble", percent(a.metrics.bubble_fraction), percent(b.metrics.bubble_fraction), ""});
+  table.rows.push_back({row_in("peak memory", "bytes"), a.peak_memory(), b.peak_memory(), ""});
+  table.rows.push_back({row_in("bubble", "%"), percent(a.metrics.bubble_fraction),
+                        percent(b.metrics.bubble_fraction), ""});
   out.show(table);
   if (unlike) {
     out.say(
@@ -107,6 +130,14 @@ void print_log(Printout& out, const app::CompareResult& result) {
     out.say("peak memory {}: predicted {}, measured {}\n", to_string(memory->count),
             format_bytes(f.peak_memory(memory->count)), format_bytes(memory->bytes));
   }
+  if (!out.for_programs()) return;
+  // What was said is all there is: programs read it as rows.
+  Table table{{left("what"), {"predicted"}, {"measured"}}, {}, {}};
+  table.rows.push_back({row_in("step time", "s"), f.step_time, c.measured});
+  if (const auto& memory = c.log.memory)
+    table.rows.push_back(
+        {row_in("peak memory", "bytes"), f.peak_memory(memory->count), memory->bytes});
+  out.show(table);
 }
 
 void print_timeline(Printout& out, const app::TimelineComparison& c) {
@@ -138,18 +169,16 @@ void print_timeline(Printout& out, const app::TimelineComparison& c) {
       {}};
   for (const ActionStart& a : starts.actions) {
     const double off = (a.predicted_start - a.measured_start) / starts.measured * 100;
-    actions.rows.push_back({std::to_string(a.rank.value), to_string(a.action),
-                            format_duration(a.predicted_start), format_duration(a.measured_start),
-                            fmt::format("{:+.2f}", off), format_duration(a.predicted),
-                            format_duration(a.measured)});
+    actions.rows.push_back({a.rank.value, to_string(a.action), a.predicted_start, a.measured_start,
+                            number(off, fmt::format("{:+.2f}", off)), a.predicted, a.measured});
   }
   out.show(actions);
   out.say("\n");
   // Memory is told against the first rank's too: a constant that all have alike cancels.
   const app::TimelineRankMemory& first = c.memory.front();
   const auto over = [](Bytes bytes, Bytes of) {
-    return fmt::format("{:.3f}",
-                       static_cast<double>(bytes.count()) / static_cast<double>(of.count()));
+    const double ratio = static_cast<double>(bytes.count()) / static_cast<double>(of.count());
+    return number(ratio, fmt::format("{:.3f}", ratio));
   };
   Table memory{
       {{"rank"}, {"in flight"}, {"peak memory"}, {"measured"}, {"over rank 0's"}, {"measured"}},
@@ -157,8 +186,8 @@ void print_timeline(Printout& out, const app::TimelineComparison& c) {
       {}};
   for (const app::TimelineRankMemory& rank : c.memory) {
     const bool known = rank.predicted && first.predicted;
-    memory.rows.push_back({std::to_string(rank.rank.value), std::to_string(rank.peak_in_flight),
-                           known ? format_bytes(*rank.predicted) : "-", format_bytes(rank.measured),
+    memory.rows.push_back({rank.rank.value, rank.peak_in_flight,
+                           known ? Cell(*rank.predicted) : "-", rank.measured,
                            known ? over(*rank.predicted, *first.predicted) : "-",
                            over(rank.measured, first.measured)});
   }

@@ -14,9 +14,8 @@ void print(Printout& out, const app::EvaluateRequest& request, const app::Evalua
   Table table{{left("held-out plan"), {"forecast"}, {"measured"}, {"error"}, left("note")}, {}, {}};
   for (const Outcome& outcome : report.outcomes) {
     // Only misses are marked.
-    table.rows.push_back({summary(outcome.plan), format_duration(outcome.predicted),
-                          format_duration(outcome.measured()),
-                          fmt::format("{:+.1f}%", outcome.error() * 100),
+    table.rows.push_back({summary(outcome.plan), outcome.predicted, outcome.measured(),
+                          percent(outcome.error(), "{:+.1f}%"),
                           outcome.interval && !outcome.inside() ? "outside its interval" : ""});
   }
   out.show(table);

@@ -34,11 +34,12 @@ std::string bar(Nanoseconds from, Nanoseconds time, Nanoseconds step) {
 void print_waterfall(Printout& out, const Waterfall& fall) {
   Table table{
       {left("where the step goes"), {"time"}, {"share"}, left("from where to where")}, {}, {}};
+  table.columns.back().drawn = true;
   Nanoseconds from{0};
   for (const auto& [name, time] : fall.parts) {
     if (time.count() == 0) continue;
-    table.rows.push_back({std::string(part_in_words(name)), format_duration(to_seconds(time)),
-                          fmt::format("{:.1f}%", 100 * (to_seconds(time) / to_seconds(fall.step))),
+    table.rows.push_back({std::string(part_in_words(name)), to_seconds(time),
+                          percent(to_seconds(time) / to_seconds(fall.step)),
                           bar(from, time, fall.step)});
     from += time;
   }
@@ -61,11 +62,12 @@ void print_gap(Printout& out, const app::ExplainResult& result) {
   }
   Table table{{left("alone, it would be"), {"times"}, {"plausible"}}, {}, {}};
   for (const SuspectedCause& cause : gap.causes) {
-    table.rows.push_back({std::string(part_in_words(cause.name)),
-                          cause.factor ? fmt::format("{:.3f}", *cause.factor) : std::string("-"),
-                          !cause.plausible   ? "-"
-                          : *cause.plausible ? "yes"
-                                             : "no"});
+    table.rows.push_back(
+        {std::string(part_in_words(cause.name)),
+         cause.factor ? number(*cause.factor, fmt::format("{:.3f}", *cause.factor)) : "-",
+         !cause.plausible   ? "-"
+         : *cause.plausible ? "yes"
+                            : "no"});
   }
   out.show(table);
   // The first cause is the most plausible: told is how to find out.

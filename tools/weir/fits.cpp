@@ -33,16 +33,21 @@ void print_ranks(Printout& out, const Forecast& f) {
   const auto [low, high] = std::ranges::minmax(f.memory, {}, &RankMemory::peak);
   // Ranks within 5 % of each other fill a table with one number.
   constexpr double kSame = 1.05;
-  if (static_cast<double>(high.peak.count()) <= kSame * static_cast<double>(low.peak.count()))
-    return;
+  const bool same =
+      static_cast<double>(high.peak.count()) <= kSame * static_cast<double>(low.peak.count());
+  if (same && !out.for_programs()) return;
   Table table{{{"rank"}, {"peak"}, {"at most"}, left("most of it")}, {}, {}};
+  // People read what holds most and how much together, programs as two columns.
+  if (out.for_programs()) table.columns.push_back({"of it"});
   for (std::size_t r = 0; r < f.memory.size(); ++r) {
     const auto held = held_by(f.memory[r]);
-    table.rows.push_back({std::to_string(r), format_bytes(f.memory[r].peak),
-                          format_bytes(f.memory[r].upper),
-                          held.empty() ? ""
-                                       : fmt::format("{} {}", to_string(held.front().kind),
-                                                     format_bytes(held.front().bytes))});
+    auto& row =
+        table.rows.emplace_back(std::vector<Cell>{r, f.memory[r].peak, f.memory[r].upper, "", ""});
+    row.resize(table.columns.size());
+    if (held.empty()) continue;
+    const std::string kind(to_string(held.front().kind));
+    row[3] = {fmt::format("{} {}", kind, format_bytes(held.front().bytes)), kind, ""};
+    if (out.for_programs()) row[4] = held.front().bytes;
   }
   out.show(table);
 }

@@ -11,6 +11,14 @@
 namespace weir {
 namespace {
 
+// A column of FLOP, which people read in thousands of millions.
+Column giga_flop(const std::string& what) {
+  return {"GFLOP " + what, Column::Align::right, "FLOP " + what};
+}
+Cell giga_flop(Flops flops) {
+  return number(flops.count(), fmt::format("{:.3f}", flops.count() / 1e9));
+}
+
 // Layers alike but for their number and name, as often as they follow each other.
 void show_layers(Printout& out, const Table& layers) {
   constexpr std::size_t kSameFrom = 2;
@@ -24,8 +32,7 @@ void print_parameters(Printout& out, const Model& model) {
   Table table{{left("layers"), left("name"), left("kind"), {"parameters"}}, {}, {}};
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const Layer& layer = model.layers[l];
-    table.rows.push_back({std::to_string(l), layer.name, std::string(kind_name(layer)),
-                          std::to_string(parameter_count(layer))});
+    table.rows.push_back({l, layer.name, std::string(kind_name(layer)), parameter_count(layer)});
   }
   show_layers(out, table);
 }
@@ -37,7 +44,7 @@ void print_table(Printout& out, const Model& model, std::int64_t seq_length, Dty
                left("name"),
                left("kind"),
                {"parameters"},
-               {"GFLOP forward"},
+               giga_flop("forward"),
                {"activations"},
                {"boundary"}},
               {},
@@ -45,11 +52,10 @@ void print_table(Printout& out, const Model& model, std::int64_t seq_length, Dty
   const ModelPart part = model_part(model, seq_length, dtype);
   for (std::size_t l = 0; l < model.layers.size(); ++l) {
     const Layer& layer = model.layers[l];
-    table.rows.push_back({std::to_string(l), layer.name, std::string(kind_name(layer)),
-                          std::to_string(parameter_count(layer)),
-                          fmt::format("{:.3f}", forward_flops(layer, seq_length).count() / 1e9),
-                          format_bytes(activation_bytes(part, static_cast<int>(l))),
-                          format_bytes(Bytes(part.layer(static_cast<int>(l)).crossing_bytes))});
+    table.rows.push_back({l, layer.name, std::string(kind_name(layer)), parameter_count(layer),
+                          giga_flop(forward_flops(layer, seq_length)),
+                          activation_bytes(part, static_cast<int>(l)),
+                          Bytes(part.layer(static_cast<int>(l)).crossing_bytes)});
   }
   // Layers that are alike fold into one row.
   show_layers(out, table);
@@ -65,7 +71,7 @@ void print_kernels(Printout& out, const app::ModelKernels& result) {
                left("action"),
                left("kernel"),
                {"calls"},
-               {"GFLOP a call"},
+               giga_flop("a call"),
                {"bytes a call"},
                {"least time"},
                left("bound by"),
@@ -75,12 +81,11 @@ void print_kernels(Printout& out, const app::ModelKernels& result) {
   for (const KernelWork& kernel : result.kernels) {
     const Seconds time = result.least_time(kernel);
     table.rows.push_back(
-        {kernel.layer, kernel.action, kernel.name, std::to_string(kernel.calls),
-         fmt::format("{:.3f}", kernel.flops.count() / 1e9), format_bytes(kernel.bytes),
-         fmt::format("{:.1f} us", time.count() * 1e6),
+        {kernel.layer, kernel.action, kernel.name, kernel.calls, giga_flop(kernel.flops),
+         kernel.bytes, number(time.count(), fmt::format("{:.1f} us", time.count() * 1e6), "s"),
          result.bound_by_memory(kernel) ? "memory" : "compute",
-         fmt::format("{:.1f} %",
-                     100 * time.count() * static_cast<double>(kernel.calls) / sums.time.count())});
+         percent(time.count() * static_cast<double>(kernel.calls) / sums.time.count(),
+                 "{:.1f} %")});
   }
   out.show(table);
   out.say("{} launches, {:.3f} TFLOP, {}: at least {:.3f} ms, at most {:.0f} tokens/s\n",

@@ -10,13 +10,12 @@
 namespace weir {
 
 void print(Printout& out, const app::ProfileRequest& request, const app::ProfileResult& result) {
-  constexpr std::size_t kKey = 40;  // a layer's sizes are long; the file has them whole
+  constexpr std::size_t kKey = 40;  // a layer's sizes are long; programs get them whole
   Table table{{left("layer"), {"batch"}, {"F"}, {"I"}, {"W"}, {"B"}, {"spread"}}, {}, {}};
   for (const LayerCost& layer : result.costs.layers) {
     for (const auto& [batch, t] : layer.by_batch) {
-      table.rows.push_back({cut(layer.key, kKey), std::to_string(batch), format_duration(t.f),
-                            format_duration(t.i), format_duration(t.w), format_duration(t.b),
-                            fmt::format("{:.1f}%", t.spread * 100)});
+      table.rows.push_back({Cell(cut(layer.key, kKey), layer.key, ""), batch, t.f, t.i, t.w, t.b,
+                            percent(t.spread)});
     }
   }
   out.show(table);

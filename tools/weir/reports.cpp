@@ -20,8 +20,12 @@ void print(Printout& out, const app::ReportsRequest& /*request*/,
                                           : left(std::string(column.head)));
   }
   for (const app::ListedReport& report : result.reports) {
-    std::vector<std::string>& row = table.rows.emplace_back();
-    for (const app::ReportColumn& column : columns) row.push_back(app::cell(column, report));
+    std::vector<Cell>& row = table.rows.emplace_back();
+    for (const app::ReportColumn& column : columns) {
+      const auto value = column.value == nullptr ? std::nullopt : column.value(report);
+      const std::string text = app::cell(column, report);
+      row.push_back(value ? number(*value, text, column.unit) : text);
+    }
   }
   out.show(table);
   out.say("{}\n{}\n", app::summary_of(result.reports), result.output.string());

@@ -29,6 +29,8 @@ std::vector<ReproductionLine> shown(const CaseResult& result) {
   return lines;
 }
 
+Cell figure(double value, int digits = 5) { return number(value, format_figure(value, digits)); }
+
 void print_case(Printout& out, const CaseResult& result) {
   const std::vector<ReproductionLine> lines = shown(result);
   Table table{{left("case"),
@@ -41,9 +43,8 @@ void print_case(Printout& out, const CaseResult& result) {
               {},
               {}};
   for (const ReproductionLine& line : lines) {
-    table.rows.push_back({result.name, line.row, line.quantity, format_figure(line.published, 5),
-                          format_figure(line.predicted, 5),
-                          fmt::format("{:+.1f} %", line.error() * 100),
+    table.rows.push_back({result.name, line.row, line.quantity, figure(line.published),
+                          figure(line.predicted), percent(line.error(), "{:+.1f} %"),
                           std::string(to_string(line.role))});
   }
   out.show(table);
@@ -61,23 +62,23 @@ void print_case(Printout& out, const CaseResult& result) {
 }
 
 void print_summaries(Printout& out, const std::vector<CaseResult>& results) {
-  const auto percent = [](double share) { return fmt::format("{:.2f} %", share * 100); };
+  const auto share = [](double of) { return percent(of, "{:.2f} %"); };
   Table table{{left("case"), left("role"), {"numbers"}, {"median"}, {"mean"}, {"worst"}}, {}, {}};
   for (const CaseResult& result : results) {
     for (const ErrorSummary& s : summaries(result)) {
-      table.rows.push_back({result.name, std::string(to_string(s.role)), std::to_string(s.numbers),
-                            percent(s.median), percent(s.mean), percent(s.worst)});
+      table.rows.push_back({result.name, std::string(to_string(s.role)), s.numbers, share(s.median),
+                            share(s.mean), share(s.worst)});
     }
   }
   out.show(table);
 }
 
-// A share as a percentage, anything else as it is.
-std::string figure(const AimLine& line, double value) {
+// A share as a percentage for people, anything else as it is.
+Cell figure(const AimLine& line, double value) {
   const bool count = line.statistic.starts_with("rows") || line.statistic.starts_with("worse");
   if (count || line.statistic.starts_with("tau") || line.statistic.starts_with("widest"))
-    return format_figure(value, 4);
-  return fmt::format("{:.1f} %", value * 100);
+    return figure(value, 4);
+  return number(value, fmt::format("{:.1f} %", value * 100));
 }
 
 void print_aims(Printout& out, const CrossValidation& whole) {
@@ -93,9 +94,10 @@ void print_aims(Printout& out, const CrossValidation& whole) {
   for (const AimLine& line : whole.aims) {
     // Without rows an aim is neither reached nor missed.
     const auto reached = line.reached();
-    const std::string aim =
-        line.aim ? (line.at_least ? ">= " : "<= ") + figure(line, *line.aim) : "";
-    table.rows.push_back({line.what, line.method, line.statistic, std::to_string(line.rows),
+    Cell aim = line.aim ? figure(line, *line.aim) : "";
+    for (std::string* of : {&aim.text, &aim.exact})
+      if (line.aim) of->insert(0, line.at_least ? ">= " : "<= ");
+    table.rows.push_back({line.what, line.method, line.statistic, line.rows,
                           line.figure ? figure(line, *line.figure) : "no row", aim,
                           !reached   ? ""
                           : *reached ? "reached"
@@ -111,9 +113,14 @@ void print_aims(Printout& out, const CrossValidation& whole) {
   }
 }
 
+Cell share_cell(double share) { return percent(share, "{:.1f} %"); }
+
+Cell decimals(double value, int count) {
+  return number(value, fmt::format("{:.{}f}", value, count));
+}
+
 void print_groups(Printout& out, const CrossValidation& whole) {
   out.say("\n");
-  const auto percent = [](double share) { return fmt::format("{:.1f} %", share * 100); };
   Table table{{left("cluster"),
                left("stack"),
                left("of"),
@@ -129,13 +136,12 @@ void print_groups(Printout& out, const CrossValidation& whole) {
               {}};
   for (const GroupLine& line : whole.groups) {
     // Intervals are of logarithms: as a share of the forecast, upwards.
-    const std::string interval =
-        line.interval ? fmt::format("{:.0f} %", std::expm1(line.interval->half_width) * 100) : "";
-    table.rows.push_back({line.cluster, line.stack, line.is_memory ? "memory" : "time",
-                          std::to_string(line.rows), fmt::format("{:.3f}", line.level),
-                          fmt::format("{:.3f}", line.level_of_others), percent(line.as_it_comes),
-                          percent(line.left_out), percent(line.anchored), interval,
-                          fmt::format("{:.0f} %", line.coverage * 100)});
+    const Cell interval =
+        line.interval ? percent(std::expm1(line.interval->half_width), "{:.0f} %") : "";
+    table.rows.push_back({line.cluster, line.stack, line.is_memory ? "memory" : "time", line.rows,
+                          decimals(line.level, 3), decimals(line.level_of_others, 3),
+                          share_cell(line.as_it_comes), share_cell(line.left_out),
+                          share_cell(line.anchored), interval, percent(line.coverage, "{:.0f} %")});
   }
   out.show(table);
 }
@@ -150,10 +156,10 @@ void print_sources(Printout& out, const CrossValidation& whole) {
   }
 }
 
-std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }
-
-std::string percent_of(const Proportion& share) {
-  return share.of > 0 ? fmt::format("{} of {}", percent(share.value()), share.of) : "-";
+Cell percent_of(const Proportion& share) {
+  if (share.of == 0) return "-";
+  return number(share.value() * 100,
+                fmt::format("{} of {}", share_cell(share.value()).text, share.of), "%");
 }
 
 // What a user gets who names no software, of sources that nothing was chosen on.
@@ -176,15 +182,14 @@ void print_defaults(Printout& out, const CrossValidation& whole) {
               {}};
   for (const DefaultLine& line : whole.defaults) {
     // A source may have runs alone, or grids alone.
-    const auto of_rows = [&](const std::string& text) { return line.rows > 0 ? text : "-"; };
-    const auto of_grids = [&](const std::string& text) { return line.grids > 0 ? text : "-"; };
+    const auto of_rows = [&](const Cell& cell) { return line.rows > 0 ? cell : "-"; };
+    const auto of_grids = [&](const Cell& cell) { return line.grids > 0 ? cell : "-"; };
     table.rows.push_back(
-        {line.source, std::to_string(line.rows), of_rows(percent(line.median)),
-         of_rows(percent(line.p95)), of_rows(fmt::format("{:+.1f} %", line.bias * 100)),
-         std::to_string(line.grids), of_grids(fmt::format("{:.2f}", line.tau)),
-         of_grids(percent(line.regret)), of_grids(percent(line.worst_regret)),
+        {line.source, line.rows, of_rows(share_cell(line.median)), of_rows(share_cell(line.p95)),
+         of_rows(percent(line.bias, "{:+.1f} %")), line.grids, of_grids(decimals(line.tau, 2)),
+         of_grids(share_cell(line.regret)), of_grids(share_cell(line.worst_regret)),
          percent_of(line.failed_called_fitting), percent_of(line.ran_called_no),
-         percent_of(line.covered), line.width > 0 ? fmt::format("{:.2f}", line.width) : "-"});
+         percent_of(line.covered), line.width > 0 ? decimals(line.width, 2) : "-"});
   }
   out.show(table);
 }
@@ -202,10 +207,9 @@ void print_effects(Printout& out, const CrossValidation& whole) {
               {},
               {}};
   for (const FactorEffect& effect : whole.effects) {
-    table.rows.push_back({std::string(to_string(effect.factor)), std::to_string(effect.pairs),
-                          std::to_string(effect.sources), fmt::format("{:.3f}", effect.measured),
-                          fmt::format("{:.3f}", effect.forecast), percent(effect.error),
-                          percent_of({effect.agreeing, effect.apart})});
+    table.rows.push_back({std::string(to_string(effect.factor)), effect.pairs, effect.sources,
+                          decimals(effect.measured, 3), decimals(effect.forecast, 3),
+                          share_cell(effect.error), percent_of({effect.agreeing, effect.apart})});
   }
   out.show(table);
   out.say("\n");

@@ -26,6 +26,33 @@ void print_devices(Printout& out, const std::vector<DeviceUse>& ranks) {
   out.say("\n");
 }
 
+// For programs what lines say to people.
+Table step_table(const RunResult& run, bool trains, int warmup) {
+  Table table{{{"step"}, {"loss"}, {"gradient norm"}, {"time"}, left("note")}, {}, {}};
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    const StepResult& step = run.steps[i];
+    const auto known = [](const std::optional<double>& value) {
+      return value ? number(*value, format_figure(*value, 4)) : Cell();
+    };
+    table.rows.push_back({run.first_step + static_cast<std::int64_t>(i),
+                          trains ? known(step.loss) : Cell(), known(step.gradient_norm), step.time,
+                          static_cast<int>(i) < warmup ? "warm-up" : ""});
+  }
+  return table;
+}
+
+void print_steps(Printout& out, const RunResult& run, bool trains, int warmup) {
+  if (out.for_programs()) return out.show(step_table(run, trains, warmup));
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    const char* kind = static_cast<int>(i) < warmup ? " (warm-up)" : "";
+    const std::string loss = trains ? fmt::format("loss {:.6f}  ", run.steps[i].loss) : "";
+    const std::optional<double> norm = run.steps[i].gradient_norm;
+    out.say("step {:>3}  {}{}{}{}\n", run.first_step + static_cast<std::int64_t>(i), loss,
+            norm ? fmt::format("gradient norm {}  ", format_figure(*norm, 4)) : "",
+            format_duration(run.steps[i].time), kind);
+  }
+}
+
 }  // namespace
 
 void print(Printout& out, const app::RunRequest& request, const app::RunResult& result) {
@@ -36,14 +63,7 @@ void print(Printout& out, const app::RunRequest& request, const app::RunResult& 
   out.say("{} on {}{}\n", summary(result.plan.loaded.plan), result.backend,
           trains ? "" : " (timed waits, no training)");
   if (run.resumed) out.say("goes on from {}\n", run.resumed->string());
-  for (std::size_t i = 0; i < run.steps.size(); ++i) {
-    const char* kind = static_cast<int>(i) < request.warmup ? " (warm-up)" : "";
-    const std::string loss = trains ? fmt::format("loss {:.6f}  ", run.steps[i].loss) : "";
-    const std::optional<double> norm = run.steps[i].gradient_norm;
-    out.say("step {:>3}  {}{}{}{}\n", run.first_step + static_cast<std::int64_t>(i), loss,
-            norm ? fmt::format("gradient norm {}  ", format_figure(*norm, 4)) : "",
-            format_duration(run.steps[i].time), kind);
-  }
+  print_steps(out, run, trains, request.warmup);
   for (const CheckpointWritten& written : run.checkpoints) {
     out.say("checkpoint {} in {}\n", written.folder.string(), format_duration(written.time));
   }

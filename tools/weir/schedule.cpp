@@ -19,7 +19,25 @@
 namespace weir {
 namespace {
 
+Table generator_table() {
+  Table table{{left("schedule"),
+               left("bubble"),
+               left("in flight"),
+               {"copies of the weights"},
+               left("source")},
+              {},
+              {}};
+  for (const auto all : {generators(), vocabulary_generators()}) {
+    for (const Generator& g : all)
+      table.rows.push_back({std::string(g.name), std::string(g.bubble), std::string(g.in_flight),
+                            g.weight_copies, std::string(g.source)});
+  }
+  return table;
+}
+
 void print_generators(Printout& out) {
+  // People read formulas in lines of their own.
+  if (out.for_programs()) return out.show(generator_table());
   for (const auto all : {generators(), vocabulary_generators()}) {
     for (const Generator& g : all) {
       out.say("{}\n  bubble {}; in flight {}; {} cop{} of the weights\n  {}\n", g.name, g.bubble,
@@ -43,6 +61,57 @@ void print_proof(Printout& out, const Schedule& schedule, const std::optional<in
           lowering.slots, !asked && lowering.slots > 2 ? ", but with fewer" : "", program.size());
 }
 
+std::string verdict_on(const app::ScheduleRequest& request, const app::ComparedSchedule& one) {
+  if (!one.schedule) return "refused: " + one.refused;
+  if (!one.deadlocks) return "no deadlock";
+  return one.fewest_slots ? fmt::format("deadlocks with {} receive slots", *request.slots)
+                          : fmt::format("deadlocks with {} transfers", request.transfers);
+}
+
+Table table_without_rows() {
+  return {{left("schedule"),
+           {"v"},
+           {"step"},
+           {"over bound"},
+           {"bubble"},
+           {"by span"},
+           {"in flight"},
+           {"slots"},
+           left("verdict")},
+          {},
+          {}};
+}
+
+std::vector<Cell> row_of(const app::ScheduleRequest& request, const app::ComparedSchedule& one) {
+  std::vector<Cell> row(table_without_rows().columns.size());
+  // One that stands alone goes by its schedule's name.
+  row.front() = one.name.empty() ? one.schedule->name : one.name;
+  row.back() = verdict_on(request, one);
+  if (!one.schedule) return row;
+  const ScheduleShape& shape = one.schedule->shape;
+  row[1] = shape.stages / shape.ranks;
+  const double held = most_in_flight(*one.schedule);
+  row[6] = number(held, fmt::format("{:.4g}", held));
+  if (one.fewest_slots) row[7] = *one.fewest_slots;
+  if (!one.timed) return row;
+  const Forecast& f = one.timed->forecast;
+  row[2] = f.step_time;
+  row[3] = percent(f.step_time / f.lower_bound - 1, "{:.2f}%");
+  row[4] = percent(f.metrics.bubble_fraction, "{:.2f}%");
+  row[5] = percent(f.metrics.bubble_fraction_span, "{:.2f}%");
+  return row;
+}
+
+// For programs: a row as of several beside each other.
+void show_row(Printout& out, const app::ScheduleRequest& request,
+              const app::ComparedSchedule& one) {
+  Table table = table_without_rows();
+  std::vector<Cell>& row = table.rows.emplace_back(row_of(request, one));
+  if (request.transfers == to_string(TransferMode::buffered))
+    row[7] = fewest_slots(*one.schedule, 1);
+  out.show(table);
+}
+
 void print_times(Printout& out, const app::ScheduleRequest& request,
                  const app::ScheduleResult& result) {
   const Schedule& schedule = *result.schedules.front().schedule;
@@ -59,47 +128,18 @@ void print_times(Printout& out, const app::ScheduleRequest& request,
   }
   out.say("step {}, bubble {:.4f} by span, lower bound {}\n", format_duration(forecast.step_time),
           forecast.metrics.bubble_fraction_span, format_duration(forecast.lower_bound));
+  if (out.for_programs()) return show_row(out, request, result.schedules.front());
   draw_in_terminal(out, trace, out.width());
-}
-
-std::string verdict_on(const app::ScheduleRequest& request, const app::ComparedSchedule& one) {
-  if (!one.schedule) return "refused: " + one.refused;
-  if (!one.deadlocks) return "no deadlock";
-  return one.fewest_slots ? fmt::format("deadlocks with {} receive slots", *request.slots)
-                          : fmt::format("deadlocks with {} transfers", request.transfers);
 }
 
 // Several beside each other, and their timelines on one scale.
 void print_several(Printout& out, const app::ScheduleRequest& request,
                    const std::vector<app::ComparedSchedule>& schedules) {
-  Table table{{left("schedule"),
-               {"v"},
-               {"step"},
-               {"over bound"},
-               {"bubble"},
-               {"by span"},
-               {"in flight"},
-               {"slots"},
-               left("verdict")},
-              {},
-              {}};
+  Table table = table_without_rows();
   std::vector<TitledTrace> traces;
   for (const app::ComparedSchedule& one : schedules) {
-    std::vector<std::string>& row = table.rows.emplace_back(table.columns.size());
-    row.front() = one.name;
-    row.back() = verdict_on(request, one);
-    if (!one.schedule) continue;
-    const ScheduleShape& shape = one.schedule->shape;
-    row[1] = std::to_string(shape.stages / shape.ranks);
-    row[6] = fmt::format("{:.4g}", most_in_flight(*one.schedule));
-    if (one.fewest_slots) row[7] = std::to_string(*one.fewest_slots);
-    if (!one.timed) continue;
-    const Forecast& f = one.timed->forecast;
-    row[2] = format_duration(f.step_time);
-    row[3] = fmt::format("{:.2f}%", (f.step_time / f.lower_bound - 1) * 100);
-    row[4] = fmt::format("{:.2f}%", f.metrics.bubble_fraction * 100);
-    row[5] = fmt::format("{:.2f}%", f.metrics.bubble_fraction_span * 100);
-    traces.push_back({one.name, &one.timed->trace});
+    table.rows.push_back(row_of(request, one));
+    if (one.timed) traces.push_back({one.name, &one.timed->trace});
   }
   out.show(table);
   if (out.for_programs()) return;
@@ -123,18 +163,17 @@ void print_grid(Printout& out, const app::GridProof& proof) {
   for (const app::Verdict& v : proof.verdicts) {
     // A shape that the schedule does not have is neither proved nor refuted.
     if (!v.refused.empty()) {
-      table.rows.push_back({std::to_string(v.ranks), std::to_string(v.microbatches), "-", "-", "-",
-                            "-", "-", "-", "refused: " + v.refused});
+      table.rows.push_back(
+          {v.ranks, v.microbatches, "-", "-", "-", "-", "-", "-", "refused: " + v.refused});
       continue;
     }
     ++proved;
     const auto word = [](std::optional<bool> safe) {
       return !safe ? "-" : *safe ? "free" : "DEADLOCK";
     };
-    table.rows.push_back({std::to_string(v.ranks), std::to_string(v.microbatches), word(v.safe[0]),
-                          word(v.safe[1]), word(v.safe[2]), fmt::format("{}", v.fewest_slots),
-                          fmt::format("{:.4g}", v.in_flight), fmt::format("{:.2f}%", v.gap * 100),
-                          ""});
+    table.rows.push_back(
+        {v.ranks, v.microbatches, word(v.safe[0]), word(v.safe[1]), word(v.safe[2]), v.fewest_slots,
+         number(v.in_flight, fmt::format("{:.4g}", v.in_flight)), percent(v.gap, "{:.2f}%"), ""});
   }
   out.show(table);
   for (const app::CounterExample& e : proof.examples) {
@@ -156,7 +195,8 @@ void print(Printout& out, const app::ScheduleRequest& request, const app::Schedu
   } else if (result.proof) {
     print_grid(out, *result.proof);
   } else if (!result.csv.empty()) {
-    out.say("{}", result.csv);
+    // It was asked for on stdout, whatever the format of tables.
+    fmt::print("{}", printable(result.csv));
   } else if (result.schedules.size() > 1) {
     print_several(out, request, result.schedules);
   } else {

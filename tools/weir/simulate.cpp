@@ -63,11 +63,11 @@ Table rank_table(const ScheduleShape& shape, const Forecast& f) {
               {}};
   for (std::size_t r = 0; r < f.metrics.ranks.size(); ++r) {
     const RankMetrics& m = f.metrics.ranks[r];
-    const auto d = [](Nanoseconds t) { return format_duration(to_seconds(t)); };
-    table.rows.push_back({std::to_string(r), d(m.busy), d(m.idle.fill), d(m.idle.drain),
-                          d(m.idle.imbalance), d(m.idle.communication), d(m.idle.host),
-                          d(m.idle.optimizer), format_bytes(f.memory[r].peak),
-                          fmt::format("{:.4g}", most_in_flight(shape, f.peak_in_flight[r]))});
+    const auto d = [](Nanoseconds t) { return Cell(to_seconds(t)); };
+    const double held = most_in_flight(shape, f.peak_in_flight[r]);
+    table.rows.push_back({r, d(m.busy), d(m.idle.fill), d(m.idle.drain), d(m.idle.imbalance),
+                          d(m.idle.communication), d(m.idle.host), d(m.idle.optimizer),
+                          f.memory[r].peak, number(held, fmt::format("{:.4g}", held))});
   }
   return table;
 }

@@ -79,12 +79,9 @@ void add_costs(Table& table, const Printout& out, const app::SweepReply& reply) 
     table.columns.push_back({fmt::format("{}/{}", (*priced)->price_per_hour->currency, unit)});
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto [hours, price] = cost_of_unit(*rows[i]).expected;
-    const auto exact = [](double value) { return fmt::format("{:.6g}", value); };
-    table.rows[i].push_back(out.for_programs() ? exact(hours) : format_figure(hours, 4));
+    table.rows[i].push_back(number(hours, format_figure(hours, 4)));
     if (priced == rows.end()) continue;
-    table.rows[i].push_back(!price               ? "-"
-                            : out.for_programs() ? exact(price->amount)
-                                                 : format_amount(*price));
+    table.rows[i].push_back(price ? number(price->amount, format_amount(*price)) : "-");
   }
 }
 
@@ -105,12 +102,9 @@ Table table_of(const Printout& out, const app::SweepReply& reply) {
   for (const app::SweepRow& row : reply.rows) {
     const auto& [plan, f, gap, pareto, range] = reply.ranked(row);
     table.rows.push_back(
-        {summary(plan), format_duration(f.step_time),
-         row.measured ? format_duration(*row.measured) : "-",
-         fmt::format("{:.1f}%", f.metrics.bubble_fraction * 100),
-         row.bubble ? fmt::format("{:.1f}%", *row.bubble * 100) : "-",
-         format_bytes(f.peak_memory()), fit_word(f), fmt::format("{:.1f}%", gap * 100),
-         pareto ? "yes" : "",
+        {summary(plan), f.step_time, row.measured ? Cell(*row.measured) : "-",
+         percent(f.metrics.bubble_fraction), row.bubble ? percent(*row.bubble) : "-",
+         f.peak_memory(), fit_cell(f), percent(gap), pareto ? "yes" : "",
          row.baseline || reply.layouts.empty() ? "" : app::to_text(reply.layouts[row.place]),
          row.baseline ? "(baseline)" : ""});
   }

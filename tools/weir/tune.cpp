@@ -13,7 +13,10 @@
 namespace weir {
 namespace {
 
-std::string percent_text(double share) { return fmt::format("{:.1f}%", share * 100); }
+Cell error_after(const ReportRow& row) {
+  if (!row.recalibrated) return "-";
+  return percent((*row.recalibrated - row.measured) / row.measured, "{:+.1f}%");
+}
 
 Table table_of(const Report& report) {
   Table table{{left("plan"),
@@ -30,12 +33,11 @@ Table table_of(const Report& report) {
   // Best measured first: the row to mark, where that is no luck.
   if (report.no_winner.empty()) table.best = 0;
   for (const ReportRow& row : report.rows) {
-    table.rows.push_back({row.plan + (row.baseline ? " (baseline)" : ""),
-                          format_duration(row.forecast.step_time), format_duration(row.measured),
-                          fmt::format("{:+.1f}%", row.error() * 100), row.error_after("%"),
-                          format_bytes(row.forecast.peak_memory()), format_bytes(row.measured_peak),
-                          percent_text(row.forecast.metrics.bubble_fraction),
-                          percent_text(row.measured_bubble)});
+    table.rows.push_back({row.plan + (row.baseline ? " (baseline)" : ""), row.forecast.step_time,
+                          row.measured, percent(row.error(), "{:+.1f}%"), error_after(row),
+                          row.forecast.peak_memory(), row.measured_peak,
+                          percent(row.forecast.metrics.bubble_fraction),
+                          percent(row.measured_bubble)});
   }
   return table;
 }

@@ -22,6 +22,11 @@ UNITS = re.compile(r"[-+]?[\d.,]+ ?(s|ms|us|ns|min|h|B|KiB|MiB|GiB|TiB|%)")
 # Each prints tables; to each also what it writes, if it can.
 COMMANDS = {
     "model": ["model", "chain.csv"],
+    "schedule": ["schedule", "1f1b", "-K", "2", "-M", "2"],
+    "generators": ["schedule", "--list"],
+    "run": ["run", "plan.json", "--backend", "synthetic", "--steps", "2"],
+    "plans": ["compare", "plan.json", "gpipe.json"],
+    "kernels": ["model", "MODELS/gpt2-mini.json", "--kernels", "--gpu", "h100"],
     "schedules": ["schedule", "1f1b", "zb-v", "-K", "4", "-M", "8", "--uniform",
                   "F=1ms,I=1ms,W=1ms,latency=0s", "--svg", "both.svg"],
     "simulate": ["simulate", "plan.json", "-o", "simulated"],
@@ -34,16 +39,17 @@ COMMANDS = {
 }
 WRITERS = {  # with what they write, and print JSON all the same
     "plan": ["plan", "chain.csv", "-K", "2", "-M", "4", "-o", "made.json"],
-    "schedule": ["schedule", "1f1b", "-K", "2", "-M", "4", "--csv", "mine.csv", "--svg",
+    "written": ["schedule", "1f1b", "-K", "2", "-M", "4", "--csv", "mine.csv", "--svg",
                  "mine.svg"],
     "page": ["page", "plan.json", "-o", "page.html"],
-    "run": ["run", "plan.json", "--backend", "synthetic", "--steps", "2", "-o", "out"],
+    "run into": ["run", "plan.json", "--backend", "synthetic", "--steps", "2", "-o", "out"],
     "calibrate": ["calibrate", "--measured", "gpt.json=1s", "-o", "costs.json"],
     "export": ["export", "gpt.json", "--to", "torch", "-o", "exported"],
 }
 
 
 def run(words, *more):
+    words = [word.replace("MODELS", str(source / "tools/examples/models")) for word in words]
     return subprocess.run([weir, *more, *words], capture_output=True, text=True, timeout=120)
 
 
@@ -51,6 +57,8 @@ def prepare():
     pathlib.Path("chain.csv").write_text(CHAIN)
     gpt = source / "tools/examples/models/gpt2-mini.json"
     for words in (["plan", "chain.csv", "-K", "2", "-M", "4", "-o", "plan.json"],
+                  ["plan", "chain.csv", "-K", "4", "-M", "8", "--schedule", "gpipe", "-o",
+                   "gpipe.json"],
                   ["plan", str(gpt), "-K", "2", "-M", "4", "-o", "gpt.json"],
                   ["simulate", "plan.json", "-o", "out"],
                   ["run", "plan.json", "--backend", "synthetic", "--steps", "2", "-o", "out"],
@@ -83,9 +91,61 @@ def as_csv():
                 if cells and all(map(UNITS.fullmatch, cells)):
                     raise AssertionError(f"{name}: {title}: units in cells: {cells[:3]}")
     assert formulas > 0
-    said = run(COMMANDS["simulate"], "-q", "--format", "csv").stdout
-    for head in ("busy [s]", "peak memory [bytes]"):
-        assert head in said.splitlines()[0], said
+    for name in ("plan", "page", "export"):
+        done = run(WRITERS[name], "--format", "csv")
+        assert (done.returncode, done.stdout) == (2, ""), (name, done)
+        assert done.stderr == f"weir: --format csv: weir {name} prints no table\n", done.stderr
+    said = run(["schedule", "1f1b", "-K", "2", "-M", "2", "--csv", "-"], "-q", "--format", "csv")
+    assert said.stdout.startswith("0F0,0F1,"), said
+
+
+def first_table(words):
+    done = run(words, "-q", "--format", "csv")
+    return list(csv.DictReader(done.stdout.split("\n\n")[0].splitlines()))
+
+
+def as_exact():
+    """Each number of CSV is JSON's own, to the last bit."""
+    def same(words, column, expected, scale=1):
+        cells = [row[column] for row in first_table(words)]
+        assert [float(cell) for cell in cells] == [scale * one for one in expected], (column, cells)
+
+    def told(words):
+        return json.loads(run(words, "-q", "--json").stdout)
+
+    mini = ["MODELS/gpt2-mini.json"]
+    simulate = ["simulate", "gpt.json", "--cluster", "dgx-h100"]
+    forecast = told(simulate)
+    ranks = forecast["ranks"]
+    same(simulate, "busy [s]", [rank["busy_s"] for rank in ranks])
+    for cause in ("fill", "drain", "imbalance", "host", "optimizer"):
+        same(simulate, f"{cause} [s]", [rank["idle_s"][cause] for rank in ranks])
+    same(simulate, "peak memory [bytes]", [rank["peak_memory_bytes"] for rank in ranks])
+    sweep = ["sweep", *mini, "--global-batch-size", "8", "-K", "1,2", "--cluster", "dgx-h100"]
+    plans = told(sweep)["plans"]
+    forecasts = [plan["forecast"] for plan in plans]
+    same(sweep, "predicted [s]", [f["step_time_s"] for f in forecasts])
+    same(sweep, "peak memory [bytes]",
+         [max(rank["peak_memory_bytes"] for rank in f["ranks"]) for f in forecasts])
+    same(sweep, "bubble p [%]", [f["bubble_fraction"] for f in forecasts], 100)
+    same(sweep, "device-hours/1e9 tokens",
+         [f["training_cost"]["billion_tokens"]["gpu_hours"] for f in forecasts])
+    model = ["model", *mini]
+    layers = told(model)["layers"]
+    same(model, "FLOP forward", [layer["flops_forward"] for layer in layers])
+    same(model, "activations [bytes]", [layer["activation_bytes"] for layer in layers])
+    same(model, "boundary [bytes]", [layer["boundary_bytes"] for layer in layers])
+    both = told(COMMANDS["plans"])
+    rows = {row["what"]: row for row in first_table(COMMANDS["plans"])}
+    for column, at in (("first plan", 0), ("second plan", 1)):
+        of = {what.split(" (")[0]: row[column] for what, row in rows.items()}
+        assert float(of["step time"]) == both["step_time_s"][at], rows
+        assert float(of["peak memory [bytes]"]) == both["peak_memory_bytes"][at], rows
+        assert float(of["bubble [%]"]) == 100 * both["bubble_fraction"][at], rows
+    assert [rows["schedule"][key] for key in ("first plan", "second plan")] == ["1f1b", "gpipe"]
+    assert "from where to where" not in first_table(COMMANDS["explain"])[0]
+    steps = first_table(COMMANDS["run"])
+    assert len(steps) >= 2 and all(float(step["time [s]"]) > 0 for step in steps), steps
 
 
 def as_json():
@@ -121,7 +181,7 @@ def nobody_reads():
     every format, of help and of completions."""
     for words in ([*COMMANDS["model"]], ["--json", *COMMANDS["simulate"]],
                   ["--format", "csv", *COMMANDS["sweep"]], ["--help"], ["help", "schedules"],
-                  ["--completion", "bash"], ["-q", *WRITERS["schedule"]]):
+                  ["--completion", "bash"], ["-q", *WRITERS["written"]]):
         reading, writing = os.pipe()
         os.close(reading)
         done = subprocess.run([weir, "-q", *words], stdout=writing, stderr=subprocess.PIPE,
@@ -133,6 +193,6 @@ def nobody_reads():
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     prepare()
-    for part in (as_csv, as_json, quiet, nobody_reads):
+    for part in (as_csv, as_exact, as_json, quiet, nobody_reads):
         part()
 print(f"streams: {len(COMMANDS)} commands of tables, {len(WRITERS)} that write")

@@ -20,12 +20,20 @@ std::string duration(const std::optional<Seconds>& time) {
   return time ? format_duration(*time) : std::string();
 }
 
+std::optional<double> seconds(const std::optional<Seconds>& time) {
+  return time ? std::optional(time->count()) : std::nullopt;
+}
+
 // Of one plan it has a sign; of many it is a median, of no sign.
 std::string error_text(const ListedReport& report) {
   const ReportCard& card = report.card;
   if (!card.error) return "";
   return card.plan.empty() ? fmt::format("{:.1f} % median", *card.error * 100)
                            : fmt::format("{:+.1f} %", *card.error * 100);
+}
+
+std::optional<double> error_percent(const ListedReport& report) {
+  return report.card.error ? std::optional(*report.card.error * 100) : std::nullopt;
 }
 
 // Texts begin at their left and go on below. Where a page is narrow, on a telephone or on paper, a
@@ -45,9 +53,11 @@ constexpr const char* kStyle = R"(
 
 constexpr std::array kColumns{
     ReportColumn{"report", [](const ListedReport& r) { return r.name; }},
-    ReportColumn{"forecast", [](const ListedReport& r) { return duration(r.card.forecast); }, true},
-    ReportColumn{"measured", [](const ListedReport& r) { return duration(r.card.measured); }, true},
-    ReportColumn{"error", &error_text, true},
+    ReportColumn{"forecast", [](const ListedReport& r) { return duration(r.card.forecast); }, true,
+                 [](const ListedReport& r) { return seconds(r.card.forecast); }, "s"},
+    ReportColumn{"measured", [](const ListedReport& r) { return duration(r.card.measured); }, true,
+                 [](const ListedReport& r) { return seconds(r.card.measured); }, "s"},
+    ReportColumn{"error", &error_text, true, &error_percent, "%"},
     ReportColumn{"model", [](const ListedReport& r) { return r.card.model; }},
     ReportColumn{"plan", [](const ListedReport& r) { return r.card.plan; }},
     ReportColumn{"date", [](const ListedReport& r) { return r.card.date; }},

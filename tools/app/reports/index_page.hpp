@@ -18,6 +18,9 @@ struct ReportColumn {
   std::string_view head;
   std::string (*text)(const ListedReport& report);  // "" where the report does not say
   bool figure = false;
+  // Of a figure, for programs: what the text rounds, and its unit.
+  std::optional<double> (*value)(const ListedReport& report) = nullptr;
+  std::string_view unit = {};
 };
 // What stands in it, in one line: what would steer a terminal is shown as what it is.
 [[nodiscard]] std::string cell(const ReportColumn& column, const ListedReport& report);

@@ -12,13 +12,17 @@
 
 namespace weir {
 
+Cell fit_cell(const Forecast& forecast) {
+  const std::string word = fit_word(forecast);
+  return forecast.fits() == Fits::maybe ? number(forecast.fits_probability(), word) : word;
+}
+
 void print_critical_path(Printout& out, const CriticalPath& path, Nanoseconds step) {
   out.say("\n");
   Table table{{left("the critical path, by action"), {"time"}, {"share"}, {"actions"}}, {}, {}};
   for (const auto& [kind, time, actions] : path.parts) {
-    table.rows.push_back({fmt::format("{}", kind), format_duration(to_seconds(time)),
-                          fmt::format("{:.1f}%", 100 * (to_seconds(time) / to_seconds(step))),
-                          std::to_string(actions)});
+    table.rows.push_back({fmt::format("{}", kind), to_seconds(time),
+                          percent(to_seconds(time) / to_seconds(step)), actions});
   }
   out.show(table);
 }
@@ -38,9 +42,8 @@ void print_what_if(Printout& out, const std::string& title, const std::vector<Wh
       if (beyond.empty()) table.rows.push_back({name, "-", "-", "-", "-", change.refused});
       continue;
     }
-    table.rows.push_back({name, fmt::format("{:+.1f}%", 100 * gain),
-                          format_duration(forecast->step_time),
-                          format_bytes(forecast->peak_memory()), fit_word(*forecast), beyond});
+    table.rows.push_back({name, percent(gain, "{:+.1f}%"), forecast->step_time,
+                          forecast->peak_memory(), fit_cell(*forecast), beyond});
   }
   out.show(table);
 }
@@ -70,9 +73,8 @@ void print_choices(Printout& out, const std::string& title, const std::vector<Re
                                : one.gap > 0
                                    ? fmt::format(" (another may be {:.1f}% faster)", 100 * one.gap)
                                    : "";
-    table.rows.push_back({name, fmt::format("{:.3f}", one.ratio), format_duration(f.step_time),
-                          format_bytes(f.peak_memory()), fit_word(f),
-                          summary(one.best->plan) + faster});
+    table.rows.push_back({name, number(one.ratio, fmt::format("{:.3f}", one.ratio)), f.step_time,
+                          f.peak_memory(), fit_cell(f), summary(one.best->plan) + faster});
   }
   out.show(table);
 }
@@ -100,9 +102,8 @@ void print_front(Printout& out, const std::vector<Ranked>& front) {
   for (const Ranked& ranked : front) {
     const Forecast& f = ranked.forecast;
     const double times = f.step_time / front.front().forecast.step_time;
-    table.rows.push_back({summary(ranked.plan), fmt::format("{:.3f}", times),
-                          format_duration(f.step_time), format_bytes(f.peak_memory()),
-                          fit_word(f)});
+    table.rows.push_back({summary(ranked.plan), number(times, fmt::format("{:.3f}", times)),
+                          f.step_time, f.peak_memory(), fit_cell(f)});
   }
   out.show(table);
 }

@@ -13,6 +13,9 @@
 
 namespace weir {
 
+// For programs the probability, where it is in doubt.
+[[nodiscard]] Cell fit_cell(const Forecast& forecast);
+
 void print_critical_path(Printout& out, const CriticalPath& path, Nanoseconds step);
 // `stack`: by name; below the others stands what it has not.
 void print_what_if(Printout& out, const std::string& title, const std::vector<WhatIf>& rows,

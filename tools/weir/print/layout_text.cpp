@@ -13,12 +13,12 @@ namespace weir {
 namespace {
 
 using layout::Polynomial;
-using Rows = std::vector<std::vector<std::string>>;
+using Rows = std::vector<std::vector<Cell>>;
 
 // The first row has the heads; a row may end before the last column.
 Table table_of(const Rows& rows) {
   Table table{{}, {rows.begin() + 1, rows.end()}, {}};
-  for (const std::string& head : rows.front()) table.columns.push_back(left(head));
+  for (const Cell& head : rows.front()) table.columns.push_back(left(head.text));
   for (auto& row : table.rows) row.resize(table.columns.size());
   return table;
 }
@@ -95,6 +95,8 @@ void print_derivation(Printout& out, const layout::Program& program, const layou
   out.say("  communication comes from: {}\n\n", sources(program, cost));
 }
 
+Cell count_cell(double count) { return number(count, fmt::format("{:.0f}", count)); }
+
 void print_tables(Printout& out, const layout::LayoutFile& file) {
   Rows formulas{{"layout", "rules", "computation", "communication", "communication / computation",
                  "memory a processor"}};
@@ -115,11 +117,10 @@ void print_tables(Printout& out, const layout::LayoutFile& file) {
                         to_text(memory, cost.symbols)});
     const double work = value(computation, cost.symbols);
     const double sent = value(communication, cost.symbols);
-    numbers.push_back({layout.name, mesh_text(layout), fmt::format("{:.0f}", work),
-                       fmt::format("{:.0f}", sent), format_figure(sent / work, 3),
-                       fmt::format("{:.0f}", value(memory, cost.symbols)),
-                       fmt::format("{:.0f}", all.multiply_adds),
-                       fmt::format("{:.0f}", all.reduced_elements), format_bytes(all.memory)});
+    numbers.push_back({layout.name, mesh_text(layout), count_cell(work), count_cell(sent),
+                       number(sent / work, format_figure(sent / work, 3)),
+                       count_cell(value(memory, cost.symbols)), count_cell(all.multiply_adds),
+                       count_cell(all.reduced_elements), all.memory});
   }
   out.say("A processor, constants dropped:\n");
   out.show(table_of(formulas));
@@ -165,7 +166,9 @@ void print_coverage(Printout& out, const layout::LayoutFile& file) {
 
 constexpr double kQuiet = 0.5;  // preemptions a step that hardly show in a median
 
-std::string milliseconds(Seconds time) { return fmt::format("{:.2f}", time.count() * 1e3); }
+Cell milliseconds(Seconds time) {
+  return number(time.count(), fmt::format("{:.2f}", time.count() * 1e3), "s");
+}
 
 }  // namespace
 
@@ -201,11 +204,9 @@ void print_layout_run(Printout& out, const layout::LayoutFile& file,
       rates.all_reduce_wait.count() * 1e6);
   Rows rows{{"layout", "rules", "mesh", "", "compute", "elementwise", "all-reduce", "= work",
              "error", "waiting", "= step", "error", "spread", "result"}};
-  const auto parts = [](std::vector<std::string> row, const LayoutTime& time, double work_error,
+  const auto parts = [](std::vector<Cell> row, const LayoutTime& time, double work_error,
                         double step_error) {
-    const auto error = [](double e) {
-      return e == 0 ? std::string() : fmt::format("{:+.1f}%", e * 100);
-    };
+    const auto error = [](double e) { return e == 0 ? Cell() : percent(e, "{:+.1f}%"); };
     row.insert(row.end(),
                {milliseconds(time.products), milliseconds(time.elementwise),
                 milliseconds(time.all_reduces), milliseconds(time.work()), error(work_error),
@@ -216,9 +217,9 @@ void print_layout_run(Printout& out, const layout::LayoutFile& file,
     rows.push_back(parts(
         {row.layout.name, rules_text(file.program, row.layout), mesh_text(row.layout), "measured"},
         row.measured, 0, 0));
-    rows.back().push_back(row.spread ? fmt::format("{:.1f}%", *row.spread * 100) : "");
-    rows.back().push_back(row.difference == 0 ? "bitwise equal"
-                                              : fmt::format("within {:.1e}", row.difference));
+    rows.back().push_back(row.spread ? percent(*row.spread) : "");
+    rows.back().emplace_back(row.difference == 0 ? "bitwise equal"
+                                                 : fmt::format("within {:.1e}", row.difference));
     // With more workers than cores rates of a core predict nothing.
     if (result.oversubscribed) continue;
     rows.push_back(parts({"", "", "", "predicted"}, row.predicted,

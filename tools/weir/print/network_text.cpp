@@ -20,7 +20,14 @@ std::string mesh_of(const layout::NetworkLayout& layout) {
 
 std::string milliseconds_of(Seconds time) { return fmt::format("{:.3f}", time.count() * 1e3); }
 
-std::string text_of(double number) { return fmt::format("{:.0f}", number); }
+std::string text_of(double value) { return fmt::format("{:.0f}", value); }
+
+// In a column that is called after milliseconds, for people.
+Column milliseconds_column(const std::string& head) {
+  return {head + " ms", Column::Align::right, head};
+}
+Cell cell_of(Seconds time) { return number(time.count(), milliseconds_of(time), "s"); }
+Cell cell_of(double value) { return number(value, text_of(value)); }
 
 std::string name_of(const layout::NetworkLayer& layer) {
   return layer.repeat > 1 ? fmt::format("{} x {}", layer.name, layer.repeat) : layer.name;
@@ -60,6 +67,8 @@ void print_tensors(Printout& out, const app::NetworksResult& result,
                left("kept until")},
               {},
               {}};
+  // People read "512 x 32" in one cell.
+  if (out.for_programs()) table.columns.push_back({"times"});
   for (std::size_t l = 0; l < result.network.layers.size(); ++l) {
     const layout::NetworkLayer& layer = result.network.layers[l];
     const layout::LayerShare share = layer_share(result.network, layout, l);
@@ -71,16 +80,17 @@ void print_tensors(Printout& out, const app::NetworksResult& result,
         return one.tensor == static_cast<int>(t) && !one.statistics;
       });
       const std::int64_t times = times_of(result.network, layer, static_cast<int>(t));
-      table.rows.push_back(
-          {name_of(layer), to_text(result.network, tensor),
-           made == layer.operations.end() ? given_by(result.network, layer, t)
-                                          : to_text(result.network, layer, *made),
-           block_text(result.network, layout, tensor.dimensions),
-           text_of(block_elements(result.network, layout, tensor.dimensions)) + times_text(times),
-           shape_of(result.network, layout, tensor.dimensions),
-           kept == share.kept.end() ? ""
-           : kept->until_w          ? "W"
-                                    : "I"});
+      const double elements = block_elements(result.network, layout, tensor.dimensions);
+      table.rows.push_back({name_of(layer), to_text(result.network, tensor),
+                            made == layer.operations.end() ? given_by(result.network, layer, t)
+                                                           : to_text(result.network, layer, *made),
+                            block_text(result.network, layout, tensor.dimensions),
+                            number(elements, text_of(elements) + times_text(times)),
+                            shape_of(result.network, layout, tensor.dimensions),
+                            kept == share.kept.end() ? ""
+                            : kept->until_w          ? "W"
+                                                     : "I"});
+      if (out.for_programs()) table.rows.back().emplace_back(times);
     }
   }
   out.show(table);
@@ -92,24 +102,27 @@ void print_exchanges(Printout& out, const app::NetworksResult& result,
       {left("layer"), left("pass"), left("tensor"), left("collective"), left("over"), {"bytes"}},
       {},
       {}};
-  if (result.cluster) table.columns.push_back({"ms"});
+  if (result.cluster) table.columns.push_back({"ms", Column::Align::right, "time"});
+  if (out.for_programs()) table.columns.push_back({"times"});
   for (std::size_t l = 0; l < result.network.layers.size(); ++l) {
     const layout::NetworkLayer& layer = result.network.layers[l];
     const std::string name = name_of(layer);
     for (const layout::Exchange& e : layer_share(result.network, layout, l).exchanges) {
       const std::int64_t devices = members(layout, e.axes);
-      std::vector<std::string> row{
-          name,
-          std::string(to_string(e.pass)),
-          (e.gradient ? "d " : "") + layer.tensors[at(e.tensor)].name,
-          std::string(to_string(e.collective)),
-          axes_text(layout, e.axes),
-          format_bytes(exchanged_bytes(e, result.job.dtype)) + times_text(e.times)};
+      Cell bytes = exchanged_bytes(e, result.job.dtype);
+      bytes.text += times_text(e.times);
+      std::vector<Cell> row{name,
+                            std::string(to_string(e.pass)),
+                            (e.gradient ? "d " : "") + layer.tensors[at(e.tensor)].name,
+                            std::string(to_string(e.collective)),
+                            axes_text(layout, e.axes),
+                            bytes};
       if (result.cluster) {
-        row.push_back(milliseconds_of(exchange_time(e, devices, result.job.dtype,
-                                                    axes_link(layout, e.axes, *result.cluster)) *
-                                      static_cast<double>(e.times)));
+        row.push_back(cell_of(exchange_time(e, devices, result.job.dtype,
+                                            axes_link(layout, e.axes, *result.cluster)) *
+                              static_cast<double>(e.times)));
       }
+      if (out.for_programs()) row.emplace_back(e.times);
       table.rows.push_back(std::move(row));
     }
   }
@@ -131,10 +144,9 @@ void print_cost(Printout& out, const app::NetworksResult& result,
       cost.memory() <= result.cluster->device.memory ? "fits" : "does not fit");
 }
 
-std::vector<std::string> costs_of(const NetworkCost& cost) {
-  return {milliseconds_of(cost.time()), milliseconds_of(cost.products),
-          milliseconds_of(cost.exchanges), milliseconds_of(cost.reductions),
-          format_bytes(cost.memory())};
+std::vector<Cell> costs_of(const NetworkCost& cost) {
+  return {cell_of(cost.time()), cell_of(cost.products), cell_of(cost.exchanges),
+          cell_of(cost.reductions), cost.memory()};
 }
 
 void print_front(Printout& out, const app::NetworksResult& result) {
@@ -148,7 +160,7 @@ void print_front(Printout& out, const app::NetworksResult& result) {
   Table table{{left("layout"),
                left("mesh"),
                left("rules"),
-               {"step ms"},
+               milliseconds_column("step"),
                {"products"},
                {"exchanges"},
                {"gradients"},
@@ -157,11 +169,10 @@ void print_front(Printout& out, const app::NetworksResult& result) {
               {},
               {}};
   for (const FoundLayout& one : found.front) {
-    table.rows.push_back({one.layout.name, mesh_of(one.layout),
-                          rules_text(result.network, one.layout), milliseconds_of(one.cost.time()),
-                          milliseconds_of(one.cost.products), milliseconds_of(one.cost.exchanges),
-                          milliseconds_of(one.cost.reductions), format_bytes(one.cost.memory()),
-                          &one == best ? "best that fits" : ""});
+    table.rows.push_back(
+        {one.layout.name, mesh_of(one.layout), rules_text(result.network, one.layout),
+         cell_of(one.cost.time()), cell_of(one.cost.products), cell_of(one.cost.exchanges),
+         cell_of(one.cost.reductions), one.cost.memory(), &one == best ? "best that fits" : ""});
   }
   out.show(table);
   if (best == nullptr) {
@@ -172,7 +183,7 @@ void print_front(Printout& out, const app::NetworksResult& result) {
 // The fastest of each mesh: what its shape is worth.
 void print_meshes(Printout& out, const app::NetworksResult& result) {
   Table table{{left("mesh"),
-               {"step ms"},
+               milliseconds_column("step"),
                {"products"},
                {"exchanges"},
                {"gradients"},
@@ -184,11 +195,10 @@ void print_meshes(Printout& out, const app::NetworksResult& result) {
     layout::NetworkLayout mesh;
     mesh.mesh = one.mesh;
     const FoundLayout* best = one.best(result.cluster->device.memory);
-    std::vector<std::string> row{mesh_of(mesh)};
-    for (const std::string& cell :
-         best == nullptr ? std::vector<std::string>(5, "") : costs_of(best->cost))
+    std::vector<Cell> row{mesh_of(mesh)};
+    for (const Cell& cell : best == nullptr ? std::vector<Cell>(5) : costs_of(best->cost))
       row.push_back(cell);
-    row.push_back(best == nullptr ? "none" : rules_text(result.network, best->layout));
+    row.emplace_back(best == nullptr ? "none" : rules_text(result.network, best->layout));
     table.rows.push_back(std::move(row));
   }
   out.say("By the mesh's shape:\n");
@@ -196,16 +206,21 @@ void print_meshes(Printout& out, const app::NetworksResult& result) {
 }
 
 void print_shapes(Printout& out, const app::NetworksResult& result) {
-  Table table{
-      {left("mesh"), {"step ms"}, {"products"}, {"exchanges"}, {"gradients"}, {"memory"}, left("")},
-      {},
-      {}};
+  Table table{{left("mesh"),
+               milliseconds_column("step"),
+               {"products"},
+               {"exchanges"},
+               {"gradients"},
+               {"memory"},
+               left("")},
+              {},
+              {}};
   for (const ShapedLayout& one : *result.shapes) {
-    std::vector<std::string> row{mesh_of(one.layout)};
-    for (const std::string& cell : one.why ? std::vector<std::string>(5, "") : costs_of(one.cost))
+    std::vector<Cell> row{mesh_of(one.layout)};
+    for (const Cell& cell : one.why ? std::vector<Cell>(5) : costs_of(one.cost))
       row.push_back(cell);
     const bool fits = one.cost.memory() <= result.cluster->device.memory;
-    row.push_back(one.why ? *one.why : fits ? "fits" : "does not fit");
+    row.emplace_back(one.why ? *one.why : fits ? "fits" : "does not fit");
     table.rows.push_back(std::move(row));
   }
   out.say("The rules on every mesh of so many devices; the last mesh dimension has neighbours:\n");
@@ -216,9 +231,9 @@ void print_shapes(Printout& out, const app::NetworksResult& result) {
 void print_parts(Printout& out, const StagedLayout& pipeline) {
   Table table{{{"stage"},
                {"layers"},
-               {"F ms"},
-               {"I ms"},
-               {"W ms"},
+               milliseconds_column("F"),
+               milliseconds_column("I"),
+               milliseconds_column("W"),
                {"exchanges"},
                {"once a step"},
                {"sends"},
@@ -228,13 +243,11 @@ void print_parts(Printout& out, const StagedLayout& pipeline) {
               {}};
   for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
     const LayoutStage& stage = pipeline.stages[s];
-    table.rows.push_back({std::to_string(s),
-                          fmt::format("{}-{}", stage.first, stage.first + stage.layers - 1),
-                          milliseconds_of(stage.passes[0]), milliseconds_of(stage.passes[1]),
-                          milliseconds_of(stage.passes[2]), milliseconds_of(stage.exchanges),
-                          milliseconds_of(stage.step),
-                          s + 1 == pipeline.stages.size() ? "" : format_bytes(stage.message),
-                          std::to_string(stage.in_flight), format_bytes(stage.memory())});
+    table.rows.push_back({s, fmt::format("{}-{}", stage.first, stage.first + stage.layers - 1),
+                          cell_of(stage.passes[0]), cell_of(stage.passes[1]),
+                          cell_of(stage.passes[2]), cell_of(stage.exchanges), cell_of(stage.step),
+                          s + 1 == pipeline.stages.size() ? "" : Cell(stage.message),
+                          stage.in_flight, stage.memory()});
   }
   out.show(table);
 }
@@ -252,7 +265,7 @@ void print_staged(Printout& out, const app::NetworksResult& result) {
                left("layout"),
                left("mesh of a stage"),
                left("rules"),
-               {"step ms"},
+               milliseconds_column("step"),
                {"bubble"},
                {"memory"},
                left("")},
@@ -260,11 +273,10 @@ void print_staged(Printout& out, const app::NetworksResult& result) {
               {}};
   for (const app::StagedRow& row : result.staged) {
     const bool fits = row.forecast.memory() <= result.cluster->device.memory;
-    table.rows.push_back({std::to_string(row.stages), row.layout.name, mesh_of(row.layout),
-                          rules_text(result.network, row.layout),
-                          milliseconds_of(row.forecast.step_time),
-                          fmt::format("{:.1f} %", row.forecast.bubble_fraction * 100),
-                          format_bytes(row.forecast.memory()), fits ? "fits" : "does not fit"});
+    table.rows.push_back({row.stages, row.layout.name, mesh_of(row.layout),
+                          rules_text(result.network, row.layout), cell_of(row.forecast.step_time),
+                          percent(row.forecast.bubble_fraction, "{:.1f} %"), row.forecast.memory(),
+                          fits ? "fits" : "does not fit"});
   }
   out.show(table);
   const app::StagedRow& shown = row_in_full(result.staged, result.cluster->device.memory);
@@ -304,15 +316,14 @@ void print_run(Printout& out, const app::NetworksResult& result) {
   for (const NetworkRunRow& row : run.rows) {
     const double share =
         row.derived_elements > 0 ? row.exchanged_elements / row.derived_elements : 1;
-    table.rows.push_back({row.layout.name, mesh_of(row.layout),
-                          rules_text(result.network, row.layout),
-                          milliseconds_of(row.predicted.time()), milliseconds_of(row.priced()),
-                          row.spread ? fmt::format("{:.0f} %", *row.spread * 100) : "",
-                          milliseconds_of(row.products), milliseconds_of(row.exchanges),
-                          milliseconds_of(row.elementwise), milliseconds_of(row.step),
-                          text_of(row.exchanged_elements), fmt::format("{:.0f} %", share * 100),
-                          row.in_order == 0 ? "equal" : fmt::format("{:.1e}", row.in_order),
-                          fmt::format("{:.1e}", row.reordered)});
+    table.rows.push_back(
+        {row.layout.name, mesh_of(row.layout), rules_text(result.network, row.layout),
+         cell_of(row.predicted.time()), cell_of(row.priced()),
+         row.spread ? percent(*row.spread, "{:.0f} %") : "", cell_of(row.products),
+         cell_of(row.exchanges), cell_of(row.elementwise), cell_of(row.step),
+         cell_of(row.exchanged_elements), percent(share, "{:.0f} %"),
+         row.in_order == 0 ? "equal" : number(row.in_order, fmt::format("{:.1e}", row.in_order)),
+         number(row.reordered, fmt::format("{:.1e}", row.reordered))});
   }
   out.show(table);
   out.say(

@@ -1,12 +1,13 @@
-// Columns measured, cut and laid out.
+// Columns measured, cut and laid out; cells made.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/weir/print/table.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <optional>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -21,7 +22,7 @@ namespace {
 constexpr std::size_t kNarrowest = 24;  // of a text that is cut
 constexpr std::string_view kGap = "  ", kMark = "* ";
 
-bool says_nothing(const std::string& cell) { return cell.empty() || cell == "-"; }
+bool says_nothing(const std::string& text) { return text.empty() || text == "-"; }
 
 // Where each character of a text begins, and where the last one ends.
 std::vector<std::size_t> characters(std::string_view text) {
@@ -41,12 +42,12 @@ Table for_people(const Table& table) {
   kept.rows.resize(table.rows.size());
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const bool empty = !table.rows.empty() && std::ranges::all_of(table.rows, [&](const auto& row) {
-      return says_nothing(row[c]);
+      return says_nothing(row[c].text);
     });
     if (empty) continue;
     kept.columns.push_back({printable_in_line(table.columns[c].head), table.columns[c].align});
     for (std::size_t r = 0; r < table.rows.size(); ++r)
-      kept.rows[r].push_back(printable_in_line(table.rows[r][c]));
+      kept.rows[r].emplace_back(printable_in_line(table.rows[r][c].text));
   }
   return kept;
 }
@@ -55,7 +56,7 @@ std::vector<std::size_t> widths_of(const Table& table) {
   std::vector<std::size_t> widths;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     std::size_t widest = width_of(table.columns[c].head);
-    for (const auto& row : table.rows) widest = std::max(widest, width_of(row[c]));
+    for (const auto& row : table.rows) widest = std::max(widest, width_of(row[c].text));
     widths.push_back(widest);
   }
   return widths;
@@ -136,47 +137,16 @@ std::string markdown_cell(const std::string& text) {
   return escaped;
 }
 
-// A number with its unit, in the unit that programs get.
-struct Measure {
-  double value = 0;
-  std::string_view unit;
-};
-std::optional<Measure> measure_of(std::string_view text) {
-  struct Unit {
-    std::string_view name, base;
-    double size;
-  };
-  static constexpr std::array kUnits{Unit{" ns", "s", 1e-9},
-                                     Unit{" us", "s", 1e-6},
-                                     Unit{" ms", "s", 1e-3},
-                                     Unit{" s", "s", 1},
-                                     Unit{" B", "bytes", 1},
-                                     Unit{" KiB", "bytes", 0x1p10},
-                                     Unit{" MiB", "bytes", 0x1p20},
-                                     Unit{" GiB", "bytes", 0x1p30},
-                                     Unit{" TiB", "bytes", 0x1p40},
-                                     Unit{" %", "%", 1},
-                                     Unit{"%", "%", 1}};
-  for (const Unit& unit : kUnits) {
-    if (!text.ends_with(unit.name)) continue;
-    std::string digits(text.substr(0, text.size() - unit.name.size()));
-    if (digits.starts_with("+")) digits.erase(0, 1);
-    const auto number = whole_number<double>(digits);
-    if (number) return Measure{*number * unit.size, unit.base};
-  }
-  return std::nullopt;
-}
-
-// Of a column whose cells are all numbers of one kind, or say nothing; else none.
+// Of a column whose cells are all in one, or say nothing; else none.
 std::string_view unit_of_column(const Table& table, std::size_t column) {
-  std::string_view unit;
+  std::optional<std::string_view> unit;
   for (const auto& row : table.rows) {
-    if (says_nothing(row[column])) continue;
-    const auto measure = measure_of(row[column]);
-    if (!measure || (!unit.empty() && measure->unit != unit)) return {};
-    unit = measure->unit;
+    const Cell& cell = row[column];
+    if (says_nothing(cell.exact)) continue;
+    if (unit.value_or(cell.unit) != cell.unit) return {};
+    unit = cell.unit;
   }
-  return unit;
+  return unit.value_or(std::string_view());
 }
 
 // A spreadsheet runs a text that begins so; a number with its sign it reads as one.
@@ -184,7 +154,7 @@ bool looks_like_formula(const std::string& text) {
   if (text.empty() || std::string_view("=+-@\t\r").find(text.front()) == std::string_view::npos)
     return false;
   const std::string unsigned_text = text.substr(text.front() == '+' ? 1 : 0);
-  return !whole_number<double>(unsigned_text) && !measure_of(text);
+  return !whole_number<double>(unsigned_text);
 }
 
 std::string csv_cell(const std::string& text) {
@@ -193,7 +163,39 @@ std::string csv_cell(const std::string& text) {
   return csv_quoted(printable_in_line(looks_like_formula(text) ? "'" + text : text));
 }
 
+std::string csv_head(const Table& table, std::size_t column) {
+  const Column& of = table.columns[column];
+  const std::string& name = of.exact_head.empty() ? of.head : of.exact_head;
+  const std::string_view unit = unit_of_column(table, column);
+  return csv_cell(unit.empty() ? name : fmt::format("{} [{}]", name, unit));
+}
+
+// The same in all lines: heads, and the cells below them.
+template <class Texts>
+std::string csv_line(const Table& table, Texts text_of) {
+  std::string line;
+  bool first = true;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    if (table.columns[c].drawn) continue;
+    line += (std::exchange(first, false) ? "" : ",") + text_of(c);
+  }
+  return line + "\n";
+}
+
 }  // namespace
+
+Cell::Cell(Seconds of) : Cell(number(of.count(), format_duration(of), "s")) {}
+Cell::Cell(Bytes of) : Cell(format_bytes(of), std::to_string(of.count()), "bytes") {}
+
+// What is no number is null in JSON, too.
+Cell number(double value, std::string text, std::string_view unit) {
+  return {std::move(text), std::isfinite(value) ? fmt::format("{}", value) : "", unit};
+}
+
+Cell percent(double share, fmt::format_string<double> format) {
+  const double value = share * 100;
+  return number(value, fmt::format(format, double(value)), "%");
+}
 
 // The middle says least: a plan begins with its degrees and ends with what sets it apart.
 std::string cut(const std::string& text, std::size_t width) {
@@ -208,8 +210,8 @@ Column left(std::string head) { return {std::move(head), Column::Align::left}; }
 
 Table folded(const Table& table, std::size_t same_from) {
   const auto equal = [&](const auto& a, const auto& b) {
-    return std::equal(a.begin() + static_cast<std::ptrdiff_t>(same_from), a.end(),
-                      b.begin() + static_cast<std::ptrdiff_t>(same_from), b.end());
+    return std::ranges::equal(a | std::views::drop(same_from), b | std::views::drop(same_from), {},
+                              &Cell::text, &Cell::text);
   };
   Table fewer{table.columns, {}, {}};
   for (std::size_t first = 0; first < table.rows.size();) {
@@ -218,7 +220,7 @@ Table folded(const Table& table, std::size_t same_from) {
     while (last + 1 < table.rows.size() && equal(table.rows[first], table.rows[last + 1])) ++last;
     auto& row = fewer.rows.emplace_back(table.rows[first]);
     for (std::size_t c = 0; c < same_from && last > first; ++c)
-      row[c] = range_of(table.rows[first][c], table.rows[last][c]);
+      row[c] = range_of(table.rows[first][c].text, table.rows[last][c].text);
     first = last + 1;
   }
   return fewer;
@@ -247,7 +249,7 @@ std::string columns_text(const Table& table, std::optional<std::size_t> width) {
         blank + line_of(block, shown, widths, [&](std::size_t c) { return shown.columns[c].head; });
     for (std::size_t r = 0; r < shown.rows.size(); ++r) {
       text += shown.best == r ? std::string(kMark) : blank;
-      text += line_of(block, shown, widths, [&](std::size_t c) { return shown.rows[r][c]; });
+      text += line_of(block, shown, widths, [&](std::size_t c) { return shown.rows[r][c].text; });
     }
   }
   return text;
@@ -264,7 +266,7 @@ std::string markdown_text(const Table& table) {
   for (std::size_t r = 0; r < shown.rows.size(); ++r) {
     text += "|";
     for (std::size_t c = 0; c < shown.rows[r].size(); ++c) {
-      const std::string cell = markdown_cell(shown.rows[r][c]);
+      const std::string cell = markdown_cell(shown.rows[r][c].text);
       // Markdown has no room beside the table: the best row is bold.
       text += shown.best == r && c == 0 ? " **" + cell + "** |" : " " + cell + " |";
     }
@@ -274,23 +276,9 @@ std::string markdown_text(const Table& table) {
 }
 
 std::string csv_text(const Table& table) {
-  std::string text;
-  std::vector<std::string_view> units;  // that each column's numbers have
-  for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    units.push_back(unit_of_column(table, c));
-    const std::string& head = table.columns[c].head;
-    text += (c > 0 ? "," : "") +
-            csv_cell(units[c].empty() ? head : fmt::format("{} [{}]", head, units[c]));
-  }
-  text += "\n";
-  for (const auto& row : table.rows) {
-    for (std::size_t c = 0; c < row.size(); ++c) {
-      const auto number = units[c].empty() ? std::nullopt : measure_of(row[c]);
-      text +=
-          (c > 0 ? "," : "") + (number ? fmt::format("{:.12g}", number->value) : csv_cell(row[c]));
-    }
-    text += "\n";
-  }
+  std::string text = csv_line(table, [&](std::size_t c) { return csv_head(table, c); });
+  for (const auto& row : table.rows)
+    text += csv_line(table, [&](std::size_t c) { return csv_cell(row[c].exact); });
   return text;
 }
 
