@@ -31,6 +31,15 @@ Model of_experts() {
   return model;
 }
 
+// The first of them dense.
+Model one_dense() {
+  Decoder d = as_decoder(of_experts()).value();
+  d.first_block = d.block;
+  d.first_block.experts = d.first_block.experts_per_token = 1;
+  d.first_blocks = 1;
+  return decoder_model(d, 128);
+}
+
 // Its 4 replicas share the experts of each layer in twos.
 Plan in_twos(double load = 1) {
   Plan plan = example();
@@ -133,14 +142,10 @@ TEST(ExpertExport, AnUnevenLoadIsNamedByAll) {
   EXPECT_EQ(read_megatron_job(job.files.front().text, "megatron.sh", {}).plan.expert_load, 1);
 }
 
-// Blocks that differ have no arguments here: another model would be trained.
-TEST(ExpertExport, DenseFirstBlocksAreRefused) {
-  Decoder d = as_decoder(of_experts()).value();
-  d.first_block = d.block;
-  d.first_block.experts = d.first_block.experts_per_token = 1;
-  d.first_blocks = 1;
-  const ResolvedPlan plan = loaded(in_twos(), decoder_model(d, 128));
-  for (const auto write : {export_megatron, export_torchtitan_registry, export_torchtitan_toml}) {
+// Torchtitan's files have blocks of one kind.
+TEST(ExpertExport, TorchtitanRefusesDenseFirstBlocks) {
+  const ResolvedPlan plan = loaded(in_twos(), one_dense());
+  for (const auto write : {export_torchtitan_registry, export_torchtitan_toml}) {
     EXPECT_THAT(complaint([&] { static_cast<void>(write(plan, {})); }),
                 HasSubstr("layers: expected an embedding, equal blocks"));
   }

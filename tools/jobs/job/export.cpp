@@ -121,7 +121,6 @@ std::vector<std::string_view> differences(const Plan& a, const Plan& b) {
 // What no exporter has words for: a script without it would train another model.
 std::string_view lacking_words(const Decoder& d) {
   const TransformerShape& b = d.block;
-  if (b.latent.key_value > 0) return "latent attention";
   if (b.window > 0 || b.sinks) return "windows or sinks of attention";
   if (b.post_norms || b.single_norm) return "this number of norms";
   if (b.wide_qk_norm) return "norms of all heads' queries and keys together";
@@ -129,7 +128,18 @@ std::string_view lacking_words(const Decoder& d) {
   return d.embedding.scale != 1 ? "a scaled embedding" : "";
 }
 
+void refuse_without_words(std::string_view what, const std::string& model_path) {
+  if (what.empty()) return;
+  throw InputError(
+      model_path, "layers",
+      fmt::format("{} cannot be exported (--patch changes a script of yours that has it)", what));
+}
+
 }  // namespace
+
+void require_words(const Decoder& decoder, const std::string& model_path) {
+  refuse_without_words(lacking_words(decoder), model_path);
+}
 
 Decoder decoder_for_export(const ResolvedPlan& loaded) {
   const auto decoder = as_decoder(loaded.model);
@@ -138,11 +148,9 @@ Decoder decoder_for_export(const ResolvedPlan& loaded) {
                      "expected an embedding, equal blocks, a norm and a head: other models have no "
                      "arguments there (--patch changes a script of yours that has them)");
   }
-  if (const std::string_view what = lacking_words(*decoder); !what.empty()) {
-    throw InputError(
-        loaded.plan.model_path, "layers",
-        fmt::format("{} cannot be exported (--patch changes a script of yours that has it)", what));
-  }
+  if (decoder->block.latent.key_value > 0)
+    refuse_without_words("latent attention", loaded.plan.model_path);
+  require_words(*decoder, loaded.plan.model_path);
   return *decoder;
 }
 

@@ -78,8 +78,10 @@ inline constexpr const char* kOwnJob = "the plan's job";  // as its reader's fil
 [[nodiscard]] ResolvedPlan resolved(const Job& job, const std::string& file);
 
 // The model by its sizes. Throws InputError where it is no embedding, equal blocks, norm and head,
-// or has what no exporter has words for.
+// or has latent attention, which Megatron alone has words for, or what no exporter has.
 [[nodiscard]] Decoder decoder_for_export(const ResolvedPlan& loaded);
+// Throws InputError where the decoder has what no exporter has words for.
+void require_words(const Decoder& decoder, const std::string& model_path);
 
 // Blocks of each stage; a boundary between the final norm and the head moves before the norm, with
 // a remark. Throws InputError where that leaves a stage empty, where the first or the last stage

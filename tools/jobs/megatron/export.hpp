@@ -39,7 +39,7 @@ class MegatronArguments {
   std::vector<std::pair<std::string, std::string>> all_;
 };
 
-// Every size of the model. Throws InputError as decoder_for_export() does.
+// Every size of the model. Throws InputError as megatron_blocks() does.
 void add_megatron_model(const ResolvedPlan& loaded, MegatronArguments& arguments,
                         std::vector<Remark>& remarks);
 

@@ -14,8 +14,9 @@
 namespace weir {
 namespace {
 
-// Groups of experts, shared ones, a router's bias, and angles as Llama 3.1's.
+// Latent attention, groups of experts, shared ones, a router's bias, and angles as Llama 3.1's.
 bool has_recent_words(const TransformerShape& block) {
+  if (block.latent.key_value > 0) return true;
   const bool router = block.expert_groups > 0 || block.shared_ffn > 0 || block.shared_gate ||
                       (block.experts > 1 && block.router_bias);
   return router || (block.rotary && block.angles.scaling == RotaryScaling::llama3);
@@ -79,7 +80,7 @@ bool is_llamas(const TransformerShape& block) {
 TrainerFacts facts_of(const ResolvedPlan& plan) {
   TrainerFacts facts{.plan = plan.plan, .placement = placement_of(plan.schedule.shape)};
   facts.copies = plan.schedule.shape.replicas > 1 || plan.schedule.shape.segments > 1;
-  bool tied = false, llama = true;
+  bool tied = false, llama = true, dense = false;
   for (const Layer& layer : plan.model.layers) {
     const auto* embedding = std::get_if<EmbeddingShape>(&layer.shape);
     tied = tied || (embedding != nullptr && embedding->tied);
@@ -89,10 +90,12 @@ TrainerFacts facts_of(const ResolvedPlan& plan) {
     llama = llama && is_llamas(*block);
     facts.recent_model = facts.recent_model || has_recent_words(*block);
     facts.latent_attention = facts.latent_attention || block->latent.key_value > 0;
+    dense = dense || block->experts == 1;
     if (block->experts == 1) continue;
     facts.experts = true;
     facts.router_pre_softmax = facts.router_pre_softmax || block->router_pre_softmax;
   }
+  facts.recent_model = facts.recent_model || (dense && facts.experts);
   facts.tied_llama = tied && llama;
   facts.offloadable = offloadable_share(plan.model, plan.plan.recompute);
   if (const auto blocks = blocks_of_boundaries(plan.plan, plan.model)) {

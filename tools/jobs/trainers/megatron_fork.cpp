@@ -44,8 +44,8 @@ constexpr TrainerRow kFork[] = {
      [](const Facts& f) { return f.plan.pp > 1 && !f.equal_stages; },
      "the fork's stages hold as many blocks each", kForkArguments},
     {"model", RowKind::lacks, "model", [](const Facts& f) { return f.recent_model; },
-     "the fork has no arguments for groups of experts, shared experts, a router's bias, angles as "
-     "Llama 3.1's or an embedding's norm",
+     "the fork has no arguments for latent attention, dense blocks among those of experts, groups "
+     "of experts, shared experts, a router's bias, angles as Llama 3.1's or an embedding's norm",
      kForkArguments},
     {"router-softmax", RowKind::lacks, "model",
      [](const Facts& f) { return f.experts && f.router_pre_softmax; },
