@@ -29,7 +29,7 @@
 #include "tests/fuzz/round_trips.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
 #include "tools/jobs/megatron/import.hpp"
-#include "tools/jobs/megatron/layout.hpp"
+#include "tools/jobs/megatron/layout/layout.hpp"
 #include "tools/jobs/torchtitan/import.hpp"
 #include "traces/chrome_json.hpp"
 #include "traces/job_log.hpp"

@@ -140,7 +140,8 @@ class Engines(Case):
         self.refuses(
             weir.InputError, "another plan", weir.compare, weir.simulate(other)[1], measured
         )
-        self.refuses(weir.UsageError, "of one step", weir.compare, measured, predicted)
+        self.refuses(weir.UsageError, "expected the forecast first", weir.compare, measured,
+                     predicted)
 
     # Plain gradient descent: what was saved is what was begun with, less the rate times what was
     # dumped; and arrays that Python writes are weights to begin with.

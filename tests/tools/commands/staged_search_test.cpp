@@ -16,6 +16,7 @@
 namespace weir::staged_search_test {
 namespace {
 
+using layout::Axes;
 using layout::Network;
 using layout::NetworkLayout;
 
@@ -28,7 +29,16 @@ std::vector<NetworkLayout> all_legal(const Network& network, int devices) {
       const std::string name = "m" + std::to_string(layout.mesh.size());
       layout.mesh.push_back({name, name, size});
     }
-    each_legal_placing(network, layout, [&](const NetworkLayout& one) { legal.push_back(one); });
+    // What the optimizer keeps is divided over any of them, with gradients or without.
+    const Axes all = (Axes{1} << layout.mesh.size()) - 1;
+    for (layout.optimizer = 0; layout.optimizer <= all; ++layout.optimizer) {
+      for (const bool gradients : {false, true}) {
+        if (gradients && layout.optimizer == 0) continue;
+        layout.gradients = gradients ? layout.optimizer : 0;
+        each_legal_placing(network, layout,
+                           [&](const NetworkLayout& one) { legal.push_back(one); });
+      }
+    }
   }
   return legal;
 }
@@ -72,7 +82,9 @@ TEST(StagedSearch, FindsTheFastestOfASmallNetwork) {
         if (found.stages != k) continue;
         const auto its = std::ranges::find_if(rows, [&](const app::StagedRow& row) {
           return mesh_text(row.layout) == mesh_text(found.layout) &&
-                 row.layout.over == found.layout.over;
+                 row.layout.over == found.layout.over &&
+                 row.layout.optimizer == found.layout.optimizer &&
+                 row.layout.gradients == found.layout.gradients;
         });
         ASSERT_NE(its, rows.end());
         EXPECT_EQ(its->forecast.step_time, found.forecast.step_time);

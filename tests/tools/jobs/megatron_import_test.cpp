@@ -14,7 +14,7 @@
 #include "tests/tools/jobs/remark_names.hpp"
 #include "tests/tools/jobs/small_job.hpp"
 #include "tools/jobs/megatron/import.hpp"
-#include "tools/jobs/megatron/layout.hpp"
+#include "tools/jobs/megatron/layout/layout.hpp"
 
 namespace weir::megatron_import_test {
 namespace {

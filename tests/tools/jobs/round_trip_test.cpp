@@ -169,7 +169,8 @@ Plan usual(unsigned seed) { return Draw(seed).plan(); }
 TEST(RoundTrip, Megatron) { expect_round_trip(kMegatron, 100, &usual); }
 TEST(RoundTrip, TorchtitanRegistry) { expect_round_trip(kRegistry, 100, &usual); }
 TEST(RoundTrip, TorchtitanToml) { expect_round_trip(kToml, 100, &usual); }
-TEST(RoundTrip, DeepSpeed) { expect_round_trip(kDeepSpeed, 100, &usual); }
+// It divides no sequence, as half of the plans do.
+TEST(RoundTrip, DeepSpeed) { expect_round_trip(kDeepSpeed, 60, &usual); }
 
 // Megatron has seven of the eight words, but for the rows of its table; torchtitan four,
 // DeepSpeed two: what they have not is refused by a row.

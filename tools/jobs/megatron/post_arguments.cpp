@@ -10,7 +10,7 @@
 
 #include "tools/jobs/job/truth.hpp"
 #include "tools/jobs/megatron/dump.hpp"
-#include "tools/jobs/megatron/export.hpp"
+#include "tools/jobs/megatron/export/export.hpp"
 
 namespace weir {
 

@@ -7,7 +7,7 @@
 
 #include "plan/words/error.hpp"
 #include "tools/jobs/megatron/import.hpp"
-#include "tools/jobs/megatron/layout.hpp"
+#include "tools/jobs/megatron/layout/layout.hpp"
 
 namespace weir {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "tools/jobs/job/job.hpp"
-#include "tools/jobs/megatron/layout.hpp"
+#include "tools/jobs/megatron/layout/layout.hpp"
 #include "tools/reproduce/measured/measured_run.hpp"
 
 namespace weir {

@@ -12,7 +12,7 @@
 
 #include "plan/text/quote.hpp"
 #include "plan/words/error.hpp"
-#include "tools/jobs/megatron/export.hpp"
+#include "tools/jobs/megatron/export/export.hpp"
 #include "tools/jobs/megatron/import.hpp"
 #include "tools/jobs/megatron/patch/other_size.hpp"
 #include "tools/jobs/megatron/patch/script_edit.hpp"

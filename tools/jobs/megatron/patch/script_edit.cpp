@@ -16,7 +16,7 @@
 #include "plan/text/quote.hpp"
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/arguments.hpp"
-#include "tools/jobs/megatron/export.hpp"
+#include "tools/jobs/megatron/export/export.hpp"
 #include "tools/jobs/megatron/recipe.hpp"
 #include "tools/jobs/shell/edit.hpp"
 #include "tools/jobs/shell/places.hpp"

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "plan/text/cells.hpp"
-#include "tools/jobs/megatron/export.hpp"
+#include "tools/jobs/megatron/export/export.hpp"
 #include "tools/jobs/megatron/patch/argument_groups.hpp"
 #include "tools/jobs/trainers/tables.hpp"
 

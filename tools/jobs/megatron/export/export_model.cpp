@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "tools/jobs/megatron/export.hpp"
-#include "tools/jobs/megatron/export_blocks.hpp"
+#include "tools/jobs/megatron/export/export.hpp"
+#include "tools/jobs/megatron/export/export_blocks.hpp"
 
 namespace weir {
 namespace {

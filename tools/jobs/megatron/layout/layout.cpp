@@ -1,6 +1,6 @@
 // Megatron's --pipeline-model-parallel-layout: repetitions written out, then one letter a layer.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/jobs/megatron/layout.hpp"
+#include "tools/jobs/megatron/layout/layout.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // A script that starts Megatron-LM's pretrain_gpt.py; it reads back by `weir plan --from megatron`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/jobs/megatron/export.hpp"
+#include "tools/jobs/megatron/export/export.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "plan/text/quote.hpp"
 #include "plan/text/words_of.hpp"
 #include "tools/jobs/job/offload_modules.hpp"
-#include "tools/jobs/megatron/layout.hpp"
+#include "tools/jobs/megatron/layout/layout.hpp"
 #include "tools/jobs/trainers/ask.hpp"
 
 namespace weir {

@@ -1,6 +1,6 @@
 // Holds every block to the first of its kind, and the two kinds to each other.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/jobs/megatron/export_blocks.hpp"
+#include "tools/jobs/megatron/export/export_blocks.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -9,7 +9,7 @@
 #include "plan/model/readers/layer_list.hpp"
 #include "tests/plan/complaint.hpp"
 #include "tests/tools/jobs/exported_plan.hpp"
-#include "tools/jobs/megatron/export_blocks.hpp"
+#include "tools/jobs/megatron/export/export_blocks.hpp"
 #include "tools/jobs/megatron/import.hpp"
 
 namespace weir::mixed_export_test {
