@@ -115,7 +115,7 @@ std::vector<int> boundaries_of(const MegatronLayout& layout, std::int64_t blocks
 MegatronLayout stages_of_layout(const std::string& layout, Plan& plan, std::int64_t blocks,
                                 const std::string& file) {
   const std::string key = "--pipeline-model-parallel-layout";
-  const MegatronLayout parsed = parse_layout(layout, file, key);
+  MegatronLayout parsed = parse_layout(layout, file, key);
   const auto stages = static_cast<int>(parsed.blocks.size());
   if (stages % plan.pp != 0) {
     throw InputError(file, key,
