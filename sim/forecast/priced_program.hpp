@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "costmodel/table/stage_costs.hpp"
+#include "costmodel/table/plan_costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/resolve.hpp"
 #include "plan/program/blocking.hpp"

@@ -3,6 +3,7 @@
 #include "tools/app/sweep/sweep.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "costmodel/table/costs.hpp"
+#include "costmodel/table/layer_costs.hpp"
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
 #include "plan/model/model.hpp"

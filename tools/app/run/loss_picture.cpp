@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -47,7 +46,9 @@ Chart loss_chart(const weir::RunResult& run, const std::vector<double>& before,
   const auto first = static_cast<double>(run.first_step);
   if (!before.empty())
     add("before it was stopped", first - static_cast<double>(before.size()), before, kMuted);
-  add(name, first, run.steps | std::views::transform(&StepResult::loss), kBlue);
+  std::vector<double> losses;
+  for (const StepResult& step : run.steps) losses.push_back(step.loss);
+  add(name, first, losses, kBlue);
   return chart;
 }
 

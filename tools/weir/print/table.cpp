@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -209,9 +208,10 @@ std::string cut(const std::string& text, std::size_t width) {
 Column left(std::string head) { return {std::move(head), Column::Align::left}; }
 
 Table folded(const Table& table, std::size_t same_from) {
-  const auto equal = [&](const auto& a, const auto& b) {
-    return std::ranges::equal(a | std::views::drop(same_from), b | std::views::drop(same_from), {},
-                              &Cell::text, &Cell::text);
+  const auto equal = [&](const std::vector<Cell>& a, const std::vector<Cell>& b) {
+    const auto from = static_cast<std::ptrdiff_t>(same_from);
+    return std::equal(a.begin() + from, a.end(), b.begin() + from, b.end(),
+                      [](const Cell& one, const Cell& other) { return one.text == other.text; });
   };
   Table fewer{table.columns, {}, {}};
   for (std::size_t first = 0; first < table.rows.size();) {
