@@ -13,12 +13,12 @@ double rebuilt_share(const Layer& layer, std::int64_t seq_length, ModuleSet modu
   if (block == nullptr) return 0;
   const bool experts = block->experts > 1;
   double numbers = 0;  // of the weights that a token is multiplied with
-  if (modules.meets(experts ? BlockModule::moe : BlockModule::mlp)) {
-    const std::int64_t visited = experts ? block->experts_per_token : 1;
-    const std::int64_t width = visited * block->ffn + block->shared_ffn;
-    // Gated MLPs have three products a token, others two.
-    numbers += static_cast<double>((block->gated ? 3 : 2) * width * block->hidden);
-  }
+  const bool all = modules.meets(experts ? BlockModule::moe : BlockModule::mlp);
+  const std::int64_t visited = experts ? block->experts_per_token : 1;
+  const bool shared = all || modules.meets(BlockModule::shared_experts);
+  const std::int64_t width = (all ? visited * block->ffn : 0) + (shared ? block->shared_ffn : 0);
+  // Gated MLPs have three products a token, others two.
+  numbers += static_cast<double>((block->gated ? 3 : 2) * width * block->hidden);
   if (const LatentAttention& latent = block->latent;
       latent.key_value > 0 && modules.meets(BlockModule::mla_up_proj)) {
     const std::int64_t query = latent.query * block->head_dim;
@@ -45,8 +45,10 @@ double rebuilt_numbers(const Layer& layer, const Plan& plan) {
     // Written once more, and read.
     a_token += 2 * norms * width(Width::hidden, Share::sequence);
   }
-  if (modules.meets(BlockModule::moe_act) && experts)
-    a_token += width(Width::up, Share::tensor) + width(Width::ffn, Share::tensor);
+  if (modules.meets(BlockModule::moe_act) && experts) {
+    for (const Width of : {Width::up, Width::ffn})
+      a_token += width(of, Share::tensor) - shared_width_of(of, Share::tensor, *block, split);
+  }
   return a_token * static_cast<double>(split.tokens(plan.seq_length) * plan.micro_batch_size);
 }
 

@@ -107,7 +107,7 @@ constexpr Key<Recompute> kRecompute[] = {
         " (N blocks of a stage at a time, N > 1), `stage` (a stage at once, by R), the layers that "
         "`full` rebuilds, ascending: `0-11,40`, or modules of every block, as Megatron's "
         "`recompute-modules` names them: `selective:layernorm+moe_act` (`core_attn`, "
-        "`layernorm`, `mla_up_proj`, `mlp`, `moe`, `moe_act`)")
+        "`layernorm`, `mla_up_proj`, `mlp`, `moe`, `moe_act`, `shared_experts`)")
         .expect("expected none, selective, full, stage, full:N, ascending layers as 0-11,40, or "
                 "modules as selective:layernorm+moe_act"),
     key<&Recompute::except_last, Named<kWhich>>("recompute_microbatches", "`all` or `except-last`")

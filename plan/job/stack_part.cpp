@@ -45,6 +45,28 @@ double whole_width(Width width, const TransformerShape& b, std::int64_t keys) {
   return 0;
 }
 
+// Of them those of the shared experts.
+double whole_shared_width(Width width, const TransformerShape& b) {
+  if (b.experts <= 1) return 0;
+  const auto shared = static_cast<double>(b.shared_ffn);
+  if (width == Width::up) return (b.gated ? 2 : 1) * shared;
+  return width == Width::ffn ? shared : 0;
+}
+
+bool is_divided(Share share, const Split& split) {
+  return share == Share::tensor || (share == Share::sequence && split.sequence_parallel);
+}
+
+// Shared experts are made again with all experts, or by themselves (Megatron-Core,
+// transformer/moe/moe_layer.py, shared_experts_compute), never by what rebuilds an activation of
+// the others.
+ModuleSet of_shared(ModuleSet rebuilt_by) {
+  if (!rebuilt_by.meets(BlockModule::moe)) return {};
+  ModuleSet modules = BlockModule::moe;
+  modules |= BlockModule::shared_experts;
+  return modules;
+}
+
 // What is kept for a product in 8 bits, unless its weights are frozen: adapters read the numbers
 // themselves.
 double bytes_of(const KeptRule& rule, const Treatment& treated, const Stack& stack) {
@@ -65,10 +87,19 @@ void keep(LayerTensors& tensors, const Layer& layer, std::int64_t seq_length, Dt
     if (rule.before_activation && block.activation == Activation::relu) continue;
     if (!is_of(rule.blocks, block)) continue;
     if (rule.weights_of && layer.treated.frozen) continue;
-    const double numbers = width_of(rule.width, rule.share, block, split, seq_length) * tokens;
-    const double bytes = numbers * bytes_of(rule, layer.treated, stack);
-    tensors.saved.push_back({rule.tensor, static_cast<std::int64_t>(std::ceil(bytes)),
-                             rule.until_i ? KeptUntil::I : KeptUntil::W, rule.rebuilt_by});
+    const auto add = [&](const std::string& tensor, double width, ModuleSet rebuilt_by) {
+      const double bytes = width * tokens * bytes_of(rule, layer.treated, stack);
+      tensors.saved.push_back({tensor, static_cast<std::int64_t>(std::ceil(bytes)),
+                               rule.until_i ? KeptUntil::I : KeptUntil::W, rebuilt_by});
+    };
+    const double width = width_of(rule.width, rule.share, block, split, seq_length);
+    const double shared = shared_width_of(rule.width, rule.share, block, split);
+    if (rule.rebuilt_by.empty() || shared == 0) {
+      add(rule.tensor, width, rule.rebuilt_by);
+      continue;
+    }
+    add(rule.tensor, width - shared, rule.rebuilt_by);
+    add(rule.tensor + ", shared", shared, of_shared(rule.rebuilt_by));
   }
   std::ranges::copy(kept_by_adapters(layer, seq_length, dtype, split),
                     std::back_inserter(tensors.saved));
@@ -133,15 +164,21 @@ bool is_of(Blocks blocks, const TransformerShape& block) {
 
 double width_of(Width width, Share share, const TransformerShape& block, const Split& split,
                 std::int64_t keys) {
-  const bool divided =
-      share == Share::tensor || (share == Share::sequence && split.sequence_parallel);
+  const bool divided = is_divided(share, split);
   // What experts keep of the tokens that reach them.
   const bool of_experts =
       block.experts > 1 && (width == Width::visits || width == Width::up || width == Width::ffn);
   const double load = of_experts ? split.expert_load : 1;
   // Where fewer devices divide an expert, fewer have the same visits.
   const double parts = divided ? split.tp : width == Width::visits ? 1 / split.expert_share() : 1;
-  return whole_width(width, block, keys) * load / parts;
+  // Shared experts have every token, however uneven the others' load is.
+  const double shared = whole_shared_width(width, block);
+  return ((whole_width(width, block, keys) - shared) * load + shared) / parts;
+}
+
+double shared_width_of(Width width, Share share, const TransformerShape& block,
+                       const Split& split) {
+  return whole_shared_width(width, block) / (is_divided(share, split) ? split.tp : 1);
 }
 
 std::vector<BlockModule> rebuildable_modules(const Model& model, const Stack& stack,
@@ -151,8 +188,12 @@ std::vector<BlockModule> rebuildable_modules(const Model& model, const Stack& st
     const auto* block = std::get_if<TransformerShape>(&layer.shape);
     if (block == nullptr) continue;
     for (const KeptRule& rule : stack.memory.block) {
-      const bool kept = !rule.rebuilt_by.meets(already) && is_of(rule.blocks, *block);
-      if (kept && whole_width(rule.width, *block, 1) > 0) all |= rule.rebuilt_by;
+      if (!is_of(rule.blocks, *block)) continue;
+      const double shared = whole_shared_width(rule.width, *block);
+      const ModuleSet by = of_shared(rule.rebuilt_by);
+      if (!rule.rebuilt_by.meets(already) && whole_width(rule.width, *block, 1) > shared)
+        all |= rule.rebuilt_by;
+      if (!by.meets(already) && shared > 0) all |= by;
     }
   }
   std::vector<BlockModule> modules;

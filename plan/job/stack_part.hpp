@@ -17,6 +17,10 @@ namespace weir {
 [[nodiscard]] double width_of(Width width, Share share, const TransformerShape& block,
                               const Split& split, std::int64_t keys);
 
+// Of that what experts keep that every token visits: of `up` and `ffn`; 0 of other widths.
+[[nodiscard]] double shared_width_of(Width width, Share share, const TransformerShape& block,
+                                     const Split& split);
+
 // Modules of which selective re-materialisation frees something that the stack keeps of the model's
 // blocks and that of those `already` made again leaves, ascending, the attention core aside: that
 // is selective as it stands.

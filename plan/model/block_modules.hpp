@@ -11,19 +11,22 @@
 namespace weir {
 
 enum class BlockModule : std::uint8_t {
-  core_attn,    // scores, probabilities and their product with the values
-  layernorm,    // norms that are kernels of their own
-  mla_up_proj,  // of latent attention: queries, keys and values out of their latents
-  mlp,          // of a block without experts
-  moe,          // router, exchanges and experts
-  moe_act,      // the activation of experts
+  core_attn,       // scores, probabilities and their product with the values
+  layernorm,       // norms that are kernels of their own
+  mla_up_proj,     // of latent attention: queries, keys and values out of their latents
+  mlp,             // of a block without experts
+  moe,             // router, exchanges and all experts
+  moe_act,         // the activation of experts that tokens are sent to
+  shared_experts,  // that every token visits
 };
-inline constexpr Names<BlockModule, 6> kBlockModules{{{BlockModule::core_attn, "core_attn"},
-                                                      {BlockModule::layernorm, "layernorm"},
-                                                      {BlockModule::mla_up_proj, "mla_up_proj"},
-                                                      {BlockModule::mlp, "mlp"},
-                                                      {BlockModule::moe, "moe"},
-                                                      {BlockModule::moe_act, "moe_act"}}};
+inline constexpr Names<BlockModule, 7> kBlockModules{
+    {{BlockModule::core_attn, "core_attn"},
+     {BlockModule::layernorm, "layernorm"},
+     {BlockModule::mla_up_proj, "mla_up_proj"},
+     {BlockModule::mlp, "mlp"},
+     {BlockModule::moe, "moe"},
+     {BlockModule::moe_act, "moe_act"},
+     {BlockModule::shared_experts, "shared_experts"}}};
 
 class ModuleSet {
  public:

@@ -71,7 +71,10 @@ ModuleSet rebuilt_with(const AdapterPart& adapter) {
     if (adapter.input_divided) modules |= BlockModule::moe_act;
     return modules;
   }
-  return BlockModule::mlp;
+  if (!adapter.name.starts_with("mlp.shared")) return BlockModule::mlp;
+  ModuleSet modules(BlockModule::moe);
+  modules |= BlockModule::shared_experts;
+  return modules;
 }
 
 }  // namespace

@@ -121,6 +121,38 @@ TEST(Memory, SelectiveDropsTheModulesThatAreNamed) {
   EXPECT_EQ(kept("none", ActionKind::F) - all, 512);
 }
 
+// Of 16 tokens at 2 bytes a number two visited experts keep 2 x 128 x 32 bytes of a product, and
+// shared ones of 64 keep 64 x 32: with `moe` all is made again, with `moe_act` what is sent to
+// experts, with `shared_experts` the rest (Megatron-Core, transformer/moe/moe_layer.py).
+TEST(Memory, SharedExpertsAreRebuiltByThemselvesOrWithAll) {
+  OneStage loaded = one_block();
+  auto& block = std::get<TransformerShape>(loaded.model.layers[0].shape);
+  block.experts = 4;
+  block.experts_per_token = 2;
+  block.shared_ffn = 64;
+  Stack stack{.own_tensors = false};
+  ModuleSet all = BlockModule::moe;
+  all |= BlockModule::moe_act;
+  stack.memory.block = {{.tensor = "activation", .width = Width::ffn, .rebuilt_by = all}};
+  const auto kept = [&](const char* word, double load) {
+    loaded.plan.recompute = parse_recompute_word(word).value();
+    const ResolvedPlan r = loaded.resolved();
+    Split split;
+    split.expert_load = load;
+    const ModelPart part = stack_part(r.model, 8, Dtype::bf16, split, stack);
+    return total_bytes(StageMemory(r.plan, part, r.stages[0], Allocator::arena, stack)
+                           .of(ActionKind::F, false)
+                           .net);
+  };
+  const std::int64_t none = kept("none", 1);
+  EXPECT_EQ(none - kept("selective:moe_act", 1), 8192);
+  EXPECT_EQ(none - kept("selective:shared_experts", 1), 2048);
+  EXPECT_EQ(none - kept("selective:moe_act+shared_experts", 1), 8192 + 2048);
+  EXPECT_EQ(none - kept("selective:moe", 1), 8192 + 2048);
+  // Half as much again at the fullest of them: shared experts have every token as before.
+  EXPECT_EQ(kept("none", 1.5) - none, 4096);
+}
+
 // Embedding and head of 64 x 32 numbers that are one weight, in bf16: weight 2 and state 12 bytes
 // each are held once. Weir's executor has a gradient for either use, 4 bytes each; autograd adds
 // both up in one.

@@ -31,6 +31,11 @@ TEST(RebuiltModules, AnMlpsShareIsOfItsProducts) {
   shape.experts_per_token = 2;
   EXPECT_DOUBLE_EQ(flops(BlockModule::moe), 2 * 16384);
   EXPECT_EQ(flops(both(BlockModule::mlp, BlockModule::moe_act)), 0);
+  // Beside them every token visits shared ones of 24: 2 x 2 x 8 x 24 x 32.
+  shape.shared_ffn = 24;
+  EXPECT_DOUBLE_EQ(flops(BlockModule::shared_experts), 24576);
+  EXPECT_DOUBLE_EQ(flops(BlockModule::moe), 2 * 16384 + 24576);
+  EXPECT_DOUBLE_EQ(flops(both(BlockModule::moe, BlockModule::shared_experts)), 2 * 16384 + 24576);
 }
 
 // Queries out of 3 numbers, 2 heads of 4; keys and values out of 5, of which a head's key has 4
@@ -55,6 +60,9 @@ TEST(RebuiltModules, NormsAndActivationsMoveNumbers) {
   plan.recompute = {.mode = RecomputeMode::selective, .modules = BlockModule::layernorm};
   EXPECT_EQ(rebuilt_numbers({"block", shape, ""}, plan), 2 * 8 * 64);
   plan.recompute.modules |= BlockModule::moe_act;
+  EXPECT_EQ(rebuilt_numbers({"block", shape, ""}, plan), 2 * 8 * 64 + 2 * 2 * 16 * 64);
+  // What shared experts keep is no module's of the others.
+  shape.shared_ffn = 24;
   EXPECT_EQ(rebuilt_numbers({"block", shape, ""}, plan), 2 * 8 * 64 + 2 * 2 * 16 * 64);
 }
 

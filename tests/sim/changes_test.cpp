@@ -25,8 +25,10 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-std::vector<Change> offered(const Plan& plan, std::int64_t experts, const Cluster& cluster) {
-  const ResolvedPlan loaded = resolved(plan, experts);
+// `shared`: width of the experts that every token visits.
+std::vector<Change> offered(const Plan& plan, std::int64_t experts, const Cluster& cluster,
+                            std::int64_t shared = 0) {
+  const ResolvedPlan loaded = resolved(plan, experts, shared);
   return changes(loaded, builtin(loaded), cluster);
 }
 std::vector<std::string> rebuilt(const std::vector<Change>& all) {
@@ -62,6 +64,13 @@ TEST(Changes, OfferModulesOfWhichTheStackKeepsSomething) {
   plan.recompute.modules = BlockModule::moe;
   EXPECT_THAT(rebuilt(offered(plan, 4, cluster)),
               ElementsAre("none", "selective", "full", "stage"));
+  // All experts are those that every token visits, too; else these may be made again alone.
+  EXPECT_THAT(rebuilt(offered(plan, 4, cluster, 512)),
+              ElementsAre("none", "selective", "full", "stage"));
+  plan.recompute.modules = BlockModule::moe_act;
+  EXPECT_THAT(rebuilt(offered(plan, 4, cluster, 512)),
+              ElementsAre("none", "selective", "full", "stage", "selective:layernorm+moe_act",
+                          "selective:moe+moe_act", "selective:moe_act+shared_experts"));
   // Weir's own executor rebuilds the attention core alone.
   plan.recompute = {};
   cluster.stack = Stack{};

@@ -14,7 +14,7 @@ namespace weir::small_blocks {
 
 inline constexpr std::int64_t kRow = 1024;
 
-inline Model small(std::int64_t experts) {
+inline Model small(std::int64_t experts, std::int64_t shared = 0) {
   TransformerShape block{.hidden = 256,
                          .heads = 4,
                          .kv_heads = 4,
@@ -22,6 +22,7 @@ inline Model small(std::int64_t experts) {
                          .ffn = 1024,
                          .attention = AttentionKind::fused};
   block.experts = experts;
+  block.shared_ffn = shared;
   block.experts_per_token = experts > 1 ? 2 : 1;
   Model model;
   model.layers = {{"embedding", EmbeddingShape{.vocabulary = 1024, .hidden = 256}, ""},
@@ -40,8 +41,8 @@ inline Plan plan_of(int dp) {
   plan.dp = dp;
   return plan;
 }
-inline ResolvedPlan resolved(const Plan& plan, std::int64_t experts = 1) {
-  return derive(plan, small(experts),
+inline ResolvedPlan resolved(const Plan& plan, std::int64_t experts = 1, std::int64_t shared = 0) {
+  return derive(plan, small(experts, shared),
                 std::get<Schedule>(make_schedule(
                     plan.schedule, {plan.pp, plan.vpp, plan.microbatches, plan.slices})));
 }

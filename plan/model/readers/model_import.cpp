@@ -207,7 +207,7 @@ class CsvRow {
 Model layers_csv(const std::string& text, const std::string& file) {
   Model model;
   model.family = "timed";
-  std::istringstream in(text);
+  std::istringstream in(without_byte_order_mark(text));
   std::string line;
   std::size_t number = 0;
   while (std::getline(in, line)) {

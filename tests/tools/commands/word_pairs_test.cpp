@@ -76,7 +76,7 @@ TEST_F(WordPairs, BlocksInputsWithTheHost) {
 }
 
 // Moonlight 16B, TP 2, EP 8, 4 sequences a replica on 16 H100s (Megatron-Bridge@067f987df03b,
-// skills/*/card.yaml): two modules rebuilt hold 0.72 and 0.68 GB less, forecast at 0.93 and 1.24.
+// skills/*/card.yaml): two modules rebuilt hold 0.72 and 0.68 GB less, forecast at 0.93 and 0.95.
 TEST_F(WordPairs, ModulesRebuilt) {
   const std::string plan =
       "moonlight-16b.json -K 1 --tp 2 --sequence-parallel --ep 8 --dp 8 -M 4 -b 1 --zero 1 "
@@ -87,7 +87,7 @@ TEST_F(WordPairs, ModulesRebuilt) {
     double less_gb, times;
   };
   for (const auto& [module, less_gb, times] :
-       {Pair{"mla_up_proj", 0.72, 1.4}, {"moe_act", 0.68, 1.9}}) {
+       {Pair{"mla_up_proj", 0.72, 1.4}, {"moe_act", 0.68, 1.5}}) {
     const double less =
         none - peak_gb(forecast(plan + "selective:" + module, "dgx-h100", "megatron-core"));
     EXPECT_GT(less, less_gb / times) << module;

@@ -257,17 +257,33 @@ TEST(ScriptEdit, ActivationsWithTheHostArePatched) {
               AllOf(Contains("cpu-offloading-num-layers"), Contains("offload_activations")));
 }
 
+std::string overlapped_shared_experts() {
+  return expected({{"TP=8\n", "TP=1\n"},
+                   {"--bf16 \\\n",
+                    "--bf16 --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 64 "
+                    "--expert-model-parallel-size 8 --moe-token-dispatcher-type alltoall "
+                    "--moe-shared-expert-intermediate-size 64 --moe-shared-expert-overlap \\\n"}});
+}
+
 // Experts' exchanges beside other work exclude that of shared experts, and need queues.
 TEST(ScriptEdit, OverlappedExpertsArePatched) {
-  const std::string script =
-      expected({{"TP=8\n", "TP=1\n"},
-                {"--bf16 \\\n",
-                 "--bf16 --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 64 "
-                 "--expert-model-parallel-size 8 --moe-token-dispatcher-type alltoall "
-                 "--moe-shared-expert-intermediate-size 64 --moe-shared-expert-overlap \\\n"}});
-  const Patch patch = patched([](Plan& plan) { plan.overlap_experts = true; }, script);
+  const Patch patch =
+      patched([](Plan& plan) { plan.overlap_experts = true; }, overlapped_shared_experts());
   EXPECT_THAT(patch.text, AllOf(HasSubstr("--overlap-moe-expert-parallel-comm"),
                                 HasSubstr("\nexport CUDA_DEVICE_MAX_CONNECTIONS=32\n")));
+  EXPECT_EQ(patch.text.find("--moe-shared-expert-overlap"), std::string::npos);
+  EXPECT_THAT(names(patch.remarks), Contains("moe-shared-expert-overlap"));
+}
+
+// Megatron-Core has no shared experts that are made again beside exchanges
+// (core/transformer/transformer_config.py:1991 @d98e8a64ddf3).
+TEST(ScriptEdit, SharedExpertsThatAreMadeAgainOverlapNothing) {
+  const Patch patch = patched(
+      [](Plan& plan) {
+        plan.recompute = {.mode = RecomputeMode::selective, .modules = BlockModule::shared_experts};
+      },
+      overlapped_shared_experts());
+  EXPECT_THAT(patch.text, HasSubstr("--recompute-modules shared_experts"));
   EXPECT_EQ(patch.text.find("--moe-shared-expert-overlap"), std::string::npos);
   EXPECT_THAT(names(patch.remarks), Contains("moe-shared-expert-overlap"));
 }

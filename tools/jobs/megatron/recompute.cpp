@@ -21,8 +21,8 @@ Recompute first_blocks(const std::vector<int>& of_stages, std::int64_t layers) {
 }
 
 // Selective: the modules of a list, the attention core where there is none
-// (transformer_config.py:560-582 and :1940 @d98e8a64ddf3). Those of other blocks than a plan has,
-// and shared experts apart from the others, have no word in it.
+// (transformer_config.py:560-582 and :1940 @d98e8a64ddf3). Those of other blocks than a plan has
+// have no word in it.
 Recompute selected(Arguments& a, std::vector<Remark>& remarks) {
   std::string list = a.values("recompute-modules");
   std::ranges::replace_if(

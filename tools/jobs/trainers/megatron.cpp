@@ -371,8 +371,14 @@ const std::vector<ArgumentRule>& megatron_argument_rules() {
       {"delay-wgrad-compute", {"overlap-moe-expert-parallel-comm"}, always, "is a part of it"},
       {"moe-shared-expert-overlap",
        {},
-       [](const Facts& f) { return !overlaps_experts(f); },
-       "is excluded by the overlap of experts' exchanges"},
+       [](const Facts& f) {
+         const Recompute& recompute = f.plan.recompute;
+         const bool again = recompute.mode == RecomputeMode::selective &&
+                            recompute.modules.meets(BlockModule::shared_experts);
+         return !overlaps_experts(f) && !again;
+       },
+       "is excluded by the overlap of experts' exchanges, and by shared experts that are made "
+       "again"},
       {"cpu-offloading-num-layers",
        {},
        [](const Facts& f) {
