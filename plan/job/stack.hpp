@@ -198,6 +198,7 @@ struct Stack {
   bool own_tensors = true;  // keeps what Weir's executor keeps; else `memory`
   StagePlacement placement = StagePlacement::layers;
   bool empty_stages = false;
+  bool lone_norm = true;  // a stage may have the final norm alone
   bool fp8 = false;  // blocks' products in FP8; head, attention and the rest in the number format
   StackMemory memory;
   StackTime time;

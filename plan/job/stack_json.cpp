@@ -95,7 +95,8 @@ constexpr Key<KeptRule> kKept[] = {
     maybe<&KeptRule::rebuilt_by, Modules>(
         "rebuilt_by",
         "| may be left out: none | selective re-materialisation of any of these modules makes it "
-        "again: `core_attn`, `layernorm`, `mla_up_proj`, `mlp`, `moe`, `moe_act`"),
+        "again: `core_attn`, `layernorm`, `mla_up_proj`, `mlp`, `moe`, `moe_act`, "
+        "`shared_experts`"),
     maybe<&KeptRule::weights_of, Named<kBlockProducts>>(
         "weights_of",
         "| may be left out: none | the product whose weights' gradient alone reads it, which is "
@@ -425,6 +426,8 @@ constexpr Key<Stack> kStack[] = {
         "remainder behind the first stage)"),
     or_null<&Stack::empty_stages>("empty_stages",
                                   "| may be left out: false | a stage may be without a layer"),
+    or_null<&Stack::lone_norm>("lone_norm",
+                               "| may be left out: true | a stage may have the final norm alone"),
     or_null<&Stack::fp8>("fp8", "| may be left out: false | products of blocks in 8 bits"),
     maybe<&Stack::memory, Object<kMemory, kWithin>>("memory",
                                                     "| may be left out: as Weir's executor |"),

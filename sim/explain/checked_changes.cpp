@@ -13,6 +13,7 @@
 #include "plan/program/lower.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/search/partitions/balance.hpp"
+#include "sim/search/partitions/kept_together.hpp"
 #include "sim/search/space/legality.hpp"
 
 namespace weir {
@@ -43,9 +44,15 @@ void CheckedChanges::add(std::string choice, std::string to, Plan changed) {
 std::optional<std::string> CheckedChanges::refusal(Plan& changed) const {
   if (const auto misfit = cannot_divide(base_.model, changed))
     return misfit->key + ": " + misfit->reason;
-  const auto layers = static_cast<int>(model_of_stages(base_.model, changed).layers.size());
+  const Model staged = model_of_stages(base_.model, changed);
+  const auto layers = static_cast<int>(staged.layers.size());
   if (changed.stages() > layers && !cluster_.stack.empty_stages)
     return fmt::format("K*v = {} is above the {} layers", changed.stages(), layers);
+  // Stages that stay as they are may be the job's own.
+  if (changed.stages() != plan().stages()) {
+    if (auto reason = KeptTogether(staged, cluster_.stack).too_many(changed.stages()))
+      return reason;
+  }
   if (!of_file()) {
     const auto made = make_schedule(
         changed.schedule, {changed.pp, changed.vpp, changed.microbatches, changed.slices});

@@ -91,11 +91,12 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   if (hopeless && !limits.even_if_it_cannot_fit) return cost;
   // Of several kinds of nodes each schedule's ranks have stages of their own, within their memory.
   const bool pools = cluster.kinds() > 1;
+  const KeptTogether together(costs.model(), cluster.stack);
   std::optional<PartitionProblem> problem;
   Plan placed = candidate;
   if (pools) {
     problem = pool_problem(candidate, costs, cluster, schedule.shape);
-    placed.boundaries = kept_together(costs.model(), pool_boundaries(*problem));
+    placed.boundaries = together.kept(pool_boundaries(*problem));
   }
   ResolvedPlan resolved = derived(placed, costs, *shape);
   const auto ranked = [&] { return forecast_of(resolved, sources, limits.memory); };
@@ -105,11 +106,10 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   const bool within = problem && slowest_ns(*problem, placed.boundaries);
   const auto refine = [&] {
     RefineLimits descent{.operations = kDescent, .over = limits.over};
-    const bool predicts = candidate.prediction_layers > 1;
-    if (within || predicts) {
+    if (within || together.any()) {
       descent.allowed = [&](const std::vector<int>& boundaries) {
-        return (!within || slowest_ns(*problem, boundaries).has_value()) &&
-               (!predicts || keeps_together(costs.model(), boundaries));
+        return together.keeps(boundaries) &&
+               (!within || slowest_ns(*problem, boundaries).has_value());
       };
     }
     return refine_boundaries(resolved, shape->compiled(resolved.lowering), costs, cluster, descent);

@@ -42,27 +42,59 @@ Nanoseconds step_of(const Plan& plan, const LayerCosts& known, const Cluster& cl
   return CompiledEngine(program).makespan(cost_table(resolved, known, cluster).table);
 }
 
-// The embedding, 4 blocks, the norm, two blocks that predict (6, 7) and the head (8). A boundary at
-// 7 parts the two; at 6 or 8 it stands before or behind both.
-TEST(Partitioning, BlocksThatPredictStayTogether) {
+using Boundaries = std::vector<int>;
+
+// The embedding, 4 blocks, the norm and the head.
+Model four_blocks() {
   Model model;
   model.layers.push_back({"embedding", EmbeddingShape{.vocabulary = 32, .hidden = 8}, ""});
   const TransformerShape block{.hidden = 8, .heads = 2, .kv_heads = 2, .head_dim = 4, .ffn = 32};
   for (int l = 0; l < 4; ++l) model.layers.push_back({"block", block, ""});
   model.layers.push_back({"norm", NormShape{}, ""});
   model.layers.push_back({"head", HeadShape{.vocabulary = 32, .hidden = 8}, ""});
-  EXPECT_TRUE(keeps_together(model, std::vector{1, 2, 3, 4, 5, 6}));
+  return model;
+}
+
+// Behind the norm two blocks that predict (6, 7) and the head (8). A boundary at 7 parts the two;
+// at 6 or 8 it stands before or behind both.
+TEST(Partitioning, BlocksThatPredictStayTogether) {
+  Model model = four_blocks();
+  EXPECT_FALSE(KeptTogether(model, Stack{}).any());
+  EXPECT_TRUE(KeptTogether(model, Stack{}).keeps(Boundaries{1, 2, 3, 4, 5, 6}));
   set_prediction(model, 2);
   ASSERT_EQ(model.layers.size(), 9);
-  using Boundaries = std::vector<int>;
-  EXPECT_TRUE(keeps_together(model, Boundaries{3, 6, 8}));
-  EXPECT_FALSE(keeps_together(model, Boundaries{3, 7}));
-  EXPECT_EQ(kept_together(model, {3, 6, 8}), Boundaries({3, 6, 8}));
-  EXPECT_EQ(kept_together(model, {3, 7}), Boundaries({3, 6}));
+  const KeptTogether together(model, Stack{});
+  EXPECT_TRUE(together.keeps(Boundaries{3, 6, 8}));
+  EXPECT_FALSE(together.keeps(Boundaries{3, 7}));
+  EXPECT_EQ(together.kept({3, 6, 8}), Boundaries({3, 6, 8}));
+  EXPECT_EQ(together.kept({3, 7}), Boundaries({3, 6}));
   // What stands at 6 makes room, and so does what stands there before it.
-  EXPECT_EQ(kept_together(model, {5, 6, 7, 8}), Boundaries({4, 5, 6, 8}));
+  EXPECT_EQ(together.kept({5, 6, 7, 8}), Boundaries({4, 5, 6, 8}));
   // Eight boundaries leave no stage with two layers.
-  EXPECT_EQ(kept_together(model, {1, 2, 3, 4, 5, 6, 7, 8}), Boundaries({1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(together.kept({1, 2, 3, 4, 5, 6, 7, 8}), Boundaries({1, 2, 3, 4, 5, 6, 7, 8}));
+}
+
+// Boundaries at 5 and 6 leave the norm alone, which then goes with the last block, and what is in
+// the way a layer ahead; a stage for each of 7 layers leaves it alone however they are cut.
+TEST(Partitioning, TheNormIsNotAloneWhereAStackHasNoSuchStage) {
+  Model model = four_blocks();
+  const KeptTogether together(model, Stack{.lone_norm = false});
+  EXPECT_TRUE(together.keeps(Boundaries{1, 2, 3, 4, 5}));
+  EXPECT_TRUE(together.keeps(Boundaries{4, 6}));
+  EXPECT_FALSE(together.keeps(Boundaries{3, 5, 6}));
+  EXPECT_EQ(together.kept({3, 5, 6}), Boundaries({3, 4, 6}));
+  EXPECT_EQ(together.kept({3, 4, 5, 6}), Boundaries({2, 3, 4, 6}));
+  EXPECT_FALSE(together.too_many(6));
+  EXPECT_EQ(together.too_many(7),
+            "K*v = 7 parts layers that stand on one stage: expected at most 6");
+  // Of blocks that predict behind it, 6 is the first.
+  set_prediction(model, 2);
+  EXPECT_EQ(KeptTogether(model, Stack{.lone_norm = false}).kept({5, 6, 7, 8}),
+            Boundaries({3, 4, 6, 8}));
+  // Nine layers, of which two and two are on one stage.
+  EXPECT_FALSE(KeptTogether(model, Stack{.lone_norm = false}).too_many(7));
+  EXPECT_TRUE(KeptTogether(model, Stack{.lone_norm = false}).too_many(8));
+  EXPECT_FALSE(KeptTogether(model, Stack{}).too_many(8));
 }
 
 // Ten layers in three stages: 36 partitions, all simulated, for few and for many micro-batches.

@@ -7,7 +7,6 @@
 #include "costmodel/links/expert_overlap.hpp"
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/partition/balanced.hpp"
-#include "sim/search/partitions/kept_together.hpp"
 #include "sim/search/partitions/layer_times.hpp"
 #include "sim/search/partitions/pool_partition.hpp"
 
@@ -21,16 +20,14 @@ std::vector<int> Balance::boundaries(const Plan& plan) {
     const auto* schedule = std::get_if<Schedule>(&made);
     const ScheduleShape shape =
         schedule != nullptr ? schedule->shape : looped_shape(plan.pp, plan.vpp, plan.microbatches);
-    return kept_together(known_.model(),
-                         pool_boundaries(pool_problem(plan, known_, cluster_, shape)));
+    return together_.kept(pool_boundaries(pool_problem(plan, known_, cluster_, shape)));
   }
   // Of micro-batches' number the share of what experts exchange follows that is hidden.
   const bool hides = plan.overlap_experts && !why_experts_wait(plan);
   auto& times = times_[{plan.micro_batch_size, hides ? plan.microbatches : 0}];
   if (times.empty()) times = layer_times(plan, known_, cluster_);
   const ScheduleShape shape = looped_shape(plan.pp, plan.vpp, plan.microbatches);
-  return kept_together(
-      known_.model(),
+  return together_.kept(
       best_boundaries(times, plan.stages(), crossing_times(plan, known_, cluster_, shape)));
 }
 

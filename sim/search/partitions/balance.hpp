@@ -12,6 +12,7 @@
 #include "plan/job/cluster.hpp"
 #include "plan/job/plan.hpp"
 #include "sim/partition/problem.hpp"
+#include "sim/search/partitions/kept_together.hpp"
 
 namespace weir {
 
@@ -20,7 +21,8 @@ namespace weir {
 class Balance {
  public:
   // The references must outlive it.
-  Balance(const LayerCosts& known, const Cluster& cluster) : known_(known), cluster_(cluster) {}
+  Balance(const LayerCosts& known, const Cluster& cluster)
+      : known_(known), cluster_(cluster), together_(known.model(), cluster.stack) {}
   // best_boundaries (sim/partition/balanced) for the plan's stages and micro-batch size; stage s is
   // on rank s mod K, as all schedules but those in a V place it.
   [[nodiscard]] std::vector<int> boundaries(const Plan& plan);
@@ -28,6 +30,7 @@ class Balance {
  private:
   const LayerCosts& known_;
   const Cluster& cluster_;
+  KeptTogether together_;
   // Of each layer, by micro-batch size and by M where that changes them.
   std::map<std::pair<int, int>, std::vector<std::int64_t>> times_;
 };

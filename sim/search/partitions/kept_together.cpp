@@ -2,48 +2,59 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/search/partitions/kept_together.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 #include <variant>
 
 namespace weir {
-namespace {
 
-// The first of the blocks that predict and the last, which stand one behind the other; no block:
-// {0, 0}, between which nothing lies.
-std::pair<int, int> predicting(const Model& model) {
-  std::pair<int, int> range{0, 0};
-  for (std::size_t l = 0; l < model.layers.size(); ++l) {
-    const auto* block = std::get_if<TransformerShape>(&model.layers[l].shape);
+KeptTogether::KeptTogether(const Model& model, const Stack& stack)
+    : layers_(static_cast<int>(model.layers.size())) {
+  for (int l = 0; l < layers_; ++l) {
+    const LayerShape& shape = model.layers[static_cast<std::size_t>(l)].shape;
+    // The last norm that other layers follow is the final one: of blocks with norms of their own
+    // those are no layers.
+    const bool follows = l > 0 && l + 1 < layers_;
+    if (!stack.lone_norm && follows && std::holds_alternative<NormShape>(shape)) norm_ = l;
+    const auto* block = std::get_if<TransformerShape>(&shape);
     if (block == nullptr || !predicts(*block)) continue;
-    if (range.first == 0) range.first = static_cast<int>(l);
-    range.second = static_cast<int>(l);
+    if (first_ == 0) first_ = l;
+    last_ = l;
   }
-  return range;
 }
 
-bool parts(std::pair<int, int> range, int boundary) {
-  return boundary > range.first && boundary <= range.second;
+bool KeptTogether::leaves_norm(std::span<const int> boundaries, std::size_t b) const {
+  return norm_ > 0 && boundaries[b] == norm_ && b + 1 < boundaries.size() &&
+         boundaries[b + 1] == norm_ + 1;
 }
 
-}  // namespace
-
-bool keeps_together(const Model& model, std::span<const int> boundaries) {
-  const auto range = predicting(model);
-  return std::ranges::none_of(boundaries, [&](int at) { return parts(range, at); });
+bool KeptTogether::keeps(std::span<const int> boundaries) const {
+  for (std::size_t b = 0; b < boundaries.size(); ++b)
+    if (parts(boundaries[b]) || leaves_norm(boundaries, b)) return false;
+  return true;
 }
 
-std::vector<int> kept_together(const Model& model, std::vector<int> boundaries) {
-  const auto range = predicting(model);
+std::vector<int> KeptTogether::kept(std::vector<int> boundaries) const {
   const std::vector<int> before = boundaries;
   for (std::size_t b = boundaries.size(); b-- > 0;) {
-    if (parts(range, boundaries[b])) boundaries[b] = range.first;
+    if (parts(boundaries[b])) boundaries[b] = first_;
     // Every stage has a layer.
     if (b + 1 < boundaries.size() && boundaries[b] >= boundaries[b + 1])
       boundaries[b] = boundaries[b + 1] - 1;
+    // With the last block, as the stage behind is the head's.
+    if (leaves_norm(boundaries, b)) --boundaries[b];
   }
   return boundaries.empty() || boundaries.front() > 0 ? boundaries : before;
+}
+
+std::optional<std::string> KeptTogether::too_many(int stages) const {
+  // The norm shares its stage with a layer, and the blocks that predict theirs with each other.
+  const int most = layers_ - (norm_ > 0 ? 1 : 0) - (last_ - first_);
+  if (!any() || stages <= most) return std::nullopt;
+  return fmt::format("K*v = {} parts layers that stand on one stage: expected at most {}", stages,
+                     most);
 }
 
 }  // namespace weir

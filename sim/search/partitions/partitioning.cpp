@@ -102,8 +102,9 @@ ChosenPartition shortest_step_partition(const Plan& plan, const LayerCosts& know
     problem.memory.reset();
     found = partition_candidates(problem, units, heads);
   }
+  const KeptTogether together(known.model(), cluster.stack);
   for (std::vector<int>& boundaries : found.boundaries)
-    boundaries = kept_together(known.model(), std::move(boundaries));
+    boundaries = together.kept(std::move(boundaries));
   // Any partition will do for the program: other boundaries change its durations only.
   Plan first = plan;
   first.boundaries = found.boundaries.front();
@@ -112,7 +113,7 @@ ChosenPartition shortest_step_partition(const Plan& plan, const LayerCosts& know
   constexpr std::int64_t kOperations = 300'000'000;
   const auto allowed = [&](const std::vector<int>& boundaries) {
     return (!problem.memory || slowest_ns(problem, boundaries).has_value()) &&
-           keeps_together(known.model(), boundaries);
+           together.keeps(boundaries);
   };
   const Refined refined =
       refine_boundaries(resolved, known, cluster, {found.boundaries, allowed, kOperations});

@@ -36,7 +36,7 @@ std::optional<std::string> Legality::microbatches(const Plan& plan) const {
 
 std::optional<std::string> Legality::stages(const Plan& plan) const {
   const auto layers = static_cast<int>(model_.layers.size());
-  if (plan.stages() <= layers || empty_stages_) return std::nullopt;
+  if (plan.stages() <= layers || empty_stages_) return together_.too_many(plan.stages());
   return fmt::format("K*v = {} is above the {} layers", plan.stages(), layers);
 }
 

@@ -11,6 +11,7 @@
 #include "plan/job/cluster.hpp"
 #include "plan/model/model.hpp"
 #include "plan/schedule/schedule.hpp"
+#include "sim/search/partitions/kept_together.hpp"
 #include "sim/search/space/space.hpp"
 
 namespace weir {
@@ -22,6 +23,7 @@ class Legality {
       : request_(request),
         model_(model),
         kinds_(cluster.kinds()),
+        together_(model, cluster.stack),
         empty_stages_(cluster.stack.empty_stages) {}
 
   // Why not, in one line; nullopt: it can be. Of degrees that split layers and the mini-batch ...
@@ -50,6 +52,7 @@ class Legality {
   const SweepRequest& request_;
   const Model& model_;
   int kinds_;  // of the cluster's nodes
+  KeptTogether together_;
   bool empty_stages_;
   std::map<std::tuple<std::string, int, int, int, int>, SlotsOrReason> slots_;
 };

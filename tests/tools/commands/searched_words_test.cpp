@@ -176,12 +176,16 @@ TEST_F(SearchedWords, SharesWithTheHostAreChosen) {
 }
 
 // What is proposed for Megatron-Core is what it runs: blocks that predict further tokens on one
-// stage, and no interleaving of one stage a rank, of which deep pipelines had some.
+// stage, no interleaving of one stage a rank, of which deep pipelines had some, and no stage of the
+// final norm alone, as 4 x 2 and 8 x 1 stages of 8 layers would leave it.
 TEST_F(SearchedWords, WhatIsProposedIsExported) {
   const std::string models = WEIR_SOURCE_DIR "/tools/examples/models/";
+  write("five.json", R"({"model_type":"gpt2","n_embd":128,"n_head":4,"n_layer":5,"vocab_size":512,)"
+                     R"("n_positions":128})");
   for (const std::string& search :
        {models + "mixtral-8x7b.json --gpus 64 --mtp-num-layers 2 --seq-length 4096",
-        models + "llama-3-8b.json --gpus 16 --seq-length 2048 -K 8,16"}) {
+        models + "llama-3-8b.json --gpus 16 --seq-length 2048 -K 8,16",
+        std::string("five.json --gpus 8 -K 4,8 -v 1,2")}) {
     const CommandResult found =
         weir("-q --json sweep " + search +
              " --stack megatron-core --global-batch-size 128 --top 25" + cluster_);

@@ -63,7 +63,7 @@ std::vector<int> PlanChooser::boundaries(const std::string& word, const Plan& pl
   const LayerCosts known(plan, model, costs, machine.stack);
   if (stages > layers) return Balance(known, machine).boundaries(plan);
   // Whatever the word, no stage begins between blocks that predict.
-  return kept_together(model, by_word(word, plan, schedule, known, machine));
+  return KeptTogether(model, machine.stack).kept(by_word(word, plan, schedule, known, machine));
 }
 
 std::vector<int> PlanChooser::by_word(const std::string& word, const Plan& plan,
