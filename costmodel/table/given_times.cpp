@@ -94,7 +94,7 @@ void set_stage(const Row& given, std::size_t stage, CostTable& table) {
 
 CostTable parse_times(const std::string& text, const std::string& file,
                       const ScheduleShape& shape) {
-  std::istringstream in(text);
+  std::istringstream in(without_byte_order_mark(text));
   std::string line;
   std::getline(in, line);
   const std::vector<std::string> header = checked_header(line, file);

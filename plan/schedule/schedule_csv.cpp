@@ -63,7 +63,7 @@ std::int32_t parse_segments(std::string_view line, const std::string& file) {
 std::vector<Cell> read_cells(const std::string& text, const std::string& file, std::size_t& rows,
                              std::int32_t& segments) {
   std::vector<Cell> cells;
-  std::istringstream in(text);
+  std::istringstream in(without_byte_order_mark(text));
   rows = 0;
   for (std::string line; std::getline(in, line);) {
     if (rows == 0 && line.starts_with(kSegments)) {

@@ -10,6 +10,11 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
+std::string without_byte_order_mark(const std::string& text) {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
 std::vector<std::string> split_cells(const std::string& line) {
   std::vector<std::string> cells;
   std::string cell;

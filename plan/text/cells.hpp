@@ -13,6 +13,9 @@ namespace weir {
 // Without the blanks around it.
 [[nodiscard]] std::string_view trimmed(std::string_view text);
 
+// Without the byte order mark that spreadsheets put before a CSV in UTF-8.
+[[nodiscard]] std::string without_byte_order_mark(const std::string& text);
+
 // The cells of a line of CSV, trimmed; between double quotes commas belong to the cell, and two
 // quotes are one (RFC 4180).
 [[nodiscard]] std::vector<std::string> split_cells(const std::string& line);
