@@ -14,6 +14,7 @@ namespace weir::layout_command_test {
 namespace {
 
 using Json = nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -21,7 +22,10 @@ using testing::Not;
 // by hand beats no row of the front. Of experts it says that it has not.
 TEST_F(LayoutCommand, ASearchIsOfEveryRule) {
   const std::string job = kModels + "llama-10m.json -b 8 --seq-length 512 --cluster dgx-h100 ";
-  const Json found = of(job + "--devices 4")["layouts"];
+  const Json all = of(job + "--devices 4");
+  EXPECT_THAT(all["search"]["rules"].dump(),
+              AllOf(HasSubstr("\"shard\""), HasSubstr("\"optimizer\",\"gradients\"]")));
+  const Json& found = all["layouts"];
   ASSERT_GT(found.size(), 2U);
   EXPECT_THAT(found.dump(), HasSubstr("shard:"));
   for (const char* by_hand : {"--mesh d=4 --rules batch:d,shard:d",
@@ -91,6 +95,9 @@ TEST_F(LayoutCommand, WhatTheMeshsShapeChanges) {
               HasSubstr("dimension heads of size 16 does not divide by the 32"));
   EXPECT_EQ(json["layouts"].size(), 9U);
   const Json found = of(kLayouts + "transformer-lm.json --devices 32 --cluster dgx-h100:4");
+  // The file's network has no words for weights in shards, and the search says so.
+  EXPECT_THAT(found["search"]["rules"].dump(),
+              AllOf(HasSubstr("\"heads\""), Not(HasSubstr("shard"))));
   // 1 + 4 + 6 ordered ways to make 2^5 of one to three factors; the best of all is one mesh's best.
   ASSERT_EQ(found["search"]["by_mesh"].size(), 11U);
   double least = 1e9;

@@ -170,6 +170,14 @@ Json run_json(const NetworksResult& result) {
   return json;
 }
 
+// What a search places: without `shard` among them it has compared no layout of ZeRO's third stage.
+Json searched_rules(const layout::Network& network) {
+  Json names = Json::array();
+  for (const layout::Dimension& dimension : network.dimensions) names.push_back(dimension.name);
+  for (const char* kept : {"optimizer", "gradients"}) names.push_back(kept);
+  return names;
+}
+
 }  // namespace
 
 nlohmann::ordered_json to_json(const NetworksResult& result) {
@@ -186,6 +194,7 @@ nlohmann::ordered_json to_json(const NetworksResult& result) {
   if (result.found) {
     const FoundLayout* best = result.found->best(result.cluster->device.memory);
     json["search"] = {{"proof", "optimal"},
+                      {"rules", searched_rules(result.network)},
                       {"meshes", result.found->meshes},
                       {"examined", result.found->examined},
                       {"best", best == nullptr ? Json() : Json(best->layout.name)},
