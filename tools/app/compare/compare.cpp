@@ -72,12 +72,21 @@ Json comparison_json(const Comparison& c) {
   return json;
 }
 
+constexpr std::initializer_list<const char*> kOfPlans{"costs", "cluster", "stack", "gpus"};
+
 // What is saved of two traces: `step` is the measured one drawn, `text` comparison.json's.
 struct Comparable {
   const Trace &predicted, &measured;
   std::int32_t step;
   std::string text;
 };
+
+// Of plans, and of a plan and a log: there are no timelines to draw.
+void save_figures(const CompareRequest& r, const CompareResult& result, const Session& session) {
+  if (!r.output) return;
+  write_file_atomically(session.output(*r.output / "comparison.json"),
+                        to_json(result).dump(2) + "\n");
+}
 
 void save(const CompareRequest& r, const Comparable& c, const Session& session) {
   const std::vector<TimelinePanel> panels{
@@ -175,6 +184,7 @@ CompareResult compare_with_folder(const CompareRequest& r, const Session& sessio
   const auto& folder = std::get<std::filesystem::path>(r.second);
   CompareResult result;
   if (is_timeline_folder(r.first)) {
+    session.refuse(kOfPlans, "forecasts plans: these are timelines");
     const auto& first = std::get<std::filesystem::path>(r.first);
     result.timeline = compare_timelines(first, folder, r.priced_by);
   } else {
@@ -257,6 +267,9 @@ Json plan_comparison_json(const CompareResult& result) {
   Json json{{"schema", "weir.plan_comparison/1"},
             {"differences", Json::array()},
             {"step_time_s", {a.step_time.count(), b.step_time.count()}},
+            {"global_batch_size",
+             {result.plans[0].plan.global_batch_size(), result.plans[1].plan.global_batch_size()}},
+            {"samples_per_s", {or_null(a.samples_per_s), or_null(b.samples_per_s)}},
             {"peak_memory_bytes", {a.peak_memory().count(), b.peak_memory().count()}},
             {"bubble_fraction", {a.metrics.bubble_fraction, b.metrics.bubble_fraction}},
             {"step_time_ratio", nullptr}};
@@ -301,6 +314,8 @@ Fields fields(CompareRequest& r) {
 }
 
 CompareResult compare(const CompareRequest& r, const Session& session) {
+  // Into the folder go pictures of both timelines, too.
+  if (!r.output) refuse_without_picture(r.picture, session);
   // By what the second is: that decides what the first may be.
   if (is_timeline_folder(r.second)) {
     if (is_timeline_folder(r.first) || is_plan(r.first)) return compare_with_folder(r, session);
@@ -308,14 +323,22 @@ CompareResult compare(const CompareRequest& r, const Session& session) {
   }
   if (r.priced_by) throw UsageError("compare: --priced-by goes with two timelines");
   const bool plans = is_plan(r.first);
-  if (plans && is_log(r.second)) return compare_log(r, session);
-  if (plans != is_plan(r.second))
+  const bool log = plans && is_log(r.second);
+  if (!log && plans != is_plan(r.second))
     throw UsageError(
         "compare takes two traces, two plans, a plan and the log of its job, or a plan or a folder "
         "of timelines and a folder of timelines (a profile of PyTorch goes to weir calibrate "
         "--plan, "
         "whose --save-trace makes it a trace)");
-  return plans ? compare_plans(r, session) : compare_traces(r, session);
+  if (plans) {
+    session.refuse({"svg", "perfetto", "width", "palette"}, "draws timelines: here are none");
+  } else {
+    session.refuse(kOfPlans, "forecasts plans: these are traces");
+  }
+  if (!plans) return compare_traces(r, session);
+  CompareResult result = log ? compare_log(r, session) : compare_plans(r, session);
+  save_figures(r, result, session);
+  return result;
 }
 
 Json to_json(const CompareResult& result) {

@@ -56,12 +56,8 @@ void refuse_idle(const ModelRequest& request, bool of_layouts, const Session& se
     throw UsageError("--kernels and --gpu belong together");
   if (of_layouts) return;
   if (request.networks.cluster) throw UsageError("--cluster prices --rules, or --devices");
-  for (const char* name : {"run", "workers", "rounds"}) {
-    if (session.given(name))
-      throw UsageError(fmt::format("--{} needs --layout, --rules or --devices", name));
-  }
-  if (!request.kernels && session.given("micro-batch-size"))
-    throw UsageError("--micro-batch-size is of --kernels and of layouts");
+  session.refuse({"run", "workers", "rounds"}, "needs --layout, --rules or --devices");
+  if (!request.kernels) session.refuse({"micro-batch-size"}, "is of --kernels and of layouts");
 }
 
 }  // namespace

@@ -51,9 +51,8 @@ Fields fields(PageRequest& r) {
 
 PageResult page(const PageRequest& r, const Session& session) {
   if (!is_given(r.plan)) {
-    for (const char* option : {"trace", "costs", "cluster", "stack", "gpus", "memory-limit"})
-      if (session.given(option))
-        throw UsageError(fmt::format("page: --{} goes with a plan", option));
+    session.refuse({"trace", "costs", "cluster", "stack", "gpus", "memory-limit"},
+                   "goes with a plan");
   }
   const PageParts parts = page_parts();
   const nlohmann::ordered_json plan =

@@ -112,6 +112,10 @@ Schedule complete(const PlanRequest& r, Model& model, const Cluster& cluster, Pl
     throw UsageError("--recompute auto is for all micro-batches: no --recompute-microbatches");
   if (!r.memory_limit.empty() && !rebuild && !order)
     throw UsageError("--memory-limit needs --recompute auto or --schedule auto");
+  if (r.recompute == "none" || r.recompute == "never")
+    session.refuse({"recompute-microbatches"}, "needs --recompute: none is made again");
+  if (!r.boundaries.empty())
+    session.refuse({"partition"}, "chooses where stages begin, which --boundaries says");
   // Given boundaries stand; empty ones are filled below.
   plan.boundaries = r.boundaries;
   Schedule schedule;
@@ -469,14 +473,8 @@ PlanResult plan(const PlanRequest& r, const Session& session) {
   if (r.place) throw UsageError("--place needs --from SWEEP.json");
   if (r.common.model.empty()) throw UsageError("plan: expected a model, or --from");
   // These only tell how --from reads.
-  for (const auto& [field, option] : {std::pair("job-model", "--model"),
-                                      {"config", "--config"},
-                                      {"python", "--python"},
-                                      {"batch-sizes", "--batch-sizes"},
-                                      {"crossing", "--crossing"},
-                                      {"vocab-size", "--vocab-size"}}) {
-    if (session.given(field)) throw UsageError(fmt::format("{} needs --from", option));
-  }
+  if (session.given("job-model")) throw UsageError("--model needs --from");
+  session.refuse({"config", "python", "batch-sizes", "crossing", "vocab-size"}, "needs --from");
   PlanResult result = by_hand(r, session);
   if (r.output) {
     save(result.plan, *r.output, session);

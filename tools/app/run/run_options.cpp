@@ -74,6 +74,14 @@ void require_own_checkpoints(const RunRequest& r) {
 }
 
 void check(const RunRequest& r, const RunOptions& options, const Session& session) {
+  // What only another backend takes would be passed over.
+  if (options.backend != BackendKind::cuda)
+    session.refuse({"fastest", "launched"}, "is of --backend cuda");
+  if (options.backend == BackendKind::synthetic) {
+    session.refuse({"data"}, "is trained on: timed waits train nothing");
+  } else {
+    session.refuse({"costs"}, "gives --backend synthetic its durations: this one works");
+  }
   static_cast<void>(written(r.picture, session));
   if (r.picture && (options.backend == BackendKind::synthetic || r.steps == 0))
     throw UsageError("--svg draws losses of steps that train: here are none");

@@ -155,7 +155,7 @@ void refuse_idle_times(const ScheduleRequest& r, const std::vector<ComparedSched
     throw UsageError("--uniform: S and T are of schedules that divide the vocabulary");
 }
 
-void refuse_contradictions(const ScheduleRequest& r) {
+void refuse_contradictions(const ScheduleRequest& r, const Session& session) {
   if (!std::ranges::all_of(r.names, [](const auto& name) { return is_given(name); }) ||
       r.names.empty())
     throw UsageError("schedule: expected a name, a CSV file or exec:COMMAND, or --list");
@@ -168,6 +168,9 @@ void refuse_contradictions(const ScheduleRequest& r) {
     throw UsageError(
         "--beside goes with a picture: --svg NAME.svg, --pdf NAME.pdf or --tikz NAME.tex");
   if (r.times && !r.uniform.empty()) throw UsageError("--times and --uniform exclude each other");
+  // A proof is drawn nowhere: fields of pictures, and of a CSV, would be passed over.
+  refuse_without_picture(r.picture, session);
+  if (!r.csv) session.refuse({"csv-format"}, "goes with --csv");
 }
 
 }  // namespace
@@ -214,7 +217,7 @@ Fields fields(ScheduleRequest& r) {
 ScheduleResult schedule(const ScheduleRequest& r, const Session& session) {
   ScheduleResult result;
   if (r.list) return result;
-  refuse_contradictions(r);
+  refuse_contradictions(r, session);
   ScheduleSource shape{"", r.pp, r.vpp, r.microbatches, r.slices, r.allow_reordered};
   // A proof is of many shapes: each makes its schedule itself.
   if (r.prove) {

@@ -86,6 +86,15 @@ Field held_field(PictureOptions& options) {
           "is known, micro-batches in flight"};
 }
 
+void refuse_without_picture(const PictureOptions& options, const Session& session) {
+  if (options.file) return;
+  constexpr const char* kPicture =
+      "goes with a picture: --svg NAME.svg, --pdf NAME.pdf or --tikz NAME.tex";
+  session.refuse({"palette", "memory", "no-title"}, kPicture);
+  // A number alone is of lines in the terminal.
+  if (!characters(options.width)) session.refuse({"width"}, kPicture);
+}
+
 void save_timeline(const PictureOptions& options, const std::vector<TimelinePanel>& panels,
                    const Session& session) {
   if (!options.file) return;

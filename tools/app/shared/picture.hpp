@@ -31,6 +31,9 @@ struct PictureOptions {
 // picture's. Throws UsageError for one that no line has.
 [[nodiscard]] std::optional<std::size_t> characters(const std::string& width);
 
+// Throws UsageError for what is asked of a picture where no file is.
+void refuse_without_picture(const PictureOptions& options, const Session& session);
+
 // Nothing where no file was asked for. Throws UsageError for a width or a palette that is none.
 void save_timeline(const PictureOptions& options, const std::vector<TimelinePanel>& panels,
                    const Session& session);

@@ -401,6 +401,8 @@ Plan base_plan(const PlanOptions& options, std::uint64_t seed, const Model& mode
   plan.dtype = dtype_of(options);
   treat(options, plan);
   plan.optimizer = optimizer_of(options);
+  if (plan.optimizer.kind != OptimizerKind::muon)
+    session.refuse({"newton-schulz"}, "is of --optimizer muon");
   plan.slots = options.slots.value_or(2);
   plan.seed = seed;
   plan.note = options.note;

@@ -1,4 +1,4 @@
-// The guard that keeps what a request reads from being written over.
+// The guard that keeps what a request reads from being written over, and what is refused.
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/app/shared/session.hpp"
 
@@ -7,6 +7,11 @@
 #include "plan/words/error.hpp"
 
 namespace weir::app {
+
+void Session::refuse(std::initializer_list<const char*> fields, std::string_view why) const {
+  for (const char* field : fields)
+    if (given(field)) throw UsageError(fmt::format("--{} {}", field, why));
+}
 
 const std::filesystem::path& Session::output(const std::filesystem::path& file) const {
   for (const std::filesystem::path& read : reads_) {

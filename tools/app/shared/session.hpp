@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,10 @@ class Session {
 
   [[nodiscard]] bool given(const std::string& field) const { return given_.contains(field); }
   [[nodiscard]] const std::set<std::string>& all_given() const { return given_; }
+
+  // Throws UsageError, "--NAME WHY", for the first of `fields` that someone set: one that would be
+  // passed over.
+  void refuse(std::initializer_list<const char*> fields, std::string_view why) const;
 
   // The request as someone typed or called it, and the day ("2026-11-23"); empty: not known.
   std::string command, date;

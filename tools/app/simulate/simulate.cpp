@@ -131,6 +131,7 @@ Fields fields(SimulateRequest& r) {
 }
 
 SimulateResult simulate(const SimulateRequest& r, const Session& session) {
+  refuse_without_picture(r.picture, session);
   SimulateResult result{.name = name_of(r.plan), .plan = load(r.plan, session)};
   ResolvedPlan& loaded = result.plan.loaded;
   // Degrees that were given on the command line make another plan of the same model and schedule.
