@@ -11,9 +11,11 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/job/plan_json.hpp"
 #include "plan/job/recompute.hpp"
 #include "plan/model/readers/layer_list.hpp"
 #include "plan/words/cuda_graphs.hpp"
+#include "plan/words/error.hpp"
 #include "tests/plan/complaint.hpp"
 #include "tests/tools/jobs/exported_plan.hpp"
 #include "tools/jobs/job/config_jobs.hpp"
@@ -41,7 +43,7 @@ struct Word {
 Recompute rebuilt(std::string_view word) { return parse_recompute_word(std::string(word)).value(); }
 void rows(Plan& plan, RowsOf rows) { plan.lengths = {{16, 64, 128}, rows}; }
 
-constexpr std::array<Word, 31> kWords{{
+constexpr std::array<Word, 32> kWords{{
     {"TheAttentionCore", "recompute", [](Plan& p) { p.recompute = rebuilt("selective"); },
      "--recompute-activations", "SelectiveAC.Config()", "mode = \"selective\"",
      "!torch/recompute-modules", "!deepspeed/recompute-modules"},
@@ -53,6 +55,11 @@ constexpr std::array<Word, 31> kWords{{
     {"ModulesOfExperts", "recompute",
      [](Plan& p) { p.recompute = rebuilt("selective:core_attn+moe_act"); },
      "--recompute-modules core_attn moe_act", "!torchtitan/recompute-modules",
+     "!torchtitan-0.2/recompute-modules", "!torch/recompute-modules",
+     "!deepspeed/recompute-modules", true},
+    {"ModulesOfSharedExperts", "recompute",
+     [](Plan& p) { p.recompute = rebuilt("selective:shared_experts"); },
+     "--recompute-modules shared_experts", "!torchtitan/recompute-modules",
      "!torchtitan-0.2/recompute-modules", "!torch/recompute-modules",
      "!deepspeed/recompute-modules", true},
     {"OverlappedTensorParallelism", "overlap_tensor_parallel",
@@ -275,6 +282,55 @@ TEST_P(Words, AreWrittenOrRefused) {
                 Not(Contains(std::string(word.key))))
         << file.text;
   }
+}
+
+// Whether a plan file could say this plan.
+bool can_be(Plan plan) {
+  plan.model_path = "model.json";
+  plan.model_sha256 = std::string(64, '0');
+  try {
+    static_cast<void>(parse_plan(plan_json(plan).dump(), "plan"));
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
+
+// Any two words in one plan that can be: written, so that they read back or are said, or refused by
+// a row. What one word asks for may be what the other excludes.
+TEST(PairsOfWords, AreWrittenOrRefused) {
+  int read = 0, refused = 0;
+  for (const Word& one : kWords) {
+    for (const Word& other : kWords) {
+      if (&one == &other) continue;
+      const Word& model = one.experts ? one : other;
+      Plan both = usual(model);
+      one.say(both);
+      other.say(both);
+      const ResolvedPlan plan = loaded(both, model_of(model));
+      if (!can_be(both)) continue;
+      for (const Exporter& exporter : kExporters) {
+        if (exporter.read == nullptr) continue;
+        SCOPED_TRACE(fmt::format("{} and {}", one.title, other.title));
+        ExportedJob job;
+        try {
+          job = exporter.write(plan, {});
+        } catch (const InputError& why) {
+          EXPECT_THAT(why.what(), HasSubstr("(row "));
+          ++refused;
+          continue;
+        }
+        const std::vector<std::string> said = names(job.not_carried);
+        for (const std::string& key :
+             differences(read_back(exporter.read, job.files.front(), plan), plan.plan)) {
+          EXPECT_THAT(said, Contains(key)) << job.files.front().text;
+        }
+        ++read;
+      }
+    }
+  }
+  EXPECT_GT(read, 500);
+  EXPECT_GT(refused, 500);
 }
 
 // The script of a job without the word becomes one with it, and back.
