@@ -107,27 +107,26 @@ void exports_and_back(const ResolvedPlan& resolved) {
 }
 
 // A job that goes out as it came in is the same job, whichever of the tools it is one of.
-void own_job_and_back(const Plan& plan) {
-  Plan own = plan;
+void own_job_and_back(ResolvedPlan resolved) {
+  SourceJob& own = resolved.plan.job;
   for (const char* tool : {"megatron", "torchtitan", "deepspeed"}) {
-    own.job.tool = tool;
+    own.tool = tool;
     try {
-      const ResolvedPlan resolved = resolve(own, folder());
-      if (own.job.tool == "megatron") {
+      if (own.tool == "megatron") {
         const auto patch = patch_own_megatron_job(resolved);
         require(patch && patch->changes.empty(), "an unchanged job's changes");
-        std::vector<std::string> lines = own.job.lines;
+        std::vector<std::string> lines = own.lines;
         std::ranges::sort(lines);
         std::vector<std::string> differing;
         std::ranges::set_symmetric_difference(lines, patch->lines, std::back_inserter(differing));
         require(differing.empty(), "an unchanged job's arguments (" +
                                        fmt::format("{}", fmt::join(differing, " | ")) + ")");
-      } else if (own.job.tool == "torchtitan") {
+      } else if (own.tool == "torchtitan") {
         const ExportedJob job = export_torchtitan_toml(resolved, {});
-        require(!job.whole_job || job.files.front().text == job_text(own.job.lines),
+        require(!job.whole_job || job.files.front().text == job_text(own.lines),
                 "an unchanged job's TOML");
       } else {
-        const Json json = parse_json(job_text(own.job.lines), "ds.json");
+        const Json json = parse_json(job_text(own.lines), "ds.json");
         require(parse_json(export_deepspeed(resolved, {}).files.front().text, "again.json") == json,
                 "an unchanged job's JSON");
       }
@@ -188,11 +187,10 @@ void forecast_and_back(const ResolvedPlan& resolved, const Cluster& cluster) {
   trace_and_back(forecast(resolved, costs, cluster).trace);
 }
 
-// Whether this process has not met the plan and its schedule before. Most changes of a script
-// change nothing of the plan that is read from it, and what follows depends on these alone.
-bool is_new(const Plan& plan, const Schedule& schedule) {
+// Whether this process has not met the text before.
+bool is_new(const std::string& text) {
   static std::unordered_set<std::string> met;
-  return met.insert(sha256_hex(to_json(plan) + to_csv(schedule))).second;
+  return met.insert(sha256_hex(text)).second;
 }
 
 }  // namespace
@@ -206,17 +204,24 @@ void carry_on(const ResolvedPlan& resolved, const Cluster& cluster) {
 void carry_on(const Job& job) {
   if (!is_small(job.plan) || job.model.layers.size() > kMostLayersMade) return;
   const std::string model = to_layer_list(job.model);
-  as_file("model.json", model);
   Plan plan = job.plan;
   plan.model_path = "model.json";
   plan.model_sha256 = sha256_hex(model);
-  const ResolvedPlan resolved = resolve(plan, folder());
-  if (is_new(plan, resolved.schedule)) forecast_and_back(resolved, known_cluster());
   plan.job = {.tool = "a tool", .devices = plan.devices(), .lines = job.lines};
+  // Most changes of a script change neither the plan that is read from it nor the lines that are
+  // kept, and what follows depends on these alone, unless its schedule is a file's.
+  const bool of_file = plan.schedule.ends_with(".csv");
+  if (!of_file && !is_new(to_json(plan))) return;
+  as_file("model.json", model);
+  ResolvedPlan resolved = resolve(plan, folder());
   plan_and_back(plan);
-  if (!is_new(plan, resolved.schedule)) return;
-  exports_and_back(resolve(plan, folder()));
-  if (!job.lines.empty()) own_job_and_back(plan);
+  Plan alone = plan;
+  alone.job = {};
+  if (is_new(to_json(alone) + to_csv(resolved.schedule)))
+    forecast_and_back(resolved, known_cluster());
+  if (of_file && !is_new(to_json(plan) + to_csv(resolved.schedule))) return;
+  exports_and_back(resolved);
+  if (!job.lines.empty()) own_job_and_back(std::move(resolved));
 }
 
 void carry_on_model(const std::filesystem::path& file) {

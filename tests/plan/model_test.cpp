@@ -216,6 +216,11 @@ TEST_F(Plans, AnOlderFilesFullIsAStage) {
     save_plan(plan_, folder_ / "plan.json");
     EXPECT_EQ(load_plan(folder_ / "plan.json").plan, plan_) << word;
   }
+  // Of several words for one thing a file has one, but the core's name is known, too.
+  plan_.recompute = parse_recompute_word("selective").value();
+  std::string named = to_json(plan_);
+  named.replace(named.find("\"selective\""), 11, "\"selective:core_attn\"");
+  EXPECT_EQ(read_plan(named, "p").plan, plan_);
 }
 
 TEST_F(Plans, LayersAreMergedAndMustBeThere) {

@@ -154,6 +154,10 @@ TEST_F(AnchorCommand, WhatIsNoFigureIsRefused) {
   EXPECT_EQ(line("m8.json=0s").first, 2);
   EXPECT_EQ(line("m8.json=1s,61").first, 2);
   EXPECT_THAT(line("m8.json=61GiB").second, HasSubstr("\"61GiB\": expected a step time"));
+  // No device of 80 GiB has held 200.
+  const auto [many, more] = line("m8.json=1s,200GiB");
+  EXPECT_EQ(many, 2);
+  EXPECT_THAT(more, HasSubstr("m8.json=1s,200GiB: 200.00 GiB is more than the 79.10 GiB"));
   EXPECT_EQ(line("none.json=22.3s").first, 3);
   weir("plan " WEIR_SOURCE_DIR
        "/tools/examples/models/gpt2.json --dtype bf16 -K 12 -M 12 --dp 1024 -o large.json");

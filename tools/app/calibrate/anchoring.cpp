@@ -60,6 +60,16 @@ void forecast_builtin(AnchoringRun& run, const std::string& text, const Cluster&
         fmt::format("K tp cp dp = {} {} {} {} needs {} devices, {} has {}", plan.pp, plan.tp,
                     plan.cp, plan.dp, plan.devices(), cluster.name, cluster.devices()));
   }
+  // A driver may count a little more than the data sheet has; much more is another device's, or a
+  // sum over several.
+  constexpr double kCounted = 1.1;
+  const Bytes most = cluster.largest_memory();
+  const Bytes measured = run.figure.memory.value_or(Bytes(0));
+  if (most.count() > 0 &&
+      static_cast<double>(measured.count()) > kCounted * static_cast<double>(most.count())) {
+    throw UsageError(fmt::format("--measured {}: {} is more than the {} of a device of {}", text,
+                                 format_bytes(measured), format_bytes(most), cluster.name));
+  }
   if (run.figure.log) {
     require_same_job(*run.figure.log, run.plan, file);
     session.note(fmt::format("{}: {}", text, told(*run.figure.log)));

@@ -308,7 +308,7 @@ Fields fields(CompareRequest& r) {
          {{"--perfetto", &r.perfetto, "Both timelines in one .pftrace", {.writes = Writes::file}},
           {"-o,--output",
            &r.output,
-           "Folder for comparison.json, both timelines and both traces",
+           "Folder for comparison.json and, of traces, both timelines and both traces",
            {.writes = Writes::folder}}});
   return all;
 }
