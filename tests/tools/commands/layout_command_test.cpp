@@ -181,9 +181,9 @@ TEST_F(LayoutCommand, OfAPipe) {
     EXPECT_EQ(result.code, 0) << command << result.out;
     return result.out;
   };
-  for (const std::string file : {"two-layer.json", "transformer-lm.json"}) {
-    EXPECT_EQ(told(kLayouts + file, "layout pipe"),
-              weir("-q --json layout " + kLayouts + file).out);
+  for (const char* name : {"two-layer.json", "transformer-lm.json"}) {
+    const std::string file = kLayouts + name;
+    EXPECT_EQ(told(file, "layout pipe"), weir("-q --json layout " + file).out);
   }
   const std::string options = " --mesh d=2 --rules batch:d -b 2";
   const std::string gpt2 = kModels + "gpt2.json";
