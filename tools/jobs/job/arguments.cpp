@@ -13,6 +13,7 @@
 
 #include "plan/text/cells.hpp"
 #include "plan/text/quote.hpp"
+#include "plan/text/utf8.hpp"
 #include "plan/words/error.hpp"
 #include "tools/jobs/job/argument_commands.hpp"
 #include "tools/jobs/job/given.hpp"
@@ -143,7 +144,14 @@ void Arguments::read_script_of(const std::string& text, const ShellEnvironment& 
   const auto [commands, place] = argument_commands(script, script.remarks);
   place_ = place;
   remarks_ = std::move(script.remarks);
-  for (const std::vector<std::string>& command : commands) read(command);
+  for (const std::vector<std::string>& command : commands) {
+    for (const std::string& word : command) {
+      // The border behind which all text is UTF-8 (plan/text/utf8), for what a script put together.
+      if (utf8_prefix(word) != word.size())
+        throw InputError(file_, "", "has an argument that is not UTF-8: " + printable(word));
+    }
+    read(command);
+  }
   const bool job = std::ranges::any_of(commands, names_a_model);
   for (const std::string& other : script.not_followed) {
     if (!job)

@@ -3,16 +3,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/jobs/shell/glob.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <utility>
 
+#include "plan/text/utf8.hpp"
+
 namespace weir {
 namespace {
 
-using Set = std::bitset<256>;
-
-std::size_t index_of(char c) { return static_cast<unsigned char>(c); }
+constexpr char32_t kAscii = 128;
 
 constexpr std::array<std::pair<std::string_view, int (*)(int)>, 10> kClasses{
     {{"alnum", &std::isalnum},
@@ -26,37 +27,58 @@ constexpr std::array<std::pair<std::string_view, int (*)(int)>, 10> kClasses{
      {"upper", &std::isupper},
      {"xdigit", &std::isxdigit}}};
 
-// "[...]" at the beginning of the pattern, and behind it; nullopt where the bracket is none.
-std::optional<std::pair<Set, std::size_t>> bracket(std::string_view pattern) {
+}  // namespace
+
+bool Glob::Characters::has(char32_t character) const {
+  if (character < kAscii) return ascii[character];
+  const bool in = std::ranges::any_of(named, [character](const auto& range) {
+    return character >= range.first && character <= range.second;
+  });
+  return in != others;
+}
+
+void Glob::Characters::add(char32_t first, char32_t last) {
+  for (char32_t c = first; c <= last && c < kAscii; ++c) ascii.set(c);
+  if (last >= kAscii) named.emplace_back(std::max(first, kAscii), last);
+}
+
+std::optional<std::pair<Glob::Characters, std::size_t>> Glob::bracket(std::string_view pattern) {
   std::size_t at = 1;
   const bool denies = at < pattern.size() && (pattern[at] == '!' || pattern[at] == '^');
   if (denies) ++at;
-  Set set;
+  Characters set;
+  const auto take = [&] {
+    const Utf8Character character = first_character(pattern.substr(at));
+    at += character.bytes;
+    return character.number;
+  };
   for (bool first = true; at < pattern.size(); first = false) {
-    if (pattern[at] == ']' && !first) return std::pair(denies ? ~set : set, at + 1);
+    if (pattern[at] == ']' && !first) {
+      if (denies) set.ascii.flip();
+      set.others = denies;
+      return std::pair(std::move(set), at + 1);
+    }
     if (pattern.substr(at).starts_with("[:")) {
       const std::size_t end = pattern.find(":]", at);
       if (end == pattern.npos) return std::nullopt;
       for (const auto& [name, holds] : kClasses) {
         if (pattern.substr(at + 2, end - at - 2) != name) continue;
-        for (int c = 0; c < 128; ++c) set[static_cast<std::size_t>(c)] = holds(c) != 0;
+        for (int c = 0; c < 128; ++c) set.ascii[static_cast<std::size_t>(c)] = holds(c) != 0;
       }
       at = end + 2;
       continue;
     }
     if (pattern[at] == '\\' && at + 1 < pattern.size()) ++at;
-    const std::size_t low = index_of(pattern[at++]);
-    std::size_t high = low;
+    const char32_t low = take();
+    char32_t high = low;
     if (at + 1 < pattern.size() && pattern[at] == '-' && pattern[at + 1] != ']') {
-      high = index_of(pattern[at + 1]);
-      at += 2;
+      ++at;
+      high = take();
     }
-    for (std::size_t c = low; c <= high; ++c) set.set(c);
+    set.add(low, high);
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 Glob::Glob(std::string_view pattern, Budget& budget) : budget_(budget) {
   budget.elements(pattern.size());
@@ -67,16 +89,19 @@ Glob::Glob(std::string_view pattern, Budget& budget) : budget_(budget) {
       ++at;
       if (!places_.empty() && places_.back().star) continue;  // two stars are one
     } else if (pattern[at] == '?') {
-      place.takes.set();
+      place.takes.ascii.set();
+      place.takes.others = true;
       ++at;
-    } else if (const auto set = pattern[at] == '[' ? bracket(pattern.substr(at)) : std::nullopt) {
-      place.takes = set->first;
+    } else if (auto set = pattern[at] == '[' ? bracket(pattern.substr(at)) : std::nullopt) {
+      place.takes = std::move(set->first);
       at += set->second;
     } else {
       if (pattern[at] == '\\' && at + 1 < pattern.size()) ++at;
-      place.takes.set(index_of(pattern[at++]));
+      const auto [character, bytes] = first_character(pattern.substr(at));
+      place.takes.add(character, character);
+      at += bytes;
     }
-    places_.push_back(place);
+    places_.push_back(std::move(place));
   }
 }
 
@@ -99,13 +124,14 @@ std::optional<std::size_t> Glob::run(const Text& next, Length which, bool revers
     }
   };
   reach(now, 0);
-  for (std::size_t taken = 0;; ++taken) {
+  for (std::size_t taken = 0;;) {
     if (seen[last] == round) {
       found = taken;
       if (which == Length::shortest) return found;
     }
-    const std::optional<char> c = next(taken);
+    const std::optional<Utf8Character> c = next(taken);
     if (!c || now.empty()) return found;
+    taken += c->bytes;
     budget_.steps(now.size());
     ++round;
     then.clear();
@@ -113,7 +139,7 @@ std::optional<std::size_t> Glob::run(const Text& next, Length which, bool revers
       if (i == last) continue;
       if (place(i).star) {
         reach(then, i);
-      } else if (place(i).takes[index_of(*c)]) {
+      } else if (place(i).takes.has(c->number)) {
         reach(then, i + 1);
       }
     }
@@ -122,15 +148,17 @@ std::optional<std::size_t> Glob::run(const Text& next, Length which, bool revers
 }
 
 std::optional<std::size_t> Glob::prefix(std::string_view text, Length which) const {
-  const auto next = [text](std::size_t i) -> std::optional<char> {
-    return i < text.size() ? std::optional(text[i]) : std::nullopt;
+  const auto next = [text](std::size_t taken) -> std::optional<Utf8Character> {
+    if (taken == text.size()) return std::nullopt;
+    return first_character(text.substr(taken));
   };
   return run(next, which, false);
 }
 
 std::optional<std::size_t> Glob::suffix(std::string_view text, Length which) const {
-  const auto next = [text](std::size_t i) -> std::optional<char> {
-    return i < text.size() ? std::optional(text[text.size() - 1 - i]) : std::nullopt;
+  const auto next = [text](std::size_t taken) -> std::optional<Utf8Character> {
+    if (taken == text.size()) return std::nullopt;
+    return last_character(text.substr(0, text.size() - taken));
   };
   return run(next, which, true);
 }

@@ -1,7 +1,7 @@
 // A shell's patterns: * ? [a-z] [!a-z] [[:digit:]] and \ before a character that stands for itself
 // (POSIX 2.14, fnmatch without flags). A pattern is a list of places, and all places that a text
 // may have come to are carried along together, so that a match takes text times pattern and no
-// more.
+// more. Characters are those of UTF-8, as in bash's usual locales.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tools/jobs/bounds/budget.hpp"
@@ -22,17 +23,27 @@ class Glob {
 
   [[nodiscard]] bool matches(std::string_view text) const;
   enum class Length { shortest, longest };
-  // How much of the text's beginning, or of its end, matches; nullopt: nothing does.
+  // How many bytes of the text's beginning, or of its end, match; nullopt: nothing does.
   [[nodiscard]] std::optional<std::size_t> prefix(std::string_view text, Length which) const;
   [[nodiscard]] std::optional<std::size_t> suffix(std::string_view text, Length which) const;
   // Whether what does not match at one place matches at no later one: a star is first.
   [[nodiscard]] bool is_anywhere() const { return !places_.empty() && places_.front().star; }
 
  private:
+  // What one place takes: of ASCII a set, of other characters those named, or all but those.
+  struct Characters {
+    std::bitset<128> ascii;
+    std::vector<std::pair<char32_t, char32_t>> named;  // first and last
+    bool others = false;
+    [[nodiscard]] bool has(char32_t character) const;
+    void add(char32_t first, char32_t last);
+  };
   struct Place {
     bool star = false;
-    std::bitset<256> takes;
+    Characters takes;
   };
+  // "[...]" at the beginning of the pattern, and behind it; nullopt where the bracket is none.
+  static std::optional<std::pair<Characters, std::size_t>> bracket(std::string_view pattern);
   template <class Text>
   std::optional<std::size_t> run(const Text& text, Length which, bool reversed) const;
 

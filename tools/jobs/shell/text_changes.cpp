@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "plan/text/utf8.hpp"
 #include "tools/jobs/shell/glob.hpp"
 
 namespace weir {
@@ -29,7 +30,9 @@ std::string replaced(std::string_view text, const Glob& pattern, const std::stri
     const std::size_t length = pattern.prefix(text.substr(at), Glob::Length::longest).value_or(0);
     if (length == 0 && pattern.is_anywhere()) return result.append(text.substr(at));
     if (length == 0) {
-      result += text[at++];
+      const std::size_t bytes = first_character(text.substr(at)).bytes;
+      result += text.substr(at, bytes);
+      at += bytes;
       continue;
     }
     budget.bytes(by.size());
@@ -40,10 +43,10 @@ std::string replaced(std::string_view text, const Glob& pattern, const std::stri
   return result;
 }
 
-// ":first" or ":first:length"; below 0 they count from the end.
+// ":first" or ":first:length" in characters; below 0 they count from the end.
 std::optional<std::string> part(const std::string& text, std::string_view places, const Sum& sum) {
   const std::size_t colon = places.find(':');
-  const auto size = static_cast<std::int64_t>(text.size());
+  const auto size = static_cast<std::int64_t>(utf8_length(text));
   auto first = sum(places.substr(0, colon));
   auto length = colon == places.npos ? std::optional(size) : sum(places.substr(colon + 1));
   if (!first || !length) return std::nullopt;
@@ -52,7 +55,9 @@ std::optional<std::string> part(const std::string& text, std::string_view places
   // No sum of the two: both may be as large as the type has.
   const std::int64_t end = *length < 0 ? size + *length : *first + std::min(*length, size - *first);
   if (end < *first) return std::nullopt;
-  return text.substr(static_cast<std::size_t>(*first), static_cast<std::size_t>(end - *first));
+  const std::size_t begin = utf8_bytes(text, static_cast<std::size_t>(*first));
+  return text.substr(begin, utf8_bytes(std::string_view(text).substr(begin),
+                                       static_cast<std::size_t>(end - *first)));
 }
 
 std::string turned(std::string text, bool upper, bool all) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "plan/text/cells.hpp"
+#include "plan/text/utf8.hpp"
 #include "tools/jobs/shell/arithmetic.hpp"
 #include "tools/jobs/shell/text_changes.hpp"
 #include "tools/jobs/shell/tokens.hpp"
@@ -172,7 +173,7 @@ class ShellFiller {
     // "${X[*]}" puts the first character of IFS between its words.
     const ShellVariable* ifs = v_.find("IFS");
     const bool set = ifs != nullptr && ifs->known && ifs->words.size() == 1;
-    const std::string between = set ? ifs->words[0].substr(0, 1) : " ";
+    const std::string between = set ? ifs->words[0].substr(0, utf8_bytes(ifs->words[0], 1)) : " ";
     add({{fmt::format("{}", fmt::join(all.words, between))}, all.known}, true);
   }
   std::optional<std::string> parameter(std::string_view name) const {
@@ -220,7 +221,7 @@ class ShellFiller {
       const bool of_array = at.size() > length;
       const std::size_t count = of_array               ? value->words.size()
                                 : value->words.empty() ? 0
-                                                       : value->words[0].size();
+                                                       : utf8_length(value->words[0]);
       return add({{fmt::to_string(count)}, true}, quoted);
     }
     if (rest.empty()) {

@@ -5,7 +5,11 @@
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <random>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "tests/plan/complaint.hpp"
 
@@ -28,6 +32,48 @@ TEST(Glob, IsFnmatch) {
     ASSERT_EQ(matches(pattern, text), ::fnmatch(pattern.c_str(), text.c_str(), 0) == 0)
         << pattern << " on " << text;
   }
+}
+
+using Words = std::vector<std::string>;
+
+// Character by character, a star by every length that it may have; the sets are those below.
+bool matches_by_hand(std::span<const std::string> parts, std::span<const std::string> text) {
+  if (parts.empty()) return text.empty();
+  const std::string& part = parts.front();
+  if (part == "*" && matches_by_hand(parts.subspan(1), text)) return true;
+  if (text.empty()) return false;
+  if (part == "*") return matches_by_hand(parts, text.subspan(1));
+  const std::string& c = text.front();
+  const bool takes = part == "?"        ? true
+                     : part == "[aé]"   ? c == "a" || c == "é"
+                     : part == "[!é]"   ? c != "é"
+                     : part == "[à-ü€]" ? c == "é" || c == "€"
+                     : part == "\\é"    ? c == "é"
+                                        : c == part;
+  return takes && matches_by_hand(parts.subspan(1), text.subspan(1));
+}
+
+std::string joined(const Words& words) {
+  return std::accumulate(words.begin(), words.end(), std::string());
+}
+
+// 20,000 pairs over characters of one to four bytes, of which none is taken in part.
+TEST(Glob, TakesWholeCharacters) {
+  std::mt19937 random(2);
+  const Words parts{"a", "é", "*", "?", "[aé]", "[!é]", "[à-ü€]", "\\é", "€"};
+  const Words characters{"a", "é", "€", "😀"};
+  int matched = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    Words pattern, text;
+    for (std::uint32_t n = random() % 6; n > 0; --n)
+      pattern.push_back(parts[random() % parts.size()]);
+    for (std::uint32_t n = random() % 6; n > 0; --n) text.push_back(characters[random() % 4]);
+    const bool expected = matches_by_hand(pattern, text);
+    EXPECT_EQ(matches(joined(pattern), joined(text)), expected)
+        << joined(pattern) << " on " << joined(text);
+    matched += expected ? 1 : 0;
+  }
+  EXPECT_GT(matched, 1000);
 }
 
 TEST(Glob, ClassesAndBracketsThatAreNone) {

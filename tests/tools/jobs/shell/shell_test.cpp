@@ -49,6 +49,13 @@ TEST(ShellSum, IsCsIntegers) {
   EXPECT_EQ(sum(std::string(100'000, '(')), std::nullopt);
 }
 
+// As bash does in a locale of UTF-8: of é's two bytes none goes alone.
+TEST(ShellScript, CharactersAreWhole) {
+  EXPECT_THAT(last_words("X=aéb€\nrun ${X:1:1} ${X#?} ${X%?} ${X: -1} ${#X} ${X//[^a]/-}\n"),
+              ElementsAre("run", "é", "éb€", "aéb", "€", "4", "a---"));
+  EXPECT_THAT(last_words("A=(1 2)\nIFS=é\nrun \"${A[*]}\"\n"), ElementsAre("run", "1é2"));
+}
+
 TEST(ShellScript, SumsDefaultsAndTheEnvironmentAreFilledIn) {
   const std::string text =
       "GPUS=8\nNNODES=${NNODES:-4}\nWORLD=$(($GPUS*$NNODES))\nTP=2; PP=4\n"
