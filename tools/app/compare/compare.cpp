@@ -330,12 +330,11 @@ CompareResult compare(const CompareRequest& r, const Session& session) {
         "of timelines and a folder of timelines (a profile of PyTorch goes to weir calibrate "
         "--plan, "
         "whose --save-trace makes it a trace)");
-  if (plans) {
-    session.refuse({"svg", "perfetto", "width", "palette"}, "draws timelines: here are none");
-  } else {
+  if (!plans) {
     session.refuse(kOfPlans, "forecasts plans: these are traces");
+    return compare_traces(r, session);
   }
-  if (!plans) return compare_traces(r, session);
+  session.refuse({"svg", "perfetto", "width", "palette"}, "draws timelines: here are none");
   CompareResult result = log ? compare_log(r, session) : compare_plans(r, session);
   save_figures(r, result, session);
   return result;

@@ -62,7 +62,7 @@ std::vector<int> PlanChooser::boundaries(const std::string& word, const Plan& pl
   if (!bounded) machine.device.memory = Bytes(0);
   const LayerCosts known(plan, model, costs, machine.stack);
   if (stages > layers) return Balance(known, machine).boundaries(plan);
-  // Whatever the word, no stage begins between blocks that predict.
+  // Whatever the word, layers that the trainer keeps on one stage stay there.
   return KeptTogether(model, machine.stack).kept(by_word(word, plan, schedule, known, machine));
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <iterator>
 #include <utility>
 
 #include "plan/text/utf8.hpp"
@@ -31,15 +32,29 @@ constexpr std::array<std::pair<std::string_view, int (*)(int)>, 10> kClasses{
 
 bool Glob::Characters::has(char32_t character) const {
   if (character < kAscii) return ascii[character];
-  const bool in = std::ranges::any_of(named, [character](const auto& range) {
-    return character >= range.first && character <= range.second;
-  });
+  // The last range that begins at or before it.
+  const auto behind =
+      std::ranges::upper_bound(named, character, {}, [](const auto& range) { return range.first; });
+  const bool in = behind != named.begin() && character <= std::prev(behind)->second;
   return in != others;
 }
 
 void Glob::Characters::add(char32_t first, char32_t last) {
   for (char32_t c = first; c <= last && c < kAscii; ++c) ascii.set(c);
-  if (last >= kAscii) named.emplace_back(std::max(first, kAscii), last);
+  if (last >= kAscii && last >= first) named.emplace_back(std::max(first, kAscii), last);
+}
+
+void Glob::Characters::sort() {
+  std::ranges::sort(named);
+  std::vector<std::pair<char32_t, char32_t>> apart;
+  for (const auto& range : named) {
+    if (apart.empty() || range.first > apart.back().second) {
+      apart.push_back(range);
+    } else {
+      apart.back().second = std::max(apart.back().second, range.second);
+    }
+  }
+  named = std::move(apart);
 }
 
 std::optional<std::pair<Glob::Characters, std::size_t>> Glob::bracket(std::string_view pattern) {
@@ -54,6 +69,7 @@ std::optional<std::pair<Glob::Characters, std::size_t>> Glob::bracket(std::strin
   };
   for (bool first = true; at < pattern.size(); first = false) {
     if (pattern[at] == ']' && !first) {
+      set.sort();
       if (denies) set.ascii.flip();
       set.others = denies;
       return std::pair(std::move(set), at + 1);

@@ -33,10 +33,13 @@ class Glob {
   // What one place takes: of ASCII a set, of other characters those named, or all but those.
   struct Characters {
     std::bitset<128> ascii;
-    std::vector<std::pair<char32_t, char32_t>> named;  // first and last
+    // First and last, ascending and apart once they are sorted: a bracket may name thousands, and
+    // each character of a text is looked up.
+    std::vector<std::pair<char32_t, char32_t>> named;
     bool others = false;
     [[nodiscard]] bool has(char32_t character) const;
     void add(char32_t first, char32_t last);
+    void sort();
   };
   struct Place {
     bool star = false;
