@@ -14,7 +14,7 @@
 #include "tests/exec/cpu/attention_reference.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::attention_test {
 namespace {
 
 std::uint16_t to_bf16(float x) {  // to nearest, ties to even
@@ -230,4 +230,4 @@ TEST(CudaAttention, CudnnsKernelsAreTheDefinition) {
 #endif
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::attention_test

@@ -7,7 +7,7 @@
 #include "tests/exec/tiny.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir {
+namespace weir::backend_test {
 namespace {
 
 // What is not taken in the first steps is not taken later, and the driver's own mark agrees that
@@ -60,4 +60,4 @@ TEST(BackendOfCuda, RefusesBf16BeforeCapability8) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::backend_test

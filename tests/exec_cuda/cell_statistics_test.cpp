@@ -14,7 +14,7 @@
 #include "tests/exec/tiny_cnn.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir {
+namespace weir::cell_statistics_test {
 namespace {
 
 std::filesystem::path own_file(const std::string& name) {
@@ -102,4 +102,4 @@ TEST(CudaStatistics, EvaluateInBf16AsOnTheCpuInFp32) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::cell_statistics_test

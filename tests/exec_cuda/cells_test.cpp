@@ -16,7 +16,7 @@
 #include "tests/exec/cell_stage.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::cells_test {
 namespace {
 
 struct Case {
@@ -259,4 +259,4 @@ TEST(CudaCells, PassesOfAmoebaNets) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::cells_test

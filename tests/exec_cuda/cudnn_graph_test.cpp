@@ -11,7 +11,7 @@
 #include "exec/cuda/cudnn/cudnn_attention.hpp"
 #include "exec/cuda/cudnn/cudnn_library.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::cudnn_graph_test {
 namespace {
 
 // A Hopper device with the sizes of an H200, in the words of
@@ -122,5 +122,5 @@ TEST(CudnnGraph, OddWidthsAndDropoutAreOurs) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::cudnn_graph_test
 #endif

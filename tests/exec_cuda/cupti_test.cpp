@@ -18,7 +18,7 @@
 #include "tests/exec/tiny.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir {
+namespace weir::cupti_test {
 namespace {
 
 #define WEIR_NEEDS_CUPTI()                                                   \
@@ -221,4 +221,4 @@ TEST(CudaKernels, LieWithinTheirActions) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::cupti_test

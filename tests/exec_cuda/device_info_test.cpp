@@ -10,7 +10,7 @@
 #include "exec/cuda/driver/driver_api.hpp"
 #include "exec/cuda/sm/sm_groups.hpp"
 
-namespace weir {
+namespace weir::device_info_test {
 namespace {
 
 // CUDA counts 1000 a major and 10 a minor version.
@@ -60,4 +60,4 @@ TEST(ErrorsOfCuda, WhichOnesStay) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::device_info_test

@@ -6,7 +6,7 @@
 
 #include "exec/cuda/blas/linear.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::gemm_descriptor_test {
 namespace {
 
 template <class T>
@@ -148,4 +148,4 @@ TEST(GemmDescriptors, AlignmentsAreTheShapes) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::gemm_descriptor_test

@@ -10,7 +10,7 @@
 #include "exec/cuda/blas/linear.hpp"
 #include "plan/model/layer_tensors.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::gemm_test {
 namespace {
 
 // c[5, 3] = a[5, 7] b[7, 3], all plain. Column after column, the memory of c is c' of 3 x 5, and c'
@@ -198,4 +198,4 @@ TEST(Epilogues, WhichIsPickedWhen) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::gemm_test

@@ -11,7 +11,7 @@
 #include "exec/training/rotary_tables.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::heads_test {
 namespace {
 
 constexpr std::int64_t kRows = 37, kLength = 20, kQueries = 5, kKeys = 2;
@@ -189,4 +189,4 @@ TYPED_TEST(CudaKernelHeads, NormsAndTheirGradients) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::heads_test

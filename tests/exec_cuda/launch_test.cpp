@@ -11,7 +11,7 @@
 #include "tests/exec/tiny.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir {
+namespace weir::launch_test {
 namespace {
 
 RunResult train(const ResolvedPlan& loaded, int steps, bool graphs) {
@@ -133,4 +133,4 @@ TEST(CudaStreamEvents, ACapturedStepRepeats) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::launch_test

@@ -9,7 +9,7 @@
 
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::map_norms_test {
 namespace {
 
 constexpr double kEpsilon = 1e-3;
@@ -183,4 +183,4 @@ TYPED_TEST(CudaKernelMapNorms, RunningStatisticsMoveTowardsTheMiniBatchs) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::map_norms_test

@@ -12,7 +12,7 @@
 
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::maps_test {
 namespace {
 
 template <class E>
@@ -218,4 +218,4 @@ TYPED_TEST(CudaKernelMaps, NumbersOfImagesAreRounded) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::maps_test

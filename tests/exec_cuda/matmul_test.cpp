@@ -10,7 +10,7 @@
 #include "exec/cuda/blas/linear.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::matmul_test {
 namespace {
 
 constexpr std::int64_t m = 96, n = 40, k = 200;
@@ -267,4 +267,4 @@ TEST(CudaMatmul, ChoicesAreMadeOnceAndRepeat) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::matmul_test

@@ -16,7 +16,7 @@
 #include "plan/words/error.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir {
+namespace weir::nccl_test {
 namespace {
 
 #define WEIR_NEEDS_NCCL()                                             \
@@ -107,4 +107,4 @@ TEST(CudaNccl, AMessageIsCapturedAndRepeated) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::nccl_test

@@ -7,7 +7,7 @@
 
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::norms_test {
 namespace {
 
 constexpr std::int64_t kRows = 131;
@@ -160,4 +160,4 @@ TYPED_TEST(CudaKernelNorms, GradientWithResidualAndDropout) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::norms_test

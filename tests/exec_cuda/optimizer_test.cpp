@@ -9,7 +9,7 @@
 
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::optimizer_test {
 namespace {
 
 constexpr std::int64_t kCount = 777;  // vectors of four and one more
@@ -256,4 +256,4 @@ TEST(CudaKernelOptimizer, GradientsAreScaledByTheFactor) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::optimizer_test

@@ -9,7 +9,7 @@
 
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::ordered_sums_test {
 namespace {
 
 // Three terms of arrays of 1 to 9,001 numbers, more arrays than a launch takes and longer ones than
@@ -85,4 +85,4 @@ TYPED_TEST(CudaKernelCombine, TermsOfActivationsInOrder) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::ordered_sums_test

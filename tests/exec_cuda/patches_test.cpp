@@ -10,7 +10,7 @@
 
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::patches_test {
 namespace {
 
 template <class E>
@@ -77,4 +77,4 @@ TYPED_TEST(CudaKernelPatches, StandBehindTheClassToken) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::patches_test

@@ -8,7 +8,7 @@
 #include "exec/cuda/kernels/sums.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::pointwise_test {
 namespace {
 
 constexpr std::int64_t kCount = 1003;  // some vectors and a tail, in either type
@@ -164,4 +164,4 @@ TEST(CudaKernelSums, VectorsAreAddedEachToItsOwn) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::pointwise_test

@@ -10,7 +10,7 @@
 #include "tests/exec/tiny.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir {
+namespace weir::replicas_test {
 namespace {
 
 constexpr int kSteps = 3;
@@ -80,4 +80,4 @@ TEST(CudaReplicas, DivideTheMastersOfBf16) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::replicas_test

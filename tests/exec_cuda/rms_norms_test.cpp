@@ -7,7 +7,7 @@
 #include "exec/cuda/kernels/norms.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::rms_norms_test {
 namespace {
 
 constexpr std::int64_t kRows = 35;
@@ -153,4 +153,4 @@ TYPED_TEST(CudaKernelRmsNorms, GradientWithResidual) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::rms_norms_test

@@ -13,7 +13,7 @@
 #include "tests/exec/thread_processes.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir {
+namespace weir::several_gpus_test {
 namespace {
 
 #define WEIR_NEEDS_DEVICES(count)                                                   \
@@ -225,4 +225,4 @@ TEST(CudaSeveralGpus, DividedLayersTrainAsWholeOnes) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::several_gpus_test

@@ -18,7 +18,7 @@
 #include "tests/exec/tiny_cnn.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir {
+namespace weir::shards_test {
 namespace {
 
 RunOptions shard_steps(int count, BackendKind backend = BackendKind::cuda) {
@@ -305,4 +305,4 @@ TEST(CudaRebuilds, ThoseOfABertChangeNoBit) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::shards_test

@@ -15,7 +15,7 @@
 #include "tests/exec_cuda/device.hpp"
 #include "tests/exec_cuda/running_on.hpp"
 
-namespace weir {
+namespace weir::sm_groups_test {
 namespace {
 
 // Drivers that are made up: they split as a device would whose processing clusters hold 16
@@ -156,4 +156,4 @@ TEST(CudaMemoryPool, ItsPeakIsTheMostInUseAtOnce) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sm_groups_test

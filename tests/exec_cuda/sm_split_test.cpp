@@ -7,7 +7,7 @@
 
 #include "exec/cuda/sm/device_sharing.hpp"
 
-namespace weir {
+namespace weir::sm_split_test {
 namespace {
 
 constexpr SmGranularity kHopper{8, 8};
@@ -88,4 +88,4 @@ TEST(SharingLabels, SayWhatTheTimesAreTimesOf) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::sm_split_test

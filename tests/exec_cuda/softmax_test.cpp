@@ -14,7 +14,7 @@
 
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::softmax_test {
 namespace {
 
 constexpr std::int64_t kMatrices = 3, kFirst = 4;
@@ -117,4 +117,4 @@ TYPED_TEST(CudaKernelSoftmax, Gradient) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::softmax_test

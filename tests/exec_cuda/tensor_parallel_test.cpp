@@ -20,7 +20,7 @@
 #include "tests/exec/tiny.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir {
+namespace weir::tensor_parallel_test {
 namespace {
 
 Backends on_cuda() { return {{BackendKind::cuda, cuda_backends()}}; }
@@ -282,4 +282,4 @@ TEST(CudaTensorParallel, SendsWhatTheForecastPrices) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::tensor_parallel_test

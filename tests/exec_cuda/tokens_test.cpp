@@ -12,7 +12,7 @@
 #include "exec/cuda/kernels/sums.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir::cuda {
+namespace weir::cuda::tokens_test {
 namespace {
 
 // Tokens of rows, or what rows of logits are to give.
@@ -334,4 +334,4 @@ TYPED_TEST(CudaKernelTokens, TypesAndTheirGradient) {
 }
 
 }  // namespace
-}  // namespace weir::cuda
+}  // namespace weir::cuda::tokens_test

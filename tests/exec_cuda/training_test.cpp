@@ -18,7 +18,7 @@
 #include "tests/exec/tiny_cnn.hpp"
 #include "tests/exec_cuda/device.hpp"
 
-namespace weir {
+namespace weir::training_test {
 namespace {
 
 RunResult train(const ResolvedPlan& loaded, BackendKind backend, int steps,
@@ -431,4 +431,4 @@ TEST(CudaTraining, ClippedLossesAndNormsAreTheCpus) {
 }
 
 }  // namespace
-}  // namespace weir
+}  // namespace weir::training_test

@@ -4,7 +4,7 @@
 #include "tests/exec/tiny_cnn.hpp"
 #include "tests/exec_cuda/recorded/fixture.hpp"
 
-namespace weir::recorded {
+namespace weir::recorded::kernels_test {
 namespace {
 
 using RecordedKernels = Recorded;
@@ -151,4 +151,4 @@ TEST_F(RecordedKernels, LaunchesOfCellsAreThoseOfTheList) {
 }
 
 }  // namespace
-}  // namespace weir::recorded
+}  // namespace weir::recorded::kernels_test

@@ -10,7 +10,7 @@
 #include "tests/exec_cuda/device.hpp"
 #include "tests/exec_cuda/recorded/fixture.hpp"
 
-namespace weir::recorded {
+namespace weir::recorded::machine_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -127,4 +127,4 @@ TEST_F(RecordedMachine, AnotherDevicesStreamAndMemory) {
 }
 
 }  // namespace
-}  // namespace weir::recorded
+}  // namespace weir::recorded::machine_test

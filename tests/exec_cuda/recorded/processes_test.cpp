@@ -17,7 +17,7 @@
 #include "tests/exec_cuda/recorded/communicators.hpp"
 #include "tests/exec_cuda/recorded/fixture.hpp"
 
-namespace weir::recorded {
+namespace weir::recorded::processes_test {
 namespace {
 
 using RecordedProcesses = Recorded;
@@ -465,4 +465,4 @@ TEST_F(RecordedNccl, ACommunicatorOnAnotherDevicesStream) {
 }
 
 }  // namespace
-}  // namespace weir::recorded
+}  // namespace weir::recorded::processes_test

@@ -6,7 +6,7 @@
 #include "exec/cuda/driver/stream_handle.hpp"
 #include "tests/exec_cuda/recorded/fixture.hpp"
 
-namespace weir::recorded {
+namespace weir::recorded::products_test {
 namespace {
 
 using cuda::Epilogue;
@@ -117,4 +117,4 @@ TEST_F(RecordedProducts, GroupsThatUnevenClustersMakeSmallerAreSaid) {
 }
 
 }  // namespace
-}  // namespace weir::recorded
+}  // namespace weir::recorded::products_test

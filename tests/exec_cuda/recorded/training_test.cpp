@@ -12,7 +12,7 @@
 #include "tests/exec/tiny_cnn.hpp"
 #include "tests/exec_cuda/recorded/fixture.hpp"
 
-namespace weir::recorded {
+namespace weir::recorded::training_test {
 namespace {
 
 using RecordedTraining = Recorded;
@@ -427,4 +427,4 @@ TEST_F(RecordedTraining, AnErrorAtAnyCallIsOneLine) {
 }
 
 }  // namespace
-}  // namespace weir::recorded
+}  // namespace weir::recorded::training_test
