@@ -68,6 +68,9 @@ class Enumeration {
       if (over() || (at % kTogether == 0 && over_for_all())) break;
       add_jobs(bases[at]);
     }
+    const bool all_jobs = !over_;
+    if (!by_signal_) over_ = false;
+    share_ = 2;
     // A job's sums are looked up once, for all its stages and schedules.
     std::vector<Found> found(nodes_.jobs.size());
     std::vector<Misfits> misfits(nodes_.jobs.size());
@@ -91,14 +94,15 @@ class Enumeration {
       if (software.count > 0) count(nodes_.software, software.nearest, software.count);
       if (schedule.count > 0) count(nodes_.schedule, schedule.nearest, schedule.count);
     }
-    nodes_.whole = !over_;
+    nodes_.whole = all_jobs && !over_;
     nodes_.stopped = by_signal_;
     return std::move(nodes_);
   }
 
  private:
-  // Whether no more are to be listed. Half of the budget is for looking at some of them; a search
-  // that goes on from an earlier one needs all that that one had listed.
+  // Whether no more are to be listed. Half of the budget is for looking at some of them, and half of
+  // what is left for the nodes of the jobs that were listed; a search that goes on from an earlier
+  // one needs all that that one had listed.
   bool over() {
     if (!over_ && !request_.party) end_by(ended());
     return over_;
@@ -115,7 +119,7 @@ class Enumeration {
     if (request_.stop && request_.stop()) return kSignal;
     const std::chrono::duration<double> gone = std::chrono::steady_clock::now() - nodes_.begin;
     const bool late =
-        request_.budget && !request_.resume && gone.count() >= request_.budget->count() / 2;
+        request_.budget && !request_.resume && gone.count() >= request_.budget->count() / share_;
     return late ? "time" : kNothing;
   }
   void end_by(std::string_view what) {
@@ -269,6 +273,7 @@ class Enumeration {
   Nodes nodes_;
   std::atomic<bool> over_ = false;  // set by whichever thread sees it first
   std::atomic<bool> by_signal_ = false;
+  int share_ = 4;  // of the budget, by whose end this part of the listing is over
 };
 
 }  // namespace
