@@ -100,9 +100,9 @@ class Enumeration {
   }
 
  private:
-  // Whether no more are to be listed. Half of the budget is for looking at some of them, half of what
-  // is left for the nodes of the jobs that were listed; a search that goes on from an earlier one
-  // needs all that that one had listed.
+  // Whether no more are to be listed. Half of the budget is for looking at some of them, half of
+  // what is left for the nodes of the jobs that were listed; a search that goes on from an earlier
+  // one needs all that that one had listed.
   bool over() {
     if (!over_ && !request_.party) end_by(ended());
     return over_;
