@@ -14,12 +14,10 @@ namespace {
 constexpr double kEdge = 4, kTitle = 9, kText = 7.5, kTick = 7;
 constexpr double kLine = 11, kBar = 8, kBetween = 2, kGap = 4;  // heights
 constexpr double kLeast = 300;  // of bars beside which labels may stand
-// Fonts other than the one that is measured are wider.
-constexpr double kWider = 1.1;
 
 double widest(const std::vector<std::string>& texts) {
   double width = 0;
-  for (const std::string& text : texts) width = std::max(width, text_width(text, kText) * kWider);
+  for (const std::string& text : texts) width = std::max(width, text_room(text, kText));
   return width;
 }
 
@@ -91,7 +89,7 @@ class BarsDrawn {
   double legend(double y) {
     double at = left_;
     for (const auto& [name, fill] : chart_.legend) {
-      const double width = 10 + text_width(name, kText) * kWider + 8;
+      const double width = 10 + text_room(name, kText) + 8;
       // The next line, unless this one is empty.
       if (at > left_ && at + width > chart_.width) {
         at = left_;

@@ -36,4 +36,6 @@ double text_width(std::string_view text, double size) {
   return sum * size / 1000;
 }
 
+double text_room(std::string_view text, double size) { return 1.2 * text_width(text, size); }
+
 }  // namespace weir

@@ -101,10 +101,10 @@ double draw_held(const Held& held, const HeldBand& within, Drawing& drawing) {
   // Whose line is whose, in as many lines of text as that takes.
   const std::vector<const HeldBy*> lines = chosen(held);
   const auto count = static_cast<int>(lines.size());
-  double x = within.axis_left + text_width(unit.name, kHeldText) + 10, y = within.top + 9;
+  double x = within.axis_left + text_room(unit.name, kHeldText) + 10, y = within.top + 9;
   for (int i = 0; i < count; ++i) {
     const std::string name = fmt::format("rank {}", lines[static_cast<std::size_t>(i)]->rank.value);
-    const double width = 12 + text_width(name, kHeldText) + 6;
+    const double width = 12 + text_room(name, kHeldText) + 6;
     if (x + width > within.left + within.width) {
       x = within.left;
       y += kHeldLegend;

@@ -46,7 +46,7 @@ std::string row_name(const TimelineRow& row, std::int32_t rank) {
 
 // Viewers without the font write a little wider.
 bool fits(const std::string& text, double size, double room) {
-  return 1.1 * text_width(text, size) + 1 < room;
+  return text_room(text, size) + 1 < room;
 }
 
 // What is written on a box `room` wide: the action's name; where that does not fit, and ranks have
@@ -83,7 +83,7 @@ class TimelineDrawing {
           const bool noted = !note_of_rank(*row.trace, rank).empty();
           if (!noted && rank + 1 < row.trace->ranks) continue;
           const std::string name = row_name(row, rank);
-          names_ = std::max(names_, 8 + 1.1 * text_width(name, kNameSize));
+          names_ = std::max(names_, 8 + text_room(name, kNameSize));
         }
         for_compute(row, [&](const Span& span, const StepWindow&) {
           ++actions_;
@@ -137,7 +137,7 @@ class TimelineDrawing {
  private:
   void text(Text shape) { drawing_.shapes.emplace_back(std::move(shape)); }
   [[nodiscard]] double fitting_size(const std::string& title) const {
-    return (options_.width - 8) / (1.1 * std::max(text_width(title, 1), 1.0));
+    return (options_.width - 8) / std::max(text_room(title, 1), 1.0);
   }
 
   // All of one colour after each other, then what is written on them.
@@ -216,7 +216,7 @@ class TimelineDrawing {
   void add_legend() {
     double x = 4;
     const auto add = [&](const std::string& name, const Paint& fill, double height) {
-      const double width = 10 + 1.1 * text_width(name, kTickSize) + 8;
+      const double width = 10 + text_room(name, kTickSize) + 8;
       // The next line, unless this one is empty.
       if (x > 4 && x + width > options_.width) {
         x = 4;

@@ -17,20 +17,18 @@
 namespace weir {
 namespace {
 
-constexpr Names<Factor, 9> kFactors{{{Factor::tp, "TP"},
-                                     {Factor::pp, "PP"},
-                                     {Factor::micro_batch, "b"},
-                                     {Factor::sequence_parallel, "SP"},
-                                     {Factor::recompute, "recompute"},
-                                     {Factor::dp, "DP"},
-                                     {Factor::cp, "CP"},
-                                     {Factor::ep, "EP"},
-                                     {Factor::vpp, "VPP"}}};
-
-constexpr std::array kAll{
-    Factor::tp,        Factor::pp, Factor::micro_batch, Factor::sequence_parallel,
-    Factor::recompute, Factor::dp, Factor::cp,          Factor::ep,
-    Factor::vpp};
+constexpr Names<Factor, 12> kFactors{{{Factor::tp, "TP"},
+                                      {Factor::pp, "PP"},
+                                      {Factor::micro_batch, "b"},
+                                      {Factor::sequence_parallel, "SP"},
+                                      {Factor::recompute, "recompute"},
+                                      {Factor::dp, "DP"},
+                                      {Factor::cp, "CP"},
+                                      {Factor::ep, "EP"},
+                                      {Factor::vpp, "VPP"},
+                                      {Factor::eight_bits, "FP8"},
+                                      {Factor::dispatch, "dispatch"},
+                                      {Factor::overlap_experts, "overlap of experts"}}};
 
 // How much of the factor a run has.
 int value_of(const Plan& plan, Factor factor) {
@@ -44,7 +42,8 @@ int value_of(const Plan& plan, Factor factor) {
     case Factor::sequence_parallel:
       return plan.sequence_parallel ? 1 : 0;
     case Factor::recompute:
-      return static_cast<int>(plan.recompute.mode);
+      // A mode's lists of modules or layers by how many they name.
+      return 1000 * static_cast<int>(plan.recompute.mode) + extent_of(plan.recompute);
     case Factor::dp:
       return plan.dp;
     case Factor::cp:
@@ -53,6 +52,12 @@ int value_of(const Plan& plan, Factor factor) {
       return plan.ep;
     case Factor::vpp:
       return plan.vpp;
+    case Factor::eight_bits:
+      return plan.fp8 != Fp8Recipe::none ? 1 : 0;
+    case Factor::dispatch:
+      return plan.expert_dispatch == ExpertDispatch::alltoall ? 0 : 1;
+    case Factor::overlap_experts:
+      return plan.overlap_experts ? 1 : 0;
   }
   return 0;
 }
