@@ -6,6 +6,9 @@
 
 #include <cmath>
 #include <set>
+#include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "plan/job/assumed_stack.hpp"
 #include "plan/job/left_out.hpp"
@@ -87,6 +90,26 @@ TEST(FactorEffects, ReplicasGrowTheMiniBatchOrDivideIt) {
     EXPECT_EQ(pair.first, 0U);
   }
   EXPECT_NEAR(pairs[0].measured + pairs[1].measured, std::log(1.1) + std::log(0.6), 1e-12);
+}
+
+// One plan, and it with products in 8 bits, and with one, then two modules made again: three pairs.
+// What differs in experts' dispatch as well, in their overlap, or in what the host launches
+// (nothing where graphs are of whole steps) is a pair of none.
+TEST(FactorEffects, ArePairsOfOneWordToo) {
+  std::vector<MeasuredRun> runs(7, run(1, 8, 1, 2, 10));
+  runs[1].plan.fp8 = Fp8Recipe::mxfp8;
+  runs[2].plan.recompute = *parse_recompute_word("selective:moe_act");
+  runs[3].plan.recompute = *parse_recompute_word("selective:moe_act+layernorm");
+  for (const std::size_t i : {4, 5, 6}) runs[i].plan.fp8 = Fp8Recipe::mxfp8;
+  runs[4].plan.expert_dispatch = ExpertDispatch::alltoall;
+  runs[5].plan.overlap_experts = true;
+  runs[6].cluster.stack.time.launch = Seconds(0);
+  const auto pairs = factor_pairs(runs, std::vector<RunForecast>(7, forecast(10)));
+  std::set<std::tuple<std::string_view, std::size_t, std::size_t>> found;
+  for (const FactorPair& pair : pairs)
+    found.emplace(to_string(pair.factor), pair.first, pair.second);
+  const decltype(found) expected{{"FP8", 0, 1}, {"recompute", 0, 2}, {"recompute", 2, 3}};
+  EXPECT_EQ(found, expected);
 }
 
 // A run of the papers' by their own software is forecast by the middle of what is known, on the

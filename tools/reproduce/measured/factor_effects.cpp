@@ -17,7 +17,7 @@
 namespace weir {
 namespace {
 
-constexpr Names<Factor, 12> kFactors{{{Factor::tp, "TP"},
+constexpr Names<Factor, 10> kFactors{{{Factor::tp, "TP"},
                                       {Factor::pp, "PP"},
                                       {Factor::micro_batch, "b"},
                                       {Factor::sequence_parallel, "SP"},
@@ -26,9 +26,17 @@ constexpr Names<Factor, 12> kFactors{{{Factor::tp, "TP"},
                                       {Factor::cp, "CP"},
                                       {Factor::ep, "EP"},
                                       {Factor::vpp, "VPP"},
-                                      {Factor::eight_bits, "FP8"},
-                                      {Factor::dispatch, "dispatch"},
-                                      {Factor::overlap_experts, "overlap of experts"}}};
+                                      {Factor::eight_bits, "FP8"}}};
+
+// Of two of one mode the one with more modules or layers is the later.
+int extent_of(const Recompute& recompute) {
+  constexpr int kMost = 999;
+  if (recompute.mode == RecomputeMode::selective)
+    return static_cast<int>(std::ranges::count(recompute_word(recompute), '+'));
+  int layers = 0;
+  for (const LayerRange& range : recompute.layers) layers += range.size();
+  return recompute.layers.empty() ? kMost : std::min(layers, kMost - 1);
+}
 
 // How much of the factor a run has.
 int value_of(const Plan& plan, Factor factor) {
@@ -54,10 +62,6 @@ int value_of(const Plan& plan, Factor factor) {
       return plan.vpp;
     case Factor::eight_bits:
       return plan.fp8 != Fp8Recipe::none ? 1 : 0;
-    case Factor::dispatch:
-      return plan.expert_dispatch == ExpertDispatch::alltoall ? 0 : 1;
-    case Factor::overlap_experts:
-      return plan.overlap_experts ? 1 : 0;
   }
   return 0;
 }
@@ -67,16 +71,19 @@ int value_of(const Plan& plan, Factor factor) {
 // sequence parallelism on with TP, and interleaving with VPP, is not said to change two things.
 std::string all_else(const MeasuredRun& run, Factor factor) {
   const Plan& plan = run.plan;
-  std::string key =
-      fmt::format("{}|{}|{}|{}|{}|{}|{}|{}|{}", run.source, run.model_name, run.cluster.name,
-                  run.cluster.stack.name, run.cluster.stack.fp8, static_cast<int>(plan.dtype),
-                  plan.seq_length, static_cast<int>(plan.attention), plan.zero);
-  for (const Factor other : kAll) {
+  std::string key = fmt::format(
+      "{}|{}|{}|{}|{}|{}|{}|{}|{}", run.source, run.model_name, run.cluster.name,
+      run.cluster.stack.name, run.cluster.stack.time.launch.value_or(Seconds(-1)).count(),
+      static_cast<int>(plan.dtype), plan.seq_length, static_cast<int>(plan.attention), plan.zero);
+  for (const auto& [other, name] : kFactors) {
     if (other == factor || other == Factor::dp) continue;
     if (other == Factor::sequence_parallel && factor == Factor::tp) continue;
     key += fmt::format("|{}", value_of(plan, other));
   }
+  key += fmt::format("|{}|{}", to_string(plan.expert_dispatch), plan.overlap_experts);
   if (factor != Factor::vpp) key += "|" + plan.schedule;
+  if (factor != Factor::recompute) key += "|" + recompute_word(plan.recompute);
+  if (factor != Factor::eight_bits) key += fmt::format("|{}", static_cast<int>(plan.fp8));
   return key;
 }
 
@@ -103,7 +110,7 @@ std::string_view to_string(Factor factor) { return name_of(kFactors, factor); }
 std::vector<FactorPair> factor_pairs(std::span<const MeasuredRun> runs,
                                      std::span<const RunForecast> forecasts) {
   std::vector<FactorPair> pairs;
-  for (const Factor factor : kAll) {
+  for (const auto& [factor, name] : kFactors) {
     // Runs that differ in one factor alone, all else and one constant beside it alike.
     std::map<std::string, std::map<int, std::size_t>> alike;
     for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -128,7 +135,7 @@ std::vector<FactorEffect> factor_effects(std::span<const FactorPair> pairs,
                                          std::span<const MeasuredRun> runs) {
   const double apart = std::log(1.02);  // less is what two runs of one plan differ by
   std::vector<FactorEffect> effects;
-  for (const Factor factor : kAll) {
+  for (const auto& [factor, name] : kFactors) {
     FactorEffect effect{factor};
     std::vector<double> measured, forecast, errors;
     std::set<std::string> sources;

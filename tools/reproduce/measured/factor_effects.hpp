@@ -23,15 +23,12 @@ enum class Factor : std::uint8_t {
   ep,
   vpp,
   eight_bits,
-  dispatch,
-  overlap_experts,
 };
 [[nodiscard]] std::string_view to_string(Factor factor);
 
 // Two runs that differ in one factor alone, the second's the next larger of those measured (of
-// sequence parallelism, products in 8 bits and overlap of experts: with it against without; of
-// re-materialisation more against less; of experts' dispatch the stack's own against all-to-all).
-// log ratios of their times, second over first.
+// sequence parallelism and products in 8 bits: with it against without; of re-materialisation more
+// against less). log ratios of their times, second over first.
 struct FactorPair {
   Factor factor = Factor::tp;
   std::size_t first = 0, second = 0;  // places among the runs
