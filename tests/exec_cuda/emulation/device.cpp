@@ -7,10 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <csetjmp>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
 #include <random>
 #include <set>
+#include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 thread_local EmulatedIndex threadIdx, blockIdx;
@@ -20,27 +24,37 @@ namespace weir::emulation {
 namespace {
 
 constexpr std::byte kPoison{0xFF};  // NaN in every format
-constexpr int kMostThreads = 1024, kWarpThreads = 32;
+constexpr int kWarpThreads = 32, kMostThreads = kWarpThreads * kWarpThreads;
 constexpr unsigned kMostBlocks = 65535;  // in y and z
 constexpr int kMostSharedBytes = 99 * 1024;
 std::atomic<int> shared_asked = 48 * 1024;  // what a launch may have without saying so beforehand
 constexpr std::size_t kStackBytes = 96 * 1024;
 
+// The compiler's own jump: three registers, where the library's would ask what a thread that ends
+// has to clean up.
+using Jump = std::array<void*, 5>;
+
 // swapcontext begins a fiber; from then on jumps are enough, and make no call of the system.
 struct Fiber {
   ucontext_t context;
-  jmp_buf resume;
+  Jump resume;
   bool begun = false;
   EmulatedIndex index;
+  std::unique_ptr<std::byte[]> stack;  // as it comes: most of it is never touched
+};
+// Apart from the fibers, because the scheduler looks at all of a warp or a block.
+struct State {
   bool running = false;
   Meeting waits_for = Meeting::none;
-  std::array<std::byte, 16> offered;
-  std::vector<std::byte> stack;
 };
 
 thread_local std::vector<Fiber> fibers(kMostThreads);
+thread_local std::vector<State> states(kMostThreads);
+thread_local std::vector<std::array<std::byte, kOfferedBytes>> offered(kMostThreads);
+// Of the block's meeting that threads are coming to, and of the last.
+thread_local bool some_say_so = false, some_said_so = false;
 thread_local ucontext_t first_scheduler;
-thread_local jmp_buf scheduler;
+thread_local Jump scheduler;
 thread_local int current = 0, count = 0;
 thread_local const std::function<void()>* body = nullptr;
 thread_local std::minstd_rand orders;             // seeded with 1: the same orders in every run
@@ -48,32 +62,40 @@ thread_local std::set<const void*> fresh_arrays;  // in shared memory, that this
 thread_local std::vector<std::byte> dynamic;
 
 // Kernel after kernel.
+// A function of its own: the compiler takes it that none jumps to a place of itself.
+[[noreturn]] __attribute__((noinline)) void jump(Jump& to) { __builtin_longjmp(to.data(), 1); }
+
+void leave(Fiber& own) {
+  if (__builtin_setjmp(own.resume.data()) == 0) jump(scheduler);
+}
 void run_bodies() {
-  Fiber& own = fibers[static_cast<std::size_t>(current)];
+  const auto own = static_cast<std::size_t>(current);
   for (;;) {
     (*body)();
-    own.running = false;
-    if (_setjmp(own.resume) == 0) _longjmp(scheduler, 1);
+    states[own].running = false;
+    leave(fibers[own]);
   }
 }
 
-void begin(Fiber& fiber) {
+// Comes back by a jump alone: a call that nothing may make a jump of, for what `resume` has saved
+// lies on its stack.
+[[noreturn]] void begin(Fiber& fiber) {
   fiber.begun = true;
-  fiber.stack.resize(kStackBytes);
+  if (!fiber.stack) fiber.stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
   getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack.data();
-  fiber.context.uc_stack.ss_size = fiber.stack.size();
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = kStackBytes;
   fiber.context.uc_link = nullptr;
   makecontext(&fiber.context, run_bodies, 0);
   swapcontext(&first_scheduler, &fiber.context);
+  std::abort();
 }
 
 void start(int thread) {
   Fiber& fiber = fibers[static_cast<std::size_t>(thread)];
   const auto t = static_cast<unsigned>(thread);
   fiber.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
-  fiber.running = true;
-  fiber.waits_for = Meeting::none;
+  states[static_cast<std::size_t>(thread)] = {true, Meeting::none};
 }
 
 // A warp that does not meet as one: the kernel is wrong, and its threads are not to be gone on
@@ -85,38 +107,42 @@ void start(int thread) {
 
 // Until the fiber meets or has returned.
 void resume(Fiber& fiber) {
-  if (_setjmp(scheduler) != 0) return;
-  if (fiber.begun) _longjmp(fiber.resume, 1);
+  if (__builtin_setjmp(scheduler.data()) != 0) return;
+  if (fiber.begun) jump(fiber.resume);
   begin(fiber);
 }
 
-std::vector<int> in_any_order(int first, int last) {
-  std::vector<int> order;
-  for (int i = first; i < last; ++i) order.push_back(i);
+// From `first` to before `last`, in `room`.
+std::span<const int> in_any_order(int first, int last, std::span<int> room) {
+  const std::span<int> order = room.first(static_cast<std::size_t>(last - first));
+  std::iota(order.begin(), order.end(), first);
   std::shuffle(order.begin(), order.end(), orders);
   return order;
 }
 
 // The threads of a warp, from meeting to meeting of the warp, until those that have not returned
 // wait for the block.
-void run_warp(const std::vector<int>& lanes) {
+void run_warp(std::span<const int> lanes) {
+  // Looked up once: where a thread's own variables lie is a question each time.
+  const std::span<State> state(states);
+  const std::span<Fiber> fiber(fibers);
   for (;;) {
     for (const int thread : lanes) {
-      Fiber& fiber = fibers[static_cast<std::size_t>(thread)];
-      if (!fiber.running || fiber.waits_for != Meeting::none) continue;
+      const auto t = static_cast<std::size_t>(thread);
+      if (!state[t].running || state[t].waits_for != Meeting::none) continue;
       current = thread;
-      threadIdx = fiber.index;
-      resume(fiber);
+      threadIdx = fiber[t].index;
+      resume(fiber[t]);
     }
     std::size_t at_warp = 0;
     for (const int thread : lanes) {
-      const Fiber& fiber = fibers[static_cast<std::size_t>(thread)];
-      at_warp += static_cast<std::size_t>(fiber.running && fiber.waits_for == Meeting::warp);
+      const State& own = state[static_cast<std::size_t>(thread)];
+      at_warp += static_cast<std::size_t>(own.running && own.waits_for == Meeting::warp);
     }
     if (at_warp == 0) return;
     if (at_warp != lanes.size()) give_up();
     for (const int thread : lanes)
-      fibers[static_cast<std::size_t>(thread)].waits_for = Meeting::none;
+      state[static_cast<std::size_t>(thread)].waits_for = Meeting::none;
   }
 }
 
@@ -125,15 +151,18 @@ void run_block() {
   fresh_arrays.clear();
   std::fill(dynamic.begin(), dynamic.end(), kPoison);
   for (int thread = 0; thread < count; ++thread) start(thread);
+  std::array<int, kWarpThreads> warps, lanes;  // a block has no more warps than a warp has threads
   for (bool any = true; any;) {
-    for (const int warp : in_any_order(0, (count + kWarpThreads - 1) / kWarpThreads)) {
-      run_warp(in_any_order(warp * kWarpThreads, std::min((warp + 1) * kWarpThreads, count)));
+    for (const int warp : in_any_order(0, (count + kWarpThreads - 1) / kWarpThreads, warps)) {
+      const int first = warp * kWarpThreads;
+      run_warp(in_any_order(first, std::min(first + kWarpThreads, count), lanes));
     }
+    some_said_so = std::exchange(some_say_so, false);
     any = false;
     for (int thread = 0; thread < count; ++thread) {
-      Fiber& fiber = fibers[static_cast<std::size_t>(thread)];
-      fiber.waits_for = Meeting::none;
-      any = any || fiber.running;
+      State& state = states[static_cast<std::size_t>(thread)];
+      state.waits_for = Meeting::none;
+      any = any || state.running;
     }
   }
 }
@@ -163,9 +192,9 @@ void run_blocks(dim3 grid, dim3 block, std::size_t shared_bytes,
 }
 
 void meet(Meeting whom) {
-  Fiber& own = fibers[static_cast<std::size_t>(current)];
-  own.waits_for = whom;
-  if (_setjmp(own.resume) == 0) _longjmp(scheduler, 1);
+  const auto own = static_cast<std::size_t>(current);
+  states[own].waits_for = whom;
+  leave(fibers[own]);
 }
 void poison_once_a_block(void* array, std::size_t bytes) {
   if (fresh_arrays.insert(array).second) std::memset(array, static_cast<int>(kPoison), bytes);
@@ -177,13 +206,11 @@ bool ask_shared(int bytes) {
   return true;
 }
 int self() { return current; }
-int threads() { return count; }
-bool running(int thread) { return fibers[static_cast<std::size_t>(thread)].running; }
-void offer(const void* value, std::size_t bytes) {
-  std::memcpy(fibers[static_cast<std::size_t>(current)].offered.data(), value, bytes);
-}
-void take(int thread, void* value, std::size_t bytes) {
-  std::memcpy(value, fibers[static_cast<std::size_t>(thread)].offered.data(), bytes);
+std::byte* offered_by(int thread) { return offered[static_cast<std::size_t>(thread)].data(); }
+bool any_of_block(bool own) {
+  some_say_so = some_say_so || own;
+  meet(Meeting::block);
+  return some_said_so;
 }
 
 }  // namespace weir::emulation

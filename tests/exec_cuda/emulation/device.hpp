@@ -15,6 +15,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -55,18 +56,20 @@ void* dynamic_shared();  // the bytes that the launch asked for
 // A kernel asked for more than every device gives unasked; of whichever kernel, it is kept. Whether
 // a device of 8.6 has it, the least that those from 8.0 on give.
 bool ask_shared(int bytes);
-int self();                // which thread of the block
-int threads();             // of the block
-bool running(int thread);  // has not returned
-void offer(const void* value, std::size_t bytes);
-void take(int thread, void* value,
-          std::size_t bytes);  // what that thread offered before the last meeting
+int self();  // which thread of the block
+// Where a thread leaves what others read behind their meeting: so many bytes.
+constexpr std::size_t kOfferedBytes = 16;
+std::byte* offered_by(int thread);
+// Whether any thread of the block says so; those that have not returned meet.
+bool any_of_block(bool own);
 
+// No eye sees these bytes: they are no memory of the device.
 template <class T>
-T exchange(T value, int from) {
-  offer(&value, sizeof(T));
+__attribute__((no_sanitize("thread"))) T exchange(T value, int from) {
+  static_assert(sizeof(T) <= kOfferedBytes);
+  std::memcpy(offered_by(self()), &value, sizeof(T));
   meet(Meeting::warp);
-  take(from, &value, sizeof(T));
+  std::memcpy(&value, offered_by(from), sizeof(T));
   meet(Meeting::warp);
   return value;
 }
@@ -77,27 +80,17 @@ inline void __syncthreads() { weir::emulation::meet(weir::emulation::Meeting::bl
 inline void __syncwarp() { weir::emulation::meet(weir::emulation::Meeting::warp); }
 
 inline int __syncthreads_or(int predicate) {
-  using namespace weir::emulation;
-  offer(&predicate, sizeof(int));
-  meet(Meeting::block);
-  int any = 0;
-  for (int thread = 0; thread < threads(); ++thread) {
-    int value = 0;
-    if (running(thread)) take(thread, &value, sizeof(int));
-    any |= static_cast<int>(value != 0);
-  }
-  meet(Meeting::block);
-  return any;
+  return static_cast<int>(weir::emulation::any_of_block(predicate != 0));
 }
 
-inline unsigned __ballot_sync(unsigned, bool predicate) {
+__attribute__((no_sanitize("thread"))) inline unsigned __ballot_sync(unsigned, bool predicate) {
   using namespace weir::emulation;
-  offer(&predicate, sizeof(bool));
+  std::memcpy(offered_by(self()), &predicate, sizeof(bool));
   meet(Meeting::warp);
   unsigned votes = 0;
   for (int lane = 0; lane < 32; ++lane) {
     bool value = false;
-    take(self() / 32 * 32 + lane, &value, sizeof(bool));
+    std::memcpy(&value, offered_by(self() / 32 * 32 + lane), sizeof(bool));
     votes |= value ? 1U << lane : 0U;
   }
   meet(Meeting::warp);
