@@ -84,6 +84,11 @@ CandidateCost cost_of(const Plan& candidate, const CandidateSources& sources,
   const LayerCosts& costs = sources.known.of(candidate);
   const auto shape = sources.programs.of(candidate);
   const Schedule& schedule = shape->schedule();
+  // One stage that no refining changes, and of which what whole rows hold and take is no bound.
+  if (candidate.lengths.dynamic_cp > 0) {
+    const ResolvedPlan resolved = derived(candidate, costs, *shape);
+    return {.ranked = forecast_of(resolved, sources, limits.memory)};
+  }
   const Bytes held = mean_held(candidate, *costs.part(), schedule.shape, cluster);
   const double factor = costs.costs().factors().memory;
   CandidateCost cost{Bytes(std::llround(static_cast<double>(held.count()) * factor)), {}};

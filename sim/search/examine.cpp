@@ -183,7 +183,9 @@ std::vector<Examined> Examiner::examine_alike(Alike alike) {
       stages.parts = stage_parts(*costs.part(), plan.boundaries, facts.shape);
       stages.bytes = stages_held(plan, costs, stages.parts, cluster_);
     }
-    now.memory = memory_bound(stages.bytes, facts, device_);
+    // Of whole rows, which a device that follows sequences' lengths does not hold.
+    const bool of_rows = plan.lengths.dynamic_cp == 0;
+    now.memory = of_rows ? memory_bound(stages.bytes, facts, device_) : least_held(node);
     if (too_large(now.memory)) {
       now.verdict = Examined::Verdict::memory;
       continue;

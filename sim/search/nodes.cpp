@@ -15,6 +15,7 @@
 #include "plan/schedule/generators/generators.hpp"
 #include "sim/parallel.hpp"
 #include "sim/search/memory_bound.hpp"
+#include "sim/search/space/followers.hpp"
 #include "sim/search/space/legality.hpp"
 #include "sim/search/space/open_choices.hpp"
 #include "sim/search/space/placements.hpp"
@@ -169,9 +170,17 @@ class Enumeration {
         if (recompute.except_last && plan.microbatches == 1) continue;
         plan.recompute = recompute;
         if (offloads_nothing(request_, plan)) continue;
-        nodes_.held.push_back(held);
-        nodes_.jobs.push_back(plan);
+        add_job(plan, held);
       }
+    }
+  }
+
+  // As it is, and, where that can be, with devices that follow sequences' lengths.
+  void add_job(const Plan& plan, std::int64_t held) {
+    for (const std::optional<Plan>& job : {std::optional(plan), followers_.of(plan)}) {
+      if (!job) continue;
+      nodes_.held.push_back(held);
+      nodes_.jobs.push_back(*job);
     }
   }
 
@@ -194,6 +203,7 @@ class Enumeration {
     for (const int k : request_.pp) {
       plan.pp = k;
       if (legality_.wrong_devices(plan) || same_order(request_, plan)) continue;
+      if (k > 1 && plan.lengths.dynamic_cp > 0) continue;  // no pipeline's
       if (const auto lacking = legality_.degrees_beyond(plan)) {
         count(misfits.software, *lacking);
         continue;
@@ -204,6 +214,7 @@ class Enumeration {
       const auto places = placements(plan, cluster_);
       for (const int v : chunks(request_, model_, k)) {
         plan.vpp = v;
+        if (v > 1 && plan.lengths.dynamic_cp > 0) continue;
         if (const auto reason = legality_.stages(plan)) {
           count(misfits.divisibility, *reason);
           continue;
@@ -251,9 +262,11 @@ class Enumeration {
       const JobWork* const its = work_of(plan, work, misfits.schedule);
       if (its == nullptr) continue;
       const ScheduleTraits& traits = nodes_.traits[s];
-      const double bound = work_bound(*its, traits, plan);
+      // Of whole rows: one sequence at a time may take less.
+      const double of_rows = work_bound(*its, traits, plan);
+      const double bound = plan.lengths.dynamic_cp > 0 ? 0 : of_rows;
       group.bound_ns = std::min(group.bound_ns, bound);
-      group.estimate_ns = std::min(group.estimate_ns, work_estimate(*its, traits, plan, bound));
+      group.estimate_ns = std::min(group.estimate_ns, work_estimate(*its, traits, plan, of_rows));
       found.nodes.push_back({.job = job,
                              .ranks = plan.pp,
                              .chunks = plan.vpp,
@@ -270,6 +283,7 @@ class Enumeration {
   SplitCosts& known_;
   const Cluster& cluster_;
   Legality legality_;
+  Followers followers_{request_.dynamic_cp};
   Nodes nodes_;
   std::atomic<bool> over_ = false;  // set by whichever thread sees it first
   std::atomic<bool> by_signal_ = false;

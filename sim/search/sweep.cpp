@@ -23,6 +23,7 @@
 #include "sim/search/front.hpp"
 #include "sim/search/partitions/balance.hpp"
 #include "sim/search/space/baseline.hpp"
+#include "sim/search/space/followers.hpp"
 #include "sim/search/space/legality.hpp"
 #include "sim/search/space/open_choices.hpp"
 #include "sim/search/space/placements.hpp"
@@ -121,7 +122,9 @@ class Candidates {
           continue;
         }
         // Asked last, because the stack's answer depends on what is rebuilt.
+        const auto following = followers_.of(plans.back());
         if (legality_.degrees_beyond(plans.back())) plans.pop_back();
+        if (following && !legality_.degrees_beyond(*following)) plans.push_back(*following);
       }
     }
   }
@@ -132,6 +135,7 @@ class Candidates {
   const Cluster& cluster_;
   std::vector<std::string>& refused_;
   Legality legality_;
+  Followers followers_{request_.dynamic_cp};
   std::map<int, Balance> divided_;  // of the degrees at hand, by ranks that divide the vocabulary
 };
 

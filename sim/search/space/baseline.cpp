@@ -62,7 +62,10 @@ std::optional<Incomparable> incomparable(const ResolvedPlan& baseline, const Swe
     return Incomparable{
         "fp8", fmt::format("{}; {} has {}", to_string(plan.fp8), who, to_string(base.fp8))};
   }
-  if (plan.lengths != base.lengths) {
+  // The same sequences, whether or not devices follow their lengths.
+  SequenceLengths same = plan.lengths;
+  same.dynamic_cp = base.lengths.dynamic_cp;
+  if (same != base.lengths) {
     return Incomparable{
         "lengths", fmt::format("{}; {} has {}", to_text(plan.lengths), who, to_text(base.lengths))};
   }

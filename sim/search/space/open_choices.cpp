@@ -79,6 +79,7 @@ StackAbilities allowed(const SweepRequest& request, StackAbilities stack) {
   if (request.base.overlap_grad_reduce) stack.overlap_grad_reduce = true;
   if (!request.offload_optimizer.empty()) stack.offload_optimizer = true;
   if (!request.offload_activations.empty()) stack.offload_activations = true;
+  if (request.dynamic_cp > 0) stack.dynamic_cp = true;
   const auto also = [](auto& list, const auto& value) {
     if (!list.empty() && std::ranges::find(list, value) == list.end()) list.push_back(value);
   };

@@ -65,6 +65,9 @@ struct SweepRequest {
   // What experts exchange travels beside other work wherever it can (costmodel/links/
   // expert_overlap), which makes no step longer; false: as the base has it.
   bool overlap_experts_where_it_can = false;
+  // Beside each plan whose devices may follow every sequence's length (plan/words/lengths) it with
+  // so many tokens of one on a device at most; 0: none. The base follows none.
+  int dynamic_cp = 0;
   std::vector<RankOrder> rank_order{RankOrder::tp_cp_dp_pp};
   std::optional<int> devices;            // K tp cp dp may not be more
   bool exact_devices = false;            // nor less

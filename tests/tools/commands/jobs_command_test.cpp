@@ -63,6 +63,24 @@ TEST_F(JobsCommand, DevicesThatFollowLengths) {
   refuses(by_hand, 2, "--dynamic-cp needs --lengths");
   refuses(by_hand + " --lengths 4,16 --recompute auto", 2, "--dynamic-cp goes with --recompute");
   EXPECT_EQ(weir(by_hand + " --lengths 4,16").code, 0);
+  // A search beside it has such plans too, as the plan in use is one.
+  const std::string sweep =
+      "sweep plan.model.json --seq-length 16 --gpus 4 --cluster dgx-h100 -K 1 --tp 1 --top 200 "
+      "--global-batch-size 8";
+  const auto followers = [&](const std::string& more) {
+    int count = 0;
+    const auto found = nlohmann::json::parse(weir("--json " + sweep + more).out);
+    for (const auto& row : found["plans"])
+      count += row["plan"].contains("lengths") && row["plan"]["lengths"].contains("dynamic_cp");
+    return count;
+  };
+  EXPECT_EQ(followers(" --lengths 4,16"), 0);
+  EXPECT_GT(followers(" --lengths 4,16 --dynamic-cp 8"), 0);
+  EXPECT_GT(followers(" --lengths 4,16 --baseline plan.json"), 0);
+  refuses(sweep + " --dynamic-cp 8", 2, "--dynamic-cp needs --lengths");
+  refuses(sweep + " --dynamic-cp 8 --lengths 4,16 --rows cut", 2, "goes with packed rows");
+  refuses(sweep + " --dynamic-cp 2 --lengths 4,16", 2,
+          "--dynamic-cp 2: the longest sequence has 16 tokens, above the 8 of 4 devices");
 }
 
 // The job's own model file is the sweep's model; what the options leave open is the job's: 16

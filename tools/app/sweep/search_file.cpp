@@ -57,6 +57,7 @@ Json asked_of(const weir::SweepRequest& search, const Costs& costs, const Cluste
           {"offload_optimizer", search.offload_optimizer},
           {"offload_activations", search.offload_activations},
           {"overlap_experts_where_it_can", search.overlap_experts_where_it_can},
+          {"dynamic_cp", search.dynamic_cp},
           {"sequence_parallel_where_it_can", search.sequence_parallel_where_it_can},
           {"devices", or_null(search.devices)},
           {"exact_devices", search.exact_devices},

@@ -48,6 +48,8 @@ void set_limits(weir::SweepRequest& search, const SweepRequest& r, const Cluster
 
 void complete(SweepRequest& r, const Plan& baseline, const Session& session) {
   if (!session.given("seq-length")) r.common.seq_length = baseline.seq_length;
+  if (!session.given("dynamic-cp") && !r.common.lengths.empty())
+    r.dynamic_cp = baseline.lengths.dynamic_cp;
   take_treatment(baseline, session, r.common);
   take_training(baseline, session, r.common, r.seed);
   if (!r.global_batch_size) r.global_batch_size = mini_batch_of(baseline, name_of(r.baseline));
@@ -158,8 +160,29 @@ std::vector<std::string> named_beyond(const weir::SweepRequest& asked, const std
     for (const double share : *shares) plan.*member = std::max(plan.*member, share);
     if (plan.*member > 0) look(plan);
   }
+  Plan following = plain();
+  following.lengths.dynamic_cp = asked.dynamic_cp;
+  if (asked.dynamic_cp > 0) look(following);
   return lines;
 }
+
+namespace {
+
+// Throws UsageError where the devices of no plan can follow sequences' lengths: what the rest of it
+// may be is the search's.
+void require_can_follow(const weir::SweepRequest& search, const Cluster& cluster) {
+  const SequenceLengths& lengths = search.base.lengths;
+  if (!lengths.known()) throw UsageError("--dynamic-cp needs --lengths");
+  if (lengths.rows != RowsOf::packed) throw UsageError("--dynamic-cp goes with packed rows");
+  const int devices = search.devices.value_or(cluster.devices());
+  const int longest = lengths.quantiles.back();
+  if (devices_of_sequence(longest, search.dynamic_cp) <= devices) return;
+  throw UsageError(
+      fmt::format("--dynamic-cp {}: the longest sequence has {} tokens, above the {} of {} devices",
+                  search.dynamic_cp, longest, std::int64_t{devices} * search.dynamic_cp, devices));
+}
+
+}  // namespace
 
 weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Cluster& cluster,
                               const Session& session) {
@@ -172,6 +195,7 @@ weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Clu
   weir::SweepRequest search;
   search.base = base;
   search.exact_slots = r.common.slots.has_value();
+  search.dynamic_cp = r.dynamic_cp;
   search.folder = ".";
   search.pp = r.pp;
   search.vpp = r.vpp;
@@ -199,6 +223,7 @@ weir::SweepRequest search_for(const SweepRequest& r, const Plan& base, const Clu
                                         cluster.stack.time.expert_overlap > 0 &&
                                         !session.given("overlap-moe-expert-parallel-comm");
   set_limits(search, r, cluster);
+  if (search.dynamic_cp > 0) require_can_follow(search, cluster);
   search.threads = r.threads;
   search.stop = r.stopping;
   search.progress = [&session, watching = r.watching](const SearchProgress& progress) {

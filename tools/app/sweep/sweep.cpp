@@ -264,23 +264,30 @@ nlohmann::ordered_json json_of(const SweepReply& reply) {
 // Which plans are looked at.
 Fields space_fields(SweepRequest& r) {
   Fields all = weir::fields(r.common);
-  append(all, {{"-K,--pp", &r.pp, "Ranks: 4, 1,2,4 or 1..8", {.range = kPositive}},
-               {"-v,--vpp",
-                &r.vpp,
-                "Stages a rank (default: 1, 2 and what divides a rank's blocks, up to 64)",
-                {.range = kChunks}},
-               {"--slices",
-                &r.slices,
-                "Slices of a sequence, for schedules that slice (1: for the others)",
-                {.range = kSlices}},
-               {"-M,--microbatches",
-                &r.microbatches,
-                "Micro-batches (default: all divisors of the mini-batch)",
-                {.range = kPositive}},
-               {"-b,--micro-batch-size",
-                &r.micro_batch_size,
-                "Samples a micro-batch, without --global-batch-size",
-                {.range = kPositive}}});
+  append(all,
+         {{"-K,--pp", &r.pp, "Ranks: 4, 1,2,4 or 1..8", {.range = kPositive}},
+          {"-v,--vpp",
+           &r.vpp,
+           "Stages a rank (default: 1, 2 and what divides a rank's blocks, up to 64)",
+           {.range = kChunks}},
+          {"--slices",
+           &r.slices,
+           "Slices of a sequence, for schedules that slice (1: for the others)",
+           {.range = kSlices}},
+          {"-M,--microbatches",
+           &r.microbatches,
+           "Micro-batches (default: all divisors of the mini-batch)",
+           {.range = kPositive}},
+          {"-b,--micro-batch-size",
+           &r.micro_batch_size,
+           "Samples a micro-batch, without --global-batch-size",
+           {.range = kPositive}},
+          {"--dynamic-cp",
+           &r.dynamic_cp,
+           "With --lengths: beside each plan without a pipeline it with each sequence alone on "
+           "as many of the cp x dp devices as it needs, so many tokens of it on one at most "
+           "(0: rows on cp alone)",
+           {.range = kTokens}}});
   append(all, weir::fields(r.parallel));
   append(all,
          {{"--layouts", &r.layouts,

@@ -33,6 +33,7 @@ struct SweepRequest {
   std::vector<int> microbatches;                 // none: all divisors of the mini-batch
   std::vector<int> micro_batch_size{1};          // without a mini-batch
   std::optional<int> global_batch_size;
+  int dynamic_cp = 0;  // tokens of a sequence on a device at most; 0: rows lie as they are
   Words schedule, recompute;
   std::optional<double> train_tokens;  // of a whole training
   std::string memory_limit;            // "80 GiB"; empty: the device's memory
