@@ -10,13 +10,13 @@ namespace {
 // C(all - own, drawn) / C(all, drawn): none of `drawn` out of `all` is one of `own`.
 double missed(double all, double own, double drawn) {
   double none = 1;
-  for (double i = 0; i < drawn; ++i) none *= std::max(0.0, all - own - i) / (all - i);
+  for (int i = 0; i < drawn; ++i) none *= std::max(0.0, all - own - i) / (all - i);
   return none;
 }
 
 double binomial(double n, double k) {
   double value = 1;
-  for (double i = 0; i < k; ++i) value *= (n - i) / (i + 1);
+  for (int i = 0; i < k; ++i) value *= (n - i) / (i + 1);
   return k > n ? 0 : value;
 }
 
@@ -26,7 +26,7 @@ double missed_groups(const TransformerShape& block, double mine) {
              drawn = static_cast<double>(block.groups_per_token);
   const double each = static_cast<double>(block.experts) / groups;
   double none = 0;
-  for (double j = 0; j <= std::min(mine, drawn); ++j) {
+  for (int j = 0; j <= std::min(mine, drawn); ++j) {
     const double chance =
         binomial(mine, j) * binomial(groups - mine, drawn - j) / binomial(groups, drawn);
     none += chance * missed(drawn * each, j * each, static_cast<double>(block.experts_per_token));
@@ -44,7 +44,8 @@ double places_visited(const TransformerShape& block, int places) {
   double none = missed(all, all / n, drawn);
   // A place holds whole groups.
   if (groups > 1 && groups % places == 0) {
-    none = missed_groups(block, static_cast<double>(groups / places));
+    const std::int64_t whole = groups / places;
+    none = missed_groups(block, static_cast<double>(whole));
   } else if (groups > 1 && places % groups == 0) {
     // Several places share a group: it must be chosen first.
     const double chosen = static_cast<double>(block.groups_per_token) / static_cast<double>(groups);

@@ -16,7 +16,7 @@ bool is_there(const Spec& key, JsonObject& object) {
 void put(const Spec& key, Json value, Json& object) { object[key.name] = std::move(value); }
 
 std::string describe_key(const Spec& key, const std::string& within, Rows& rows) {
-  const std::string path = within + key.name;
+  std::string path = within + key.name;
   std::string type = key.type;
   // "list of objects" whose keys stand elsewhere is a list of what that section describes.
   if (key.section != nullptr)

@@ -31,4 +31,10 @@ std::string place_in_words(const SweepResult& result) {
   return fmt::format("place {} among {} plans", place, found + (is_one ? 0 : 1));
 }
 
+std::string devices_in_words(const Baseline& baseline, const Ranked& best) {
+  const int own = baseline.ranked.forecast.devices, its = best.forecast.devices;
+  return own == its ? "on as many devices"
+                    : fmt::format("on {} devices where that has {}", own, its);
+}
+
 }  // namespace weir

@@ -15,4 +15,7 @@ namespace weir {
 // best alone knows no more. Empty where it has no place.
 [[nodiscard]] std::string place_in_words(const SweepResult& result);
 
+// "on as many devices", or "on 8 devices where that has 16", that being the best plan.
+[[nodiscard]] std::string devices_in_words(const Baseline& baseline, const Ranked& best);
+
 }  // namespace weir

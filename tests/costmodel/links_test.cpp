@@ -439,10 +439,11 @@ TEST(NcclTests, WithoutTheLinesThatNameDevices) {
   const std::string row =
       "   268435456      67108864     float     sum      -1   1400.0  191.74  "
       "191.74      0\n";
-  for (const std::string& text :
-       {header + row, header + row + header + row, "\n\n" + header + "\n" + row,
-        "# Collective test starting: all_reduce_perf\n" + header + row,
-        header + row + "# Avg bus bandwidth    : 191.74\n"}) {
+  const std::vector<std::string> texts{
+      header + row, header + row + header + row, "\n\n" + header + "\n" + row,
+      "# Collective test starting: all_reduce_perf\n" + header + row,
+      header + row + "# Avg bus bandwidth    : 191.74\n"};
+  for (const std::string& text : texts) {
     EXPECT_THAT(complaint(text),
                 HasSubstr("which name the devices, are missing: give nccl-tests' whole output"))
         << text;

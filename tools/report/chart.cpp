@@ -31,9 +31,9 @@ struct Axis {
   [[nodiscard]] double share(double value) const { return (value - low) / (high - low); }
 };
 
-class Axes {
+class ChartAxes {
  public:
-  explicit Axes(const Chart& chart) : chart_(chart) {
+  explicit ChartAxes(const Chart& chart) : chart_(chart) {
     for (const Series& series : chart.series) {
       for (const auto& [x, y] : series.points) {
         x_.cover(place(x));
@@ -81,7 +81,7 @@ class Axes {
 
 // Where the legend has the fewest points and lines behind it: its upper left corner, with the first
 // of equals, the upper right one before all.
-std::pair<double, double> legend_place(const Chart& chart, const Axes& axes) {
+std::pair<double, double> legend_place(const Chart& chart, const ChartAxes& axes) {
   constexpr double kWide = 102, kLine = 10;
   constexpr int kParts = 12;  // of a line between two points, looked at
   const double high = kLine * static_cast<double>(chart.series.size());
@@ -118,7 +118,7 @@ std::pair<double, double> legend_place(const Chart& chart, const Axes& axes) {
 }  // namespace
 
 Drawing draw_chart(const Chart& chart) {
-  const Axes axes(chart);
+  const ChartAxes axes(chart);
   Drawing d{chart.width, chart.height, {}};
   d.shapes.push_back(Text{chart.width / 2, 12, chart.title, 9, Anchor::middle, kInk});
   const Ticks y_ticks = axes.y_ticks(), x_ticks = axes.x_ticks();

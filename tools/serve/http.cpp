@@ -343,7 +343,7 @@ int serve_http(Workplace& workplace, const ServeRequest& request) {
     refuse(response, 403, *why);
     return httplib::Server::HandlerResponse::Handled;
   });
-  server.set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
+  server.set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
     refuse(response, 500, "a fault of the server");
   });
   server.set_error_handler([](const Request&, Response& response) {

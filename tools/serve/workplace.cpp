@@ -19,7 +19,7 @@ std::unique_lock<std::timed_mutex> turn(Workplace& workplace) {
 std::filesystem::path new_job_folder(const Workplace& workplace) {
   constexpr int kMost = 100'000;
   for (int number = 1; number <= kMost; ++number) {
-    const auto folder = workplace.folder / std::to_string(number);
+    auto folder = workplace.folder / std::to_string(number);
     // Made by whoever comes first: two requests never share one.
     if (std::filesystem::create_directory(folder)) return folder;
   }

@@ -155,11 +155,8 @@ void print_baseline(Printout& out, const app::SweepReply& reply) {
             ? fmt::format(", and {} of a node's host of {}", format_bytes(f.host->held()),
                           format_bytes(f.host->memory))
             : "");
-  out.say(
-      "baseline {}: {}; its step takes {:.3f} times the best plan's, on {} devices where that has "
-      "{}\n",
-      reply.baseline_name, place, *baseline.ratio, f.devices,
-      result.plans.front().forecast.devices);
+  out.say("baseline {}: {}; its step takes {:.3f} times the best plan's, {}\n", reply.baseline_name,
+          place, *baseline.ratio, devices_in_words(baseline, result.plans.front()));
   if (is_beaten_by_none(result)) out.say("none that was found is faster than the baseline\n");
   // On equal devices the ratio of steps says it all.
   if (f.devices == result.plans.front().forecast.devices) return;

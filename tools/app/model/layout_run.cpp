@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <ranges>
 #include <stdexcept>
 #include <utility>
 
@@ -139,9 +138,9 @@ std::vector<layout::Layout> on_workers(const layout::Layout& layout, int workers
   std::vector<layout::Layout> all;
   // The first dimension's largest size first.
   const auto factors = layout::ordered_factors(workers, layout.mesh.size());
-  for (const auto& sizes : std::views::reverse(factors)) {
+  for (auto sizes = factors.rbegin(); sizes != factors.rend(); ++sizes) {
     all.push_back(layout);
-    for (std::size_t m = 0; m < sizes.size(); ++m) all.back().mesh[m].size = sizes[m];
+    for (std::size_t m = 0; m < sizes->size(); ++m) all.back().mesh[m].size = (*sizes)[m];
   }
   return all;
 }

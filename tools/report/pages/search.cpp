@@ -40,13 +40,12 @@ std::string first_sentence(const SearchReport& report) {
   text += fmt::format("; it is limited by {}.", limited_by(f.metrics, f.metrics.bubble_fraction));
   if (!report.result->baseline) return text;
   const Baseline& baseline = *report.result->baseline;
-  return text +
-         fmt::format(
-             " The present plan takes {:.3f} times as long on {} devices where that has {}{}.",
-             *baseline.ratio, baseline.ranked.forecast.devices, f.devices,
-             baseline.place
-                 ? ", " + place_in_words(*report.result)
-                 : std::string(baseline.ranked.forecast.may_fit() ? "" : " and does not fit"));
+  return text + fmt::format(" The present plan takes {:.3f} times as long {}{}.", *baseline.ratio,
+                            devices_in_words(baseline, report.result->plans.front()),
+                            baseline.place ? ", " + place_in_words(*report.result)
+                                           : std::string(baseline.ranked.forecast.may_fit()
+                                                             ? ""
+                                                             : " and does not fit"));
 }
 
 // A cell of what was measured, where anything was.
