@@ -404,7 +404,7 @@ TEST(TensorParallel, WhatIsNotDividedOfBertAndVitIsRefusedByName) {
   const auto refusals = [](const TinyConfig& config) {
     const TinyModel model(config);
     const Plan plan = divided(model, 2, {2});
-    const std::string on_cpu = complaint(model, plan);
+    std::string on_cpu = complaint(model, plan);
     EXPECT_EQ(complaint(model, plan, Replicas::many, BackendKind::cuda), on_cpu);
     return on_cpu;
   };

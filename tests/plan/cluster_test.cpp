@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/job/cluster.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -178,12 +179,15 @@ TEST(Clusters, RatesAtWhichNothingTrainsAreRefused) {
   EXPECT_EQ(refusal("/device/kernels/launch", "1e300 s"),
             "oc.json: device.kernels.launch: expected at most 3600 s");
   for (const std::string link : {"intra", "inter"}) {
-    EXPECT_EQ(refusal(("/" + link + "/efficiency").c_str(), 1e-300),
-              "oc.json: " + link + ".efficiency: " + share);
-    EXPECT_EQ(refusal(("/" + link + "/bandwidth").c_str(), "1e-300 GB/s"),
-              "oc.json: " + link + ".bandwidth: expected at least 1000 B/s");
-    EXPECT_EQ(refusal(("/" + link + "/latency").c_str(), "1e9 h"),
-              "oc.json: " + link + ".latency: expected at most 3600 s");
+    const auto of_link = [&](const char* key, const Json& value) {
+      return refusal(fmt::format("/{}/{}", link, key).c_str(), value);
+    };
+    EXPECT_EQ(of_link("efficiency", 1e-300),
+              fmt::format("oc.json: {}.efficiency: {}", link, share));
+    EXPECT_EQ(of_link("bandwidth", "1e-300 GB/s"),
+              fmt::format("oc.json: {}.bandwidth: expected at least 1000 B/s", link));
+    EXPECT_EQ(of_link("latency", "1e9 h"),
+              fmt::format("oc.json: {}.latency: expected at most 3600 s", link));
   }
 }
 

@@ -109,7 +109,7 @@ TEST(Unfolding, EveryOutputAndEveryLineOnce) {
         EXPECT_LE(u.rows_of(band) * u.row() * 4, std::max(most, needed * u.row() * 4));
         for (int image = band.image; image < band.image + band.images; ++image) {
           for (int y = band.first; y < band.first + band.count; ++y) {
-            ++seen[static_cast<std::size_t>(image * 11 + y)];
+            ++seen[static_cast<std::size_t>(image) * 11 + static_cast<std::size_t>(y)];
             for (std::int64_t oy = 0; oy < o.output.height; ++oy) {
               const std::int64_t begin = oy * o.stride_y - o.pad_y;
               if (y < begin || y >= begin + o.kernel_y) continue;

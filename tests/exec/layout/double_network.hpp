@@ -219,8 +219,9 @@ class Forward {
       const std::int64_t place = i[at(pairs)];
       Index other = i;
       other[at(pairs)] = place % 2 == 0 ? place + 1 : place - 1;
+      const std::int64_t first = place / 2 * 2;  // of the two
       const double rate =
-          std::pow(10000.0, -static_cast<double>(place / 2 * 2) / static_cast<double>(size(pairs)));
+          std::pow(10000.0, -static_cast<double>(first) / static_cast<double>(size(pairs)));
       const double angle = static_cast<double>(i[at(o.over)]) * rate;
       const double sine = place % 2 == 0 ? -std::sin(angle) : std::sin(angle);
       number(o.output, i) =

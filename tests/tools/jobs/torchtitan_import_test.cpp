@@ -143,7 +143,7 @@ TEST(TorchtitanJob, DegreesMakeUpTheDevices) {
                                          {two + "context_parallel_degree = 2\n", 4},
                                          {two + "pipeline_parallel_degree = 2\n", 4},
                                          {std::string("data_parallel_shard_degree = 16\n"), 16}}) {
-    EXPECT_THAT(complaint([&] { static_cast<void>(read(degrees)); }),
+    EXPECT_THAT(complaint([&, text = degrees] { static_cast<void>(read(text)); }),
                 HasSubstr(fmt::format("are {} devices, not 8: torchtitan refuses that", product)))
         << degrees;
   }
