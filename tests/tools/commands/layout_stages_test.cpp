@@ -1,6 +1,7 @@
 // A layout inside each stage of a pipeline: as a plan's degrees, searched together with K, and of
 // any cut by `weir layout --stages`.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -100,10 +101,10 @@ TEST_F(LayoutCommand, SearchedTogetherWithK) {
     const auto name = one["layout"]["name"].get<std::string>();
     const std::string boundaries =
         plan["pp"] == 1 ? "" : " --boundaries " + std::to_string(plan["boundaries"][0].get<int>());
-    const CommandResult made =
-        weir("-q plan " + model + both + " --layout four.json --layout-name " + name + " -K " +
-             plan["pp"].dump() + " -M " + plan["microbatches"].dump() +
-             " --schedule 1f1b --stack weir -o " + name + ".json" + boundaries);
+    const CommandResult made = weir(fmt::format(
+        "-q plan {}{} --layout four.json --layout-name {} -K {} -M {} --schedule 1f1b --stack weir "
+        "-o {}.json{}",
+        model, both, name, plan["pp"].dump(), plan["microbatches"].dump(), name, boundaries));
     ASSERT_EQ(made.code, 0) << made.out;
     const Json again = Json::parse(read(name + ".json"));
     EXPECT_EQ(again, plan) << name;
